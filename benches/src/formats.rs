@@ -1,4 +1,4 @@
-//! The figures of files that are read.
+//! Benchmarks of reading and importing other systems' files.
 
 use std::io::Cursor;
 use std::time::Instant;
@@ -8,14 +8,14 @@ use formats::{Format, ImportItem, ImportItems, Input, ReadOptions, Writer, jsonl
 use history::BulkWriter;
 use jiff::tz::Offset;
 use model::{Change, IncomingChange, Moment, Window};
-use workload::churn::{Churn, SOURCE, churn};
+use workload::churn::{ChurnOptions, SOURCE, churn};
 
-use crate::figure::{Figure, Figures, Unit};
+use crate::bench_env::BenchEnv;
+use crate::results::{BenchResults, Measurement, Unit};
 use crate::samples::Samples;
-use crate::studio::Studio;
 use crate::{Bench, Result};
 
-/// What is measured of files that are read.
+/// The benchmarks of file formats.
 pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "formats.jsonl", about: "reading and importing lines of watch events", run: jsonl },
     Bench {
@@ -29,28 +29,34 @@ pub(crate) const BENCHES: &[Bench] = &[
 const CHANGES: u64 = 50_000;
 const RUNS: usize = 3;
 
-fn jsonl(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    let text = written(|out| Ok(Box::new(jsonl::JsonlWriter::new(out, Some(SOURCE.into())))))?;
-    measure(studio, figures, Format::Jsonl, text, 100e6)
+fn jsonl(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let text = write_file(|out| Ok(Box::new(jsonl::JsonlWriter::new(out, Some(SOURCE.into())))))?;
+    measure(env, results, Format::Jsonl, text, 100e6)
 }
 
-fn sched_record(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    let text = written(|out| Ok(Box::new(sched_record::SchedRecordWriter::new(out, Offset::UTC, true))))?;
-    measure(studio, figures, Format::SchedRecord, text, 100e6)
+fn sched_record(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let text = write_file(|out| Ok(Box::new(sched_record::SchedRecordWriter::new(out, Offset::UTC, true))))?;
+    measure(env, results, Format::SchedRecord, text, 100e6)
 }
 
-fn sktrace(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    let text = written(|out| {
+fn sktrace(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let text = write_file(|out| {
         let config = "trackedObjects: {v1.Pod: {trackLifecycle: true}, apps/v1.Deployment: {trackLifecycle: true}, \
                       v1.Event: {}, apps/v1.ReplicaSet: {}}";
         let (config, _) = TracerConfig::parse("tracer", config)?;
         Ok(Box::new(sktrace::SktraceWriter::new(out, config, Window::ALL, TraceFilters::default())?))
     })?;
-    measure(studio, figures, Format::Sktrace, text, 50e6)
+    measure(env, results, Format::Sktrace, text, 50e6)
 }
 
-/// How fast a file is read, and imported from beginning to end, in bytes a second.
-fn measure(studio: &Studio, figures: &mut Figures, format: Format, text: Vec<u8>, budget: f64) -> Result<()> {
+/// Measures how fast a file is read and imported, in bytes per second.
+fn measure(
+    env: &BenchEnv,
+    results: &mut BenchResults,
+    format: Format,
+    text: Vec<u8>,
+    budget: f64,
+) -> Result<()> {
     let (mut read, mut imported) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let start = Instant::now();
@@ -63,7 +69,7 @@ fn measure(studio: &Studio, figures: &mut Figures, format: Format, text: Vec<u8>
         }
         read.push(text.len() as f64 / start.elapsed().as_secs_f64());
 
-        let path = studio.path("imported.kine");
+        let path = env.path("imported.kine");
         let start = Instant::now();
         let mut bulk = BulkWriter::open(&path)?;
         for item in reader(&text, format)? {
@@ -80,21 +86,21 @@ fn measure(studio: &Studio, figures: &mut Figures, format: Format, text: Vec<u8>
         [(format!("reading {name}"), read), (format!("importing {name} into a new history"), imported)]
     {
         let rates = Samples::new(rates);
-        figures.add(
-            Figure::new(what, rates.median(), Unit::BytesPerSecond)
+        results.add(
+            Measurement::new(what, rates.median(), Unit::BytesPerSecond)
                 .budget(budget)
-                .also("least", rates.least(), Unit::BytesPerSecond)
-                .also("most", rates.most(), Unit::BytesPerSecond),
+                .detail("least", rates.min(), Unit::BytesPerSecond)
+                .detail("most", rates.max(), Unit::BytesPerSecond),
         );
     }
     Ok(())
 }
 
-/// A file of changes, as our own export writes it.
-fn written(make: impl for<'a> FnOnce(&'a mut Vec<u8>) -> Result<Box<dyn Writer + 'a>>) -> Result<Vec<u8>> {
+/// A file of changes, written by our own exporter.
+fn write_file(make: impl for<'a> FnOnce(&'a mut Vec<u8>) -> Result<Box<dyn Writer + 'a>>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut writer = make(&mut bytes)?;
-    let changes = churn(Churn { changes: CHANGES, ..Churn::default() });
+    let changes = churn(ChurnOptions { changes: CHANGES, ..ChurnOptions::default() });
     for (seq, IncomingChange { seen, key, what, inferred }) in (1..).zip(changes) {
         writer.change(&Change { seq, at: seen, seen, key, what, inferred })?;
     }

@@ -1,17 +1,17 @@
-//! The figures of the history file.
+//! Benchmarks of the history file.
 
 mod append;
+mod baselines;
 pub(crate) mod child;
-pub(crate) mod films;
 mod forget;
 mod open;
-mod peers;
+pub(crate) mod recordings;
 mod size;
 mod state;
 
 use crate::Bench;
 
-/// What is measured of the history file.
+/// The benchmarks of the history file.
 pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         name: "history.append",

@@ -1,4 +1,4 @@
-//! The figures of replays into a real API server, beside a loop that only creates.
+//! Benchmarks of replays into a real API server, compared with a loop that only creates objects.
 
 use std::fs;
 use std::path::Path;
@@ -11,112 +11,116 @@ use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use model::{IncomingChange, Moment, What};
 use serde_json::Value;
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 use testobjects::{PodBuilder, resource};
 use tokio::task::JoinSet;
 
-use crate::figure::{Figure, Figures, Unit};
-use crate::history::films;
+use crate::bench_env::BenchEnv;
+use crate::history::recordings;
 use crate::replay::child::{import, program};
+use crate::results::{BenchResults, Measurement, Unit};
 use crate::samples::Samples;
-use crate::studio::Studio;
 use crate::{Bench, Result};
 
-/// What is measured of replays into API servers.
+/// The benchmarks of replays into API servers.
 pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         name: "live-replay.rate",
         about: "objects into a real API server, as fast as it goes",
         run: rate,
     },
-    Bench { name: "live-replay.pace", about: "a film into a real API server, ten times as fast", run: pace },
+    Bench {
+        name: "live-replay.pace",
+        about: "a film into a real API server, ten times as fast",
+        run: lateness,
+    },
 ];
 
-/// Pods that are created in one go.
+/// The number of pods created in one round.
 const PODS: usize = 4_000;
-/// How often, in turn.
+/// The number of measured rounds, in which loop and replay alternate.
 const ROUNDS: usize = 4;
-/// Requests of the loop that are under way at once: as many as a replay has.
-const AT_ONCE: usize = 64;
-/// Of the rate of the loop.
+/// Concurrent requests of the loop: as many as a replay has.
+const CONCURRENT_REQUESTS: usize = 64;
+/// The minimum rate, relative to the loop's.
 const RATE_BUDGET: f64 = 0.8;
-/// Seconds.
-const LATE_BUDGET: f64 = 0.1;
+/// The maximum lateness of 99 % of the requests, in seconds.
+const LATENESS_BUDGET: f64 = 0.1;
 const SPEED: &str = "10";
 
-fn rate(studio: &Studio, figures: &mut Figures) -> Result<()> {
+fn rate(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let what = "live replay: requests a second, of those of a loop that only creates";
-    let Some(cluster) = Cluster::start(Options::default())? else {
-        figures.skip(what, "no go");
+    let Some(cluster) = Cluster::start(ClusterOptions::default())? else {
+        results.skip(what, "no go");
         return Ok(());
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (mut bare, mut replayed) = (Vec::new(), Vec::new());
-    // In turn, since a server with more in it is slower. The first round is for warming up.
+    // Alternating, since a server with more objects is slower. The first round is a warm-up.
     for round in 0..=ROUNDS {
         let namespace = format!("bare-{round}");
         cluster.kubectl(&["create", "namespace", &namespace])?;
-        let loop_rate = runtime.block_on(create(cluster.kubeconfig(), &namespace))?;
-        let history = studio.path(&format!("live-{round}.kine"));
-        film(&history, &format!("live-{round}"))?;
-        let said = replay(&history, cluster.kubeconfig(), &["--speed", "max"])?;
+        let loop_rate = runtime.block_on(create_in_loop(cluster.kubeconfig(), &namespace))?;
+        let history = env.path(&format!("live-{round}.kine"));
+        make_history(&history, &format!("live-{round}"))?;
+        let summary = replay(&history, cluster.kubeconfig(), &["--speed", "max"])?;
         fs::remove_file(history)?;
         if round > 0 {
             bare.push(loop_rate);
-            replayed.push(number(&said["requests"]) / number(&said["seconds"]).max(1e-9));
+            replayed.push(number(&summary["requests"]) / number(&summary["seconds"]).max(1e-9));
         }
     }
     let ratios: Vec<f64> = replayed.iter().zip(&bare).map(|(replayed, bare)| replayed / bare).collect();
     let (ratios, bare, replayed) = (Samples::new(ratios), Samples::new(bare), Samples::new(replayed));
-    figures.add(
-        Figure::new(what, ratios.median(), Unit::Share)
+    results.add(
+        Measurement::new(what, ratios.median(), Unit::Share)
             .budget(RATE_BUDGET)
-            .also("least", ratios.least(), Unit::Share)
-            .also("a second", replayed.median(), Unit::Count)
-            .also("the loop", bare.median(), Unit::Count),
+            .detail("least", ratios.min(), Unit::Share)
+            .detail("a second", replayed.median(), Unit::Count)
+            .detail("the loop", bare.median(), Unit::Count),
     );
     Ok(())
 }
 
-fn pace(studio: &Studio, figures: &mut Figures) -> Result<()> {
+fn lateness(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let what = "live replay ten times as fast: how late 99 % of the requests are begun at most";
-    let Some((_, film)) = films::all().into_iter().find(|(name, _)| name == "calm") else {
-        figures.skip(what, "the film is not at hand");
+    let Some((_, film)) = recordings::all().into_iter().find(|(name, _)| name == "calm") else {
+        results.skip(what, "the film is not at hand");
         return Ok(());
     };
-    let Some(cluster) = Cluster::start(Options::default())? else {
-        figures.skip(what, "no go");
+    let Some(cluster) = Cluster::start(ClusterOptions::default())? else {
+        results.skip(what, "no go");
         return Ok(());
     };
-    let history = studio.path("calm.kine");
-    import(studio, &film, &history)?;
-    let said = replay(&history, cluster.kubeconfig(), &["--speed", SPEED])?;
+    let history = env.path("calm.kine");
+    import(env, &film, &history)?;
+    let summary = replay(&history, cluster.kubeconfig(), &["--speed", SPEED])?;
     fs::remove_file(history)?;
-    let late = |share: &str| number(&said["lateMillis"][share]) / 1000.0;
-    figures.add(
-        Figure::new(what, late("p99"), Unit::Seconds)
-            .budget(LATE_BUDGET)
-            .also("half", late("p50"), Unit::Seconds)
-            .also("all", late("most"), Unit::Seconds)
-            .also("requests", number(&said["requests"]), Unit::Count),
+    let late = |share: &str| number(&summary["lateMillis"][share]) / 1000.0;
+    results.add(
+        Measurement::new(what, late("p99"), Unit::Seconds)
+            .budget(LATENESS_BUDGET)
+            .detail("half", late("p50"), Unit::Seconds)
+            .detail("all", late("most"), Unit::Seconds)
+            .detail("requests", number(&summary["requests"]), Unit::Count),
     );
     Ok(())
 }
 
-/// What a replay said of itself.
+/// Replays a history and returns the summary that the program prints.
 fn replay(history: &Path, target: &Path, arguments: &[&str]) -> Result<Value> {
     let mut command = Command::new(program()?);
     command.arg("replay").arg(history).arg("--target").arg(target).args(["-o", "json"]).args(arguments);
     let output = command.output()?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("kinescope ended with {}: {}", output.status, said.trim_end()).into());
+        let summary = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("kinescope ended with {}: {}", output.status, summary.trim_end()).into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// A history in which a namespace comes, and then so many pods.
-fn film(path: &Path, namespace: &str) -> Result<()> {
+/// Writes a history in which a namespace and then `PODS` pods are created.
+fn make_history(path: &Path, namespace: &str) -> Result<()> {
     let source: Arc<str> = "made-up".into();
     let mut bulk = BulkWriter::open(path)?;
     let mut see = |number: usize, what: What| {
@@ -142,8 +146,8 @@ fn pod(namespace: &str, number: usize) -> PodBuilder {
         .request("memory", "64Mi")
 }
 
-/// Creates the same pods with nothing around it, and says how many a second.
-async fn create(kubeconfig: &Path, namespace: &str) -> Result<f64> {
+/// Creates the same pods in a bare loop and returns how many per second.
+async fn create_in_loop(kubeconfig: &Path, namespace: &str) -> Result<f64> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
     let client = Client::try_from(config)?;
@@ -158,7 +162,7 @@ async fn create(kubeconfig: &Path, namespace: &str) -> Result<f64> {
     let mut tasks = JoinSet::new();
     let mut left = bodies.into_iter();
     loop {
-        while tasks.len() < AT_ONCE
+        while tasks.len() < CONCURRENT_REQUESTS
             && let Some(body) = left.next()
         {
             let (client, path) = (client.clone(), path.clone());
@@ -166,7 +170,7 @@ async fn create(kubeconfig: &Path, namespace: &str) -> Result<f64> {
                 let request = http::Request::post(&*path).header("Content-Type", "application/json");
                 let answer =
                     client.send(request.body(Body::from(body)).map_err(kube::Error::HttpError)?).await?;
-                // To its end, or the connection cannot be used again.
+                // Read to its end, or the connection cannot be reused.
                 let whole = http_body_util::BodyExt::collect(answer.into_body()).await?;
                 drop(whole);
                 Ok::<(), kube::Error>(())

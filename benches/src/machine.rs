@@ -1,9 +1,9 @@
-//! What Linux tells of processes and of the machine; elsewhere it is not known.
+//! Memory and processor time of processes, and a description of the machine, from Linux's `/proc`. Unknown elsewhere.
 
 use std::fs;
 use std::time::Duration;
 
-/// The machine, at one time.
+/// A description of the machine, with its load at one time.
 #[derive(Default)]
 pub(crate) struct Machine {
     processor: Option<String>,
@@ -12,35 +12,35 @@ pub(crate) struct Machine {
 }
 
 /// The memory of a process.
-pub(crate) struct Memory {
-    /// Bytes in use now.
+pub(crate) struct ProcessMemory {
+    /// The current resident set size, in bytes.
     pub(crate) now: u64,
-    /// The most there ever were.
+    /// The peak resident set size.
     pub(crate) peak: u64,
-    /// Of those in use now, pages of files: they can be taken away at any time.
-    pub(crate) files: u64,
+    /// The part of the current size that is mapped file pages, which the kernel can reclaim at any time.
+    pub(crate) file_pages: u64,
 }
 
-/// What the kernel counts processor time in, whatever its own clock: a hundredth of a second.
-const TICKS: u64 = 100;
+/// The kernel reports processor time in hundredths of a second, whatever its own clock.
+const TICKS_PER_SECOND: u64 = 100;
 
-/// The memory of this process, if it can be known.
-pub(crate) fn memory() -> Option<Memory> {
+/// The memory of this process, if known.
+pub(crate) fn memory() -> Option<ProcessMemory> {
     memory_of("self")
 }
 
-/// The memory of the process of that number, if it can be known.
-pub(crate) fn memory_of(process: &str) -> Option<Memory> {
+/// The memory of the process with this ID, if known.
+pub(crate) fn memory_of(process: &str) -> Option<ProcessMemory> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
     };
-    Some(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")?, files: field("RssFile:")? })
+    Some(ProcessMemory { now: field("VmRSS:")?, peak: field("VmHWM:")?, file_pages: field("RssFile:")? })
 }
 
-/// The processor time that the thread of that name has taken, if it can be known.
-pub(crate) fn thread_time(name: &str) -> Option<Duration> {
+/// The processor time used by the thread of this name, if known.
+pub(crate) fn thread_cpu_time(name: &str) -> Option<Duration> {
     for task in fs::read_dir("/proc/self/task").ok()? {
         let folder = task.ok()?.path();
         if fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim_end() == name) {
@@ -51,29 +51,29 @@ pub(crate) fn thread_time(name: &str) -> Option<Duration> {
     None
 }
 
-/// The processor time that all threads of this process have taken, those that ended too, if it can be known.
-pub(crate) fn process_time() -> Option<Duration> {
-    time("self", 11)
+/// The processor time used by all threads of this process, including ended ones, if known.
+pub(crate) fn process_cpu_time() -> Option<Duration> {
+    cpu_time("self", 11)
 }
 
-/// The same of the process of that number.
-pub(crate) fn time_of(process: &str) -> Option<Duration> {
-    time(process, 11)
+/// The processor time used by the process with this ID, if known.
+pub(crate) fn cpu_time_of(process: &str) -> Option<Duration> {
+    cpu_time(process, 11)
 }
 
-/// The same of all processes that this one started and waited for.
-pub(crate) fn time_of_children() -> Option<Duration> {
-    time("self", 13)
+/// The processor time used by all child processes that were waited for, if known.
+pub(crate) fn children_cpu_time() -> Option<Duration> {
+    cpu_time("self", 13)
 }
 
-/// User and system time, which stand side by side so many fields behind a process's name.
-fn time(process: &str, fields_before: usize) -> Option<Duration> {
+/// User plus system time, two adjacent fields of `/proc/PROCESS/stat`, `fields_before` fields after the name.
+fn cpu_time(process: &str, fields_before: usize) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain anything.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(fields_before);
     let (user, system): (u64, u64) = (times.next()?.parse().ok()?, times.next()?.parse().ok()?);
-    Some(Duration::from_millis((user + system) * 1000 / TICKS))
+    Some(Duration::from_millis((user + system) * 1000 / TICKS_PER_SECOND))
 }
 
 // === impl Machine ===
@@ -95,7 +95,7 @@ impl Machine {
         format!("{} cores of {}", self.cores, self.processor.as_deref().unwrap_or("an unknown processor"))
     }
 
-    /// How many threads wanted to run, averaged over the last minute.
+    /// The load average over the last minute.
     pub(crate) fn load(&self) -> &str {
         self.load.as_deref().unwrap_or("unknown")
     }

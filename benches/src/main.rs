@@ -1,20 +1,20 @@
-//! Kinescope's figures beside their budgets, and beside those of peers measured in the same run.
+//! Benchmarks of Kinescope, compared with their budgets and with baselines measured in the same run.
 //!
-//! Nothing here passes or fails by a time: a missed budget is told, not punished.
+//! A missed budget is reported but is not a failure.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark is read off a terminal")]
 
 mod autoscaler;
-mod figure;
+mod bench_env;
 mod formats;
 mod history;
 mod live_replay;
 mod machine;
 mod record;
 mod replay;
+mod results;
 mod samples;
 mod scheduler;
-mod studio;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -22,42 +22,43 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use figure::Figures;
+use bench_env::BenchEnv;
 use machine::Machine;
-use studio::Studio;
+use results::BenchResults;
 
 /// A result whose error is only ever printed.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Measures Kinescope and prints the figures beside their budgets.
+/// Measures Kinescope and prints the results with their budgets.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 struct Arguments {
-    /// What to measure, a group or one of it; everything if none is named.
+    /// Benchmarks or groups to run; all if none is named.
     names: Vec<String>,
-    /// Measure at the sizes the budgets are meant for: minutes instead of seconds, gigabytes in the temporary folder.
+    /// Measure at the sizes the budgets are meant for: takes minutes instead of seconds, and gigabytes in the temporary
+    /// folder.
     #[arg(long)]
     full: bool,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// Keep the large history that is made, in this new file.
+    /// Keep the generated large history in this new file.
     #[arg(long, value_name = "FILE", conflicts_with = "reuse")]
     keep: Option<PathBuf>,
-    /// Use the large history that an earlier run kept, instead of making one.
+    /// Use the large history that an earlier run kept, instead of generating one.
     #[arg(long = "use", value_name = "FILE")]
     reuse: Option<PathBuf>,
-    /// Of the scheduler's workloads only those whose name has this in it.
+    /// Run only the scheduler workloads whose name contains this.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 }
 
-/// One thing to measure.
+/// A benchmark.
 struct Bench {
-    /// Group and name, with a dot between.
+    /// Group and name, separated by a dot.
     name: &'static str,
     about: &'static str,
-    run: fn(&Studio, &mut Figures) -> Result<()>,
+    run: fn(&BenchEnv, &mut BenchResults) -> Result<()>,
 }
 
 const BENCHES: &[&[Bench]] = &[
@@ -71,7 +72,7 @@ const BENCHES: &[&[Bench]] = &[
 ];
 
 fn main() -> ExitCode {
-    if let Some(outcome) = history::child::play().or_else(scheduler::child::be_one) {
+    if let Some(outcome) = history::child::run_child().or_else(scheduler::child::run_child) {
         return finish(outcome.err().as_deref());
     }
     let arguments = Arguments::parse();
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
     let unknown: Vec<&str> = arguments
         .names
         .iter()
-        .filter(|name| !all().any(|bench| bench.is_called(name)))
+        .filter(|name| !all().any(|bench| bench.is_named(name)))
         .map(String::as_str)
         .collect();
     if !unknown.is_empty() {
@@ -91,31 +92,34 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let is_wanted = |bench: &&Bench| {
-        arguments.names.is_empty() || arguments.names.iter().any(|name| bench.is_called(name))
+        arguments.names.is_empty() || arguments.names.iter().any(|name| bench.is_named(name))
     };
     let outcome = measure(&arguments, all().filter(is_wanted));
     finish(outcome.err().as_deref())
 }
 
-/// Runs what is wanted and prints the figures, also those from before something broke.
+/// Runs the benchmarks and prints the results, also those from before a failure.
 fn measure<'a>(arguments: &Arguments, wanted: impl Iterator<Item = &'a Bench>) -> Result<()> {
-    let mut figures = Figures::new(Machine::now());
-    let studio =
-        Studio::new(arguments.full, arguments.keep.clone(), arguments.reuse.clone(), arguments.only.clone())?;
+    let mut results = BenchResults::new(Machine::now());
+    let env = BenchEnv::new(
+        arguments.full,
+        arguments.keep.clone(),
+        arguments.reuse.clone(),
+        arguments.only.clone(),
+    )?;
     let mut outcome = Ok(());
     for bench in wanted {
         eprintln!("measuring {}: {}", bench.name, bench.about);
-        outcome =
-            (bench.run)(&studio, &mut figures).map_err(|error| format!("{}: {error}", bench.name).into());
+        outcome = (bench.run)(&env, &mut results).map_err(|error| format!("{}: {error}", bench.name).into());
         if outcome.is_err() {
             break;
         }
     }
     let after = Machine::now();
     if arguments.json {
-        println!("{:#}", figures.json(&after));
+        println!("{:#}", results.json(&after));
     } else {
-        print!("{}", figures.table(&after));
+        print!("{}", results.table(&after));
     }
     outcome
 }
@@ -135,7 +139,7 @@ fn finish(error: Option<&dyn Error>) -> ExitCode {
 // === impl Bench ===
 
 impl Bench {
-    fn is_called(&self, name: &str) -> bool {
+    fn is_named(&self, name: &str) -> bool {
         self.name == name || self.name.split_once('.').is_some_and(|(group, _)| group == name)
     }
 }

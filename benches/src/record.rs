@@ -1,4 +1,4 @@
-//! The figures of recording: the program itself beside a scripted API server.
+//! Benchmarks of recording: the program itself, with a scripted API server.
 
 mod clusters;
 mod lag;
@@ -10,7 +10,7 @@ mod server;
 
 use crate::Bench;
 
-/// What is measured of recording.
+/// The benchmarks of recording.
 pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "record.rate", about: "how fast a watch's bytes become a history", run: rate::run },
     Bench {

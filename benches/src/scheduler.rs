@@ -1,23 +1,23 @@
-//! The figures of the scheduler: scheduler_perf's workloads, decided without an API server.
+//! Benchmarks of the scheduler: scheduler_perf's workloads, decided without an API server.
 //!
-//! One workload can be looked at with a profiler: `benches --child scheduler-workload NAME SECONDS` plays it again and
-//! again for so long, and all that counts happens in `decide_all`:
+//! To profile one workload, run `benches --child scheduler-workload NAME SECONDS`, which repeats it for that long. All
+//! measured work is in `decide_all`:
 //! `valgrind --tool=callgrind --toggle-collect='*decide_all*' …`, or `perf record -g …`.
 
 pub(crate) mod child;
-mod filled;
-mod go;
+mod filled_scheduler;
+mod go_scheduler;
 mod growth;
 mod manifest;
 mod memory;
-mod play;
-mod stage;
+mod runner;
+mod setup;
 mod throughput;
 mod workloads;
 
 use crate::Bench;
 
-/// What is measured of the scheduler.
+/// The benchmarks of the scheduler.
 pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         name: "scheduler.workloads",

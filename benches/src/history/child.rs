@@ -1,4 +1,4 @@
-//! What is done in a process of its own: measured from a fresh heap, or killed.
+//! Measurements in a child process, which has a fresh heap or is killed.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -10,64 +10,64 @@ use history::{Batch, History, Selection, Writer};
 use model::Moment;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use workload::churn::{Churn, churn};
+use workload::churn::{ChurnOptions, churn};
 
 use crate::{Result, machine};
 
-/// The first argument of a child.
+/// The first argument of a child process.
 const CHILD: &str = "--child";
-/// The child says that it is being written to.
+/// The line by which the child reports that it is writing.
 const READY: &str = "ready";
-/// Changes a child has made durable when it first says so.
-const KILLED_AFTER: usize = 20_000;
-/// A child that is not killed ends after so many.
-const MOST_CHANGES: u64 = 2_000_000;
+/// The number of durable changes after which the child reports that it is writing.
+const READY_AFTER: usize = 20_000;
+/// The number of changes after which a child ends that is not killed.
+const MAX_CHANGES: u64 = 2_000_000;
 
-/// Whether a state is asked for as a whole or object by object.
+/// Whether a state is read as a whole or object by object.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whole {
-    Yes,
-    No,
+pub(super) enum StateMode {
+    Whole,
+    Streamed,
 }
 
-/// What a child saw of states.
+/// A child's measurements of reading states.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StateReport {
-    /// How long each took.
+    /// The time of each.
     pub(super) seconds: Vec<f64>,
-    /// Objects of the largest.
+    /// The number of objects of the largest.
     pub(super) objects: u64,
     /// Their bytes.
     pub(super) bytes: u64,
     pub(super) memory: Option<StateMemory>,
 }
 
-/// What states took of memory.
+/// The memory that reading states took.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StateMemory {
-    /// The most there ever was, without what there was before and without the objects' own bytes where they are kept.
+    /// The peak, minus the memory before, and minus the objects' own bytes if they are kept.
     pub(super) beyond: u64,
     /// Pages of the file that are mapped at the end, which `beyond` counts too.
     pub(super) files: u64,
 }
 
-/// What a child saw of forgetting.
+/// A child's measurements of forgetting.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ForgetReport {
     pub(super) seconds: f64,
     /// Changes before and after.
     pub(super) changes: (u64, u64),
-    /// The most memory there ever was, without what there was before.
+    /// The peak memory minus the memory before.
     pub(super) memory: Option<u64>,
 }
 
-/// Asks a child for the states at these moments.
-pub(super) fn state(path: &Path, whole: Whole, moments: &[Moment]) -> Result<StateReport> {
-    let mode = if whole == Whole::Yes { "state-whole" } else { "state-streamed" };
+/// Lets a child read the states at these moments.
+pub(super) fn state(path: &Path, whole: StateMode, moments: &[Moment]) -> Result<StateReport> {
+    let mode = if whole == StateMode::Whole { "state-whole" } else { "state-streamed" };
     report(mode, path, moments)
 }
 
-/// Lets a child forget what was before a moment.
+/// Lets a child forget everything before a moment.
 pub(super) fn forget(path: &Path, moment: Moment) -> Result<ForgetReport> {
     report("forget", path, &[moment])
 }
@@ -102,23 +102,23 @@ pub(super) fn append_until_killed(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Does what a child was started for; `None` if this process is none.
-pub(crate) fn play() -> Option<Result<()>> {
+/// Runs as a child process, if the arguments say so; else returns `None`.
+pub(crate) fn run_child() -> Option<Result<()>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [CHILD, "state-whole", path, ref moments @ ..] => {
-            Some(report_state(Path::new(path), Whole::Yes, moments))
+            Some(report_state(Path::new(path), StateMode::Whole, moments))
         }
         [CHILD, "state-streamed", path, ref moments @ ..] => {
-            Some(report_state(Path::new(path), Whole::No, moments))
+            Some(report_state(Path::new(path), StateMode::Streamed, moments))
         }
         [CHILD, "forget", path, moment] => Some(report_forgetting(Path::new(path), moment)),
-        [CHILD, "append", path] => Some(append(Path::new(path))),
+        [CHILD, "append", path] => Some(append_as_child(Path::new(path))),
         _ => None,
     }
 }
 
-fn report_state(path: &Path, whole: Whole, moments: &[&str]) -> Result<()> {
+fn report_state(path: &Path, whole: StateMode, moments: &[&str]) -> Result<()> {
     let history = History::open(path)?;
     let before = machine::memory();
     let (mut seconds, mut most_objects, mut most_bytes) = (Vec::new(), 0, 0);
@@ -128,12 +128,12 @@ fn report_state(path: &Path, whole: Whole, moments: &[&str]) -> Result<()> {
         let mut count = |text: &str| (objects, bytes) = (objects + 1, bytes + text.len() as u64);
         let start = Instant::now();
         match whole {
-            Whole::Yes => {
+            StateMode::Whole => {
                 let cluster = history.at(moment, &Selection::default())?;
                 seconds.push(start.elapsed().as_secs_f64());
                 cluster.objects().iter().for_each(|version| count(version.object.as_str()));
             }
-            Whole::No => {
+            StateMode::Streamed => {
                 history
                     .for_each_at(moment, &Selection::default(), |version| count(version.object.as_str()))?;
                 seconds.push(start.elapsed().as_secs_f64());
@@ -141,10 +141,10 @@ fn report_state(path: &Path, whole: Whole, moments: &[&str]) -> Result<()> {
         }
         (most_objects, most_bytes) = (most_objects.max(objects), most_bytes.max(bytes));
     }
-    let kept = if whole == Whole::Yes { most_bytes } else { 0 };
+    let kept = if whole == StateMode::Whole { most_bytes } else { 0 };
     let memory = before.zip(machine::memory()).map(|(before, after)| StateMemory {
         beyond: after.peak.saturating_sub(before.now + kept),
-        files: after.files,
+        files: after.file_pages,
     });
     let report = StateReport { seconds, objects: most_objects, bytes: most_bytes, memory };
     serde_json::to_writer(std::io::stdout(), &report)?;
@@ -161,14 +161,14 @@ fn report_forgetting(path: &Path, moment: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes until it is killed, and says when there is something to lose.
-fn append(path: &Path) -> Result<()> {
+/// Writes until it is killed, and reports when changes are durable.
+fn append_as_child(path: &Path) -> Result<()> {
     let writer = Writer::open(path)?;
-    let settings = Churn {
+    let settings = ChurnOptions {
         seed: u64::from(std::process::id()),
-        alive: 1_000,
-        changes: MOST_CHANGES,
-        ..Churn::default()
+        live_objects: 1_000,
+        changes: MAX_CHANGES,
+        ..ChurnOptions::default()
     };
     let mut changes = churn(settings).peekable();
     let mut done = 0;
@@ -176,10 +176,10 @@ fn append(path: &Path) -> Result<()> {
         let batch: Vec<_> = changes.by_ref().take(256).collect();
         done += batch.len();
         writer.append(Batch { changes: batch, ..Batch::default() })?;
-        if done >= KILLED_AFTER {
+        if done >= READY_AFTER {
             done = 0;
             writer.flush()?;
-            // No one listens any more if the parent was killed itself: then this ends too.
+            // The write fails if the parent was killed: then the child ends too.
             writeln!(std::io::stdout(), "{READY}")?;
         }
     }

@@ -1,4 +1,4 @@
-//! What it takes to forget what is old, in a process that has little memory to spare: a recorder.
+//! Benchmarks of forgetting old changes in a process with little memory, as a recorder does.
 
 use std::fs;
 
@@ -6,32 +6,33 @@ use history::History;
 
 use super::child;
 use crate::Result;
-use crate::figure::{Figure, Figures, Unit, with_commas};
-use crate::studio::Studio;
+use crate::bench_env::BenchEnv;
+use crate::results::{BenchResults, Measurement, Unit, with_commas};
 
-/// Of the time that a history spans, in percent. The last two are small: most of what is read is what was alive.
-const UP_TO: [i64; 3] = [50, 60, 70];
-/// A recorder of 100,000 pods may take 200 MB, of which more than half holds what it knows of them.
+/// How far the history is forgotten, in percent of its time span. The last two steps are small: they mostly read live
+/// objects.
+const FORGET_PERCENTS: [i64; 3] = [50, 60, 70];
+/// A recorder of 100,000 pods may take 200 MB, of which its state of the pods takes more than half.
 const BUDGET: f64 = 64e6;
 
-pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    let large = studio.large()?;
-    let path = studio.path("forgotten.kine");
+pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let large = env.large_history()?;
+    let path = env.path("forgotten.kine");
     fs::copy(&large.path, &path)?;
     let (first, last) = History::open(&path)?.span()?.ok_or("the large history is empty")?;
     let length = last.nanos_since(first);
-    for percent in UP_TO {
+    for percent in FORGET_PERCENTS {
         let report = child::forget(&path, first.plus_nanos(length / 100 * percent))?;
         let of = format!("forgetting {percent} % of {} changes", with_commas(large.changes as f64));
-        figures.add(
-            Figure::new(format!("{of}, 100,000 objects alive"), report.seconds, Unit::Seconds)
-                .also("changes before", report.changes.0 as f64, Unit::Count)
-                .also("after", report.changes.1 as f64, Unit::Count),
+        results.add(
+            Measurement::new(format!("{of}, 100,000 objects alive"), report.seconds, Unit::Seconds)
+                .detail("changes before", report.changes.0 as f64, Unit::Count)
+                .detail("after", report.changes.1 as f64, Unit::Count),
         );
         let what = format!("memory for {of}");
         match report.memory {
-            Some(memory) => figures.add(Figure::new(what, memory as f64, Unit::Bytes).budget(BUDGET)),
-            None => figures.skip(what, "only Linux tells a process's memory"),
+            Some(memory) => results.add(Measurement::new(what, memory as f64, Unit::Bytes).budget(BUDGET)),
+            None => results.skip(what, "only Linux tells a process's memory"),
         }
     }
     fs::remove_file(&path)?;

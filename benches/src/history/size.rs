@@ -1,4 +1,4 @@
-//! How many bytes a change takes, everything in the file counted.
+//! Benchmarks of the file size per change, everything in the file included.
 
 use std::fs;
 use std::path::Path;
@@ -6,63 +6,68 @@ use std::path::Path;
 use history::Writer;
 use kubernetes::change_filter::{ChangeFilter, FilterOptions, FilterVerdict, RedactKey};
 use model::IncomingChange;
-use workload::churn::{Churn, churn};
+use workload::churn::{ChurnOptions, churn};
 
 use super::append::{self, batches};
-use super::{films, peers};
+use super::{baselines, recordings};
 use crate::Result;
-use crate::figure::{Figure, Figures, Unit, with_commas};
-use crate::studio::Studio;
+use crate::bench_env::BenchEnv;
+use crate::results::{BenchResults, Measurement, Unit, with_commas};
 
 const BUDGET: f64 = 100.0;
 
-pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    // With managed fields, as an API server sends objects: cutting those out is one of the rules.
-    let settings = Churn { changes: append::CHANGES, managed_fields: true, ..Churn::default() };
-    measure(studio, "churn", churn(settings).collect(), figures)?;
+pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    // With managed fields, as an API server sends objects: removing them is one of the recorder's rules.
+    let settings = ChurnOptions { changes: append::CHANGES, managed_fields: true, ..ChurnOptions::default() };
+    measure(env, "churn", churn(settings).collect(), results)?;
 
-    let films = films::all();
-    if films.is_empty() {
-        figures.skip("size of films", "no films");
+    let all_recordings = recordings::all();
+    if all_recordings.is_empty() {
+        results.skip("size of films", "no films");
     }
-    for (name, path) in films {
-        measure(studio, &format!("film {name}"), films::read(&name, &path)?, figures)?;
+    for (name, path) in all_recordings {
+        measure(env, &format!("film {name}"), recordings::read(&name, &path)?, results)?;
     }
 
-    let large = studio.large()?;
+    let large = env.large_history()?;
     let changes = large.changes as f64;
     let what = format!("size of {} changes, 100,000 objects alive, imported", with_commas(changes));
     let bytes = fs::metadata(&large.path)?.len() as f64 / changes;
-    figures.add(Figure::new(what, bytes, Unit::BytesPerChange).budget(BUDGET));
+    results.add(Measurement::new(what, bytes, Unit::BytesPerChange).budget(BUDGET));
     Ok(())
 }
 
-/// Adds the figures of a recording.
-fn measure(studio: &Studio, name: &str, changes: Vec<IncomingChange>, figures: &mut Figures) -> Result<()> {
+/// Measures a recording.
+fn measure(
+    env: &BenchEnv,
+    name: &str,
+    changes: Vec<IncomingChange>,
+    figures: &mut BenchResults,
+) -> Result<()> {
     let all = changes.len() as f64;
-    let whole = figure(studio, &format!("size of {name}, every byte kept"), &changes)?;
-    let kept = sift(changes);
+    let whole = measurement(env, &format!("size of {name}, every byte kept"), &changes)?;
+    let kept = apply_recording_rules(changes);
     let what = format!("size of {name}, by the recorder's rules");
     let share = 100.0 * kept.len() as f64 / all;
-    let sifted = figure(studio, &what, &kept)?;
-    figures.add(sifted.budget(BUDGET).also("% of changes kept", share, Unit::Count));
+    let sifted = measurement(env, &what, &kept)?;
+    figures.add(sifted.budget(BUDGET).detail("% of changes kept", share, Unit::Count));
     figures.add(whole);
     Ok(())
 }
 
-fn figure(studio: &Studio, what: &str, changes: &[IncomingChange]) -> Result<Figure> {
+fn measurement(env: &BenchEnv, what: &str, changes: &[IncomingChange]) -> Result<Measurement> {
     let count = changes.len() as f64;
-    let ours = write(&studio.path("size.kine"), changes)? as f64;
-    let naive = peers::sqlite_rows(&studio.path("size.sqlite"), changes)?.bytes as f64;
-    let stream = peers::zstd_stream(changes)? as f64;
+    let ours = write(&env.path("size.kine"), changes)? as f64;
+    let naive = baselines::sqlite_rows(&env.path("size.sqlite"), changes)?.bytes as f64;
+    let stream = baselines::zstd_stream(changes)? as f64;
     let raw = changes.iter().map(|change| change.what.object().as_str().len()).sum::<usize>() as f64;
-    Ok(Figure::new(what, ours / count, Unit::BytesPerChange)
-        .also("raw", raw / count, Unit::Count)
-        .peer(peers::ZSTD, stream / count)
-        .peer(peers::SQLITE, naive / count))
+    Ok(Measurement::new(what, ours / count, Unit::BytesPerChange)
+        .detail("raw", raw / count, Unit::Count)
+        .baseline(baselines::ZSTD, stream / count)
+        .baseline(baselines::SQLITE, naive / count))
 }
 
-/// The size of the file that a recorder would leave.
+/// The size of the file that a recorder would write.
 fn write(path: &Path, changes: &[IncomingChange]) -> Result<u64> {
     let writer = Writer::open(path)?;
     for batch in batches(changes) {
@@ -74,8 +79,8 @@ fn write(path: &Path, changes: &[IncomingChange]) -> Result<u64> {
     Ok(bytes)
 }
 
-/// What a recorder keeps.
-fn sift(changes: Vec<IncomingChange>) -> Vec<IncomingChange> {
+/// The changes that a recorder keeps.
+fn apply_recording_rules(changes: Vec<IncomingChange>) -> Vec<IncomingChange> {
     let mut sieve = ChangeFilter::new(FilterOptions { redact: Some(RedactKey([7; 16])) });
     changes
         .into_iter()

@@ -1,88 +1,90 @@
-//! What a scripted API server says: lists and watches of a made-up cluster, as bytes that are ready to be sent.
+//! The responses of a scripted API server: lists and watches of a generated cluster, as bytes ready to be sent.
 
 use kubernetes::kinds::{self, KindInfo};
 use model::{IncomingChange, What};
 use serde_json::{Value, json};
-use workload::churn::{Churn, churn};
+use workload::churn::{ChurnOptions, churn};
 
 use crate::Result;
 
-/// All that there is to say.
-pub(super) struct Script {
-    pub(super) reels: Vec<Reel>,
-    /// How many changes follow the lists.
+/// The responses for all kinds.
+pub(super) struct ServerScript {
+    pub(super) kinds: Vec<KindScript>,
+    /// The number of changes after the lists.
     pub(super) changes: usize,
 }
 
-/// What there is to say of one kind.
-pub(super) struct Reel {
+/// The responses for one kind.
+pub(super) struct KindScript {
     pub(super) info: &'static KindInfo,
     /// The bodies of a list's pages.
     pub(super) pages: Vec<Vec<u8>>,
-    /// The events that follow, each as a chunk of an HTTP body: API servers send each by itself.
+    /// The events that follow, each as a chunk of an HTTP body, as API servers send them.
     pub(super) chunks: Vec<u8>,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<ScriptedEvent>,
 }
 
 /// An event of a watch.
 #[derive(Clone, Copy)]
-pub(super) struct Event {
-    /// The version of its object, which rises.
+pub(super) struct ScriptedEvent {
+    /// The resource version of its object; versions rise.
     pub(super) version: u64,
-    /// Where its chunk ends.
+    /// The end of its chunk.
     pub(super) end: usize,
-    /// Its place among the events of all kinds.
-    pub(super) turn: usize,
+    /// Its index among the events of all kinds.
+    pub(super) index: usize,
 }
 
-/// As many as the recorder asks for.
-const PAGE: usize = 500;
+/// The page size that the recorder requests.
+const PAGE_SIZE: usize = 500;
 
-// === impl Script ===
+// === impl ServerScript ===
 
-impl Script {
-    /// A cluster that is listed with so many objects alive and then goes on. All kinds of Kubernetes are served; of
-    /// most there is nothing.
-    pub(super) fn new(settings: Churn) -> Result<Script> {
-        let alive = settings.alive;
-        let mut stream = churn(Churn { managed_fields: true, ..settings });
-        let mut reels: Vec<Reel> = kinds::all().iter().map(Reel::new).collect();
-        let mut items: Vec<Vec<String>> = vec![Vec::new(); reels.len()];
-        let place = |reels: &[Reel], observed: &IncomingChange| {
+impl ServerScript {
+    /// A cluster whose live objects are listed and then change. All kinds of Kubernetes are served; most have no
+    /// objects.
+    pub(super) fn new(settings: ChurnOptions) -> Result<ServerScript> {
+        let alive = settings.live_objects;
+        let mut stream = churn(ChurnOptions { managed_fields: true, ..settings });
+        let mut kind_scripts: Vec<KindScript> = kinds::all().iter().map(KindScript::new).collect();
+        let mut items: Vec<Vec<String>> = vec![Vec::new(); kind_scripts.len()];
+        let position = |reels: &[KindScript], observed: &IncomingChange| {
             let kind = &observed.key.kind;
-            let found = reels
-                .iter()
-                .position(|reel| *reel.info.group == *kind.group && *reel.info.kind == *kind.kind);
+            let found = reels.iter().position(|kind_script| {
+                *kind_script.info.group == *kind.group && *kind_script.info.kind == *kind.kind
+            });
             found.ok_or_else(|| format!("{kind} is no kind that Kubernetes serves"))
         };
         let mut listed = 0;
         for observed in stream.by_ref().take(alive) {
             listed = version(&observed)?;
-            items[place(&reels, &observed)?].push(item(observed.what.object().as_str())?);
+            items[position(&kind_scripts, &observed)?].push(list_item(observed.what.object().as_str())?);
         }
-        for (reel, items) in reels.iter_mut().zip(items) {
-            reel.list(&items, listed);
+        for (kind_script, items) in kind_scripts.iter_mut().zip(items) {
+            kind_script.add_pages(&items, listed);
         }
         let mut changes = 0;
         for observed in stream {
-            let place = place(&reels, &observed)?;
-            reels[place].push(&observed, changes)?;
+            let position = position(&kind_scripts, &observed)?;
+            kind_scripts[position].add_event(&observed, changes)?;
             changes += 1;
         }
-        Ok(Script { reels, changes })
+        Ok(ServerScript { kinds: kind_scripts, changes })
     }
 
-    /// The reels of which there is something to tell after the lists.
-    pub(super) fn moving(&self) -> impl Iterator<Item = &Reel> {
-        self.reels.iter().filter(|reel| !reel.events.is_empty())
+    /// The kinds that change after the lists.
+    pub(super) fn changing_kinds(&self) -> impl Iterator<Item = &KindScript> {
+        self.kinds.iter().filter(|kind_script| !kind_script.events.is_empty())
     }
 
-    /// What the server has, in the one answer that new servers give for a root of theirs.
+    /// The aggregated discovery response for `/api` or `/apis`.
     pub(super) fn discovery(&self, is_core: bool) -> Value {
         let mut groups: Vec<Value> = Vec::new();
-        for reel in self.reels.iter().filter(|reel| reel.info.group.is_empty() == is_core) {
-            let KindInfo { group, kind, plural, short_names, namespaced, .. } = reel.info;
-            let version = reel.info.versions[0];
+        for kind_script in
+            self.kinds.iter().filter(|kind_script| kind_script.info.group.is_empty() == is_core)
+        {
+            let KindInfo { group, kind, plural, short_names, namespaced, .. } = kind_script.info;
+            let version = kind_script.info.versions[0];
             let scope = if *namespaced { "Namespaced" } else { "Cluster" };
             groups.push(json!({
                 "metadata": { "name": group },
@@ -90,7 +92,7 @@ impl Script {
                     "resource": plural,
                     "responseKind": { "group": group, "version": version, "kind": kind },
                     "scope": scope,
-                    "singularResource": reel.info.singular(),
+                    "singularResource": kind_script.info.singular(),
                     "verbs": ["get", "list", "watch"],
                     "shortNames": short_names,
                 }] }],
@@ -100,11 +102,11 @@ impl Script {
     }
 }
 
-// === impl Reel ===
+// === impl KindScript ===
 
-impl Reel {
-    fn new(info: &'static KindInfo) -> Reel {
-        Reel { info, pages: Vec::new(), chunks: Vec::new(), events: Vec::new() }
+impl KindScript {
+    fn new(info: &'static KindInfo) -> KindScript {
+        KindScript { info, pages: Vec::new(), chunks: Vec::new(), events: Vec::new() }
     }
 
     /// `/apis/apps/v1/deployments`
@@ -121,15 +123,15 @@ impl Reel {
         }
     }
 
-    /// The last version that there is to tell; 0 if nothing follows the list.
-    pub(super) fn last(&self) -> u64 {
+    /// The resource version of the last event; 0 if there is none.
+    pub(super) fn last_version(&self) -> u64 {
         self.events.last().map_or(0, |event| event.version)
     }
 
-    fn list(&mut self, items: &[String], listed: u64) {
-        let count = items.len().div_ceil(PAGE).max(1);
+    fn add_pages(&mut self, items: &[String], listed: u64) {
+        let count = items.len().div_ceil(PAGE_SIZE).max(1);
         for number in 1..=count {
-            let page = &items[(number - 1) * PAGE..items.len().min(number * PAGE)];
+            let page = &items[(number - 1) * PAGE_SIZE..items.len().min(number * PAGE_SIZE)];
             let next = if number < count { format!(r#","continue":"{number}""#) } else { String::new() };
             self.pages.push(
                 format!(
@@ -143,7 +145,7 @@ impl Reel {
         }
     }
 
-    fn push(&mut self, observed: &IncomingChange, turn: usize) -> Result<()> {
+    fn add_event(&mut self, observed: &IncomingChange, turn: usize) -> Result<()> {
         let word = match &observed.what {
             What::Added(_) => "ADDED",
             What::Modified(_) => "MODIFIED",
@@ -151,7 +153,7 @@ impl Reel {
         };
         let line = format!("{{\"type\":\"{word}\",\"object\":{}}}\n", observed.what.object().as_str());
         self.chunks.extend_from_slice(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes());
-        self.events.push(Event { version: version(observed)?, end: self.chunks.len(), turn });
+        self.events.push(ScriptedEvent { version: version(observed)?, end: self.chunks.len(), index: turn });
         Ok(())
     }
 }
@@ -161,8 +163,8 @@ fn version(observed: &IncomingChange) -> Result<u64> {
     Ok(meta.resource_version.ok_or("an object without a version")?.parse()?)
 }
 
-/// Items of lists carry no kind and no apiVersion.
-fn item(object: &str) -> Result<String> {
+/// An object as a list item, without kind and apiVersion.
+fn list_item(object: &str) -> Result<String> {
     let at = object.find("\"metadata\"").ok_or("an object without metadata")?;
     Ok(format!("{{{}", &object[at..]))
 }

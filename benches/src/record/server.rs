@@ -1,4 +1,4 @@
-//! A scripted API server: plain HTTP on loopback. It knows no more of Kubernetes than a recorder asks for.
+//! A scripted API server: plain HTTP on loopback, with only the endpoints that a recorder uses.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,65 +8,65 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::script::{Reel, Script};
+use super::script::{KindScript, ServerScript};
 use crate::Result;
 
-/// A server that says what is in its script, to as many as ask. Its threads end with this process.
-pub(super) struct Server {
+/// A server that sends the responses of its script to any number of clients. Its threads end with this process.
+pub(super) struct ScriptedServer {
     url: String,
-    stage: Arc<Stage>,
+    state: Arc<ServerState>,
 }
 
-/// How fast a watch tells what happened.
+/// The rate at which watches send events.
 #[derive(Clone, Copy)]
-pub(super) enum Pace {
-    /// As fast as it is taken.
-    Any,
-    /// So many changes a second, of all kinds together.
+pub(super) enum WatchRate {
+    /// As fast as the client reads.
+    Unlimited,
+    /// The number of changes per second, of all kinds together.
     PerSecond(usize),
 }
 
-struct Stage {
-    script: Arc<Script>,
-    pace: Pace,
-    /// When watches began to tell; `None` before.
+struct ServerState {
+    script: Arc<ServerScript>,
+    rate: WatchRate,
+    /// When the watches started sending; `None` before.
     began: Mutex<Option<Instant>>,
     has_begun: Condvar,
-    /// Watches that were asked for.
+    /// The number of watch requests.
     watches: AtomicUsize,
 }
 
-/// What a paced watch sends is looked at so often.
-const BEAT: Duration = Duration::from_millis(2);
-/// No request is longer than this.
-const MOST_HEAD: u64 = 64 << 10;
+/// How often a watch with a limited rate sends the events that are due.
+const SEND_INTERVAL: Duration = Duration::from_millis(2);
+/// The limit for the head of a request.
+const MAX_HEAD: u64 = 64 << 10;
 
-// === impl Server ===
+// === impl ScriptedServer ===
 
-impl Server {
-    /// Starts to answer. Watches tell nothing before [`go`](Server::go).
-    pub(super) fn start(script: Arc<Script>, pace: Pace) -> Result<Server> {
+impl ScriptedServer {
+    /// Starts to respond. Watches send nothing before [`start_watches`](ScriptedServer::start_watches).
+    pub(super) fn start(script: Arc<ServerScript>, pace: WatchRate) -> Result<ScriptedServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("http://{}", listener.local_addr()?);
-        let stage = Arc::new(Stage {
+        let state = Arc::new(ServerState {
             script,
-            pace,
+            rate: pace,
             began: Mutex::new(None),
             has_begun: Condvar::new(),
             watches: AtomicUsize::new(0),
         });
-        let of_thread = stage.clone();
+        let of_thread = state.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let stage = of_thread.clone();
-                // A client that goes away is nobody's fault.
-                std::thread::spawn(move || drop(stage.attend(&client)));
+                let state = of_thread.clone();
+                // An error means that the client has disconnected.
+                std::thread::spawn(move || drop(state.serve(&client)));
             }
         });
-        Ok(Server { url, stage })
+        Ok(ScriptedServer { url, state })
     }
 
-    /// A kubeconfig that leads here.
+    /// A kubeconfig for this server.
     pub(super) fn kubeconfig(&self) -> String {
         let config = json!({
             "apiVersion": "v1",
@@ -79,49 +79,49 @@ impl Server {
         format!("{config:#}\n")
     }
 
-    /// Lets the watches begin, and says when that was.
-    pub(super) fn go(&self) -> Instant {
-        let mut began = self.stage.began.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Starts the watches and returns the time of the start.
+    pub(super) fn start_watches(&self) -> Instant {
+        let mut began = self.state.began.lock().unwrap_or_else(PoisonError::into_inner);
         let now = *began.get_or_insert_with(Instant::now);
-        self.stage.has_begun.notify_all();
+        self.state.has_begun.notify_all();
         now
     }
 
-    /// How many watches were asked for until now.
+    /// The number of watch requests so far.
     pub(super) fn watches(&self) -> usize {
-        self.stage.watches.load(Ordering::Relaxed)
+        self.state.watches.load(Ordering::Relaxed)
     }
 }
 
-// === impl Stage ===
+// === impl ServerState ===
 
-impl Stage {
-    fn attend(&self, client: &TcpStream) -> io::Result<()> {
+impl ServerState {
+    fn serve(&self, client: &TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let mut requests = BufReader::new(client);
-        while let Some(path) = request(&mut requests)? {
+        while let Some(path) = read_request(&mut requests)? {
             let (path, query) = path.split_once('?').unwrap_or((&path, ""));
-            let asked = |name: &str| {
+            let parameter = |name: &str| {
                 query
                     .split('&')
                     .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
                     .unwrap_or_default()
             };
-            let reel = self.script.reels.iter().find(|reel| reel.path() == path);
-            match (path, reel) {
-                (_, Some(reel)) if asked("watch") == "true" => {
-                    let after = asked("resourceVersion").parse().unwrap_or_default();
-                    return self.watch(client, reel, after);
+            let kind_script = self.script.kinds.iter().find(|kind_script| kind_script.path() == path);
+            match (path, kind_script) {
+                (_, Some(kind_script)) if parameter("watch") == "true" => {
+                    let after = parameter("resourceVersion").parse().unwrap_or_default();
+                    return self.watch(client, kind_script, after);
                 }
-                (_, Some(reel)) => {
-                    let page = asked("continue").parse().unwrap_or(0);
-                    answer(client, reel.pages.get(page).map_or(&[], Vec::as_slice))?;
+                (_, Some(kind_script)) => {
+                    let page = parameter("continue").parse().unwrap_or(0);
+                    respond(client, kind_script.pages.get(page).map_or(&[], Vec::as_slice))?;
                 }
                 ("/version", None) => {
-                    answer(client, br#"{"major":"1","minor":"36","gitVersion":"v1.36.0"}"#)?
+                    respond(client, br#"{"major":"1","minor":"36","gitVersion":"v1.36.0"}"#)?
                 }
-                ("/api", None) => answer(client, self.script.discovery(true).to_string().as_bytes())?,
-                ("/apis", None) => answer(client, self.script.discovery(false).to_string().as_bytes())?,
+                ("/api", None) => respond(client, self.script.discovery(true).to_string().as_bytes())?,
+                ("/apis", None) => respond(client, self.script.discovery(false).to_string().as_bytes())?,
                 _ => send(
                     client,
                     "404 Not Found",
@@ -132,8 +132,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Tells what followed a version, and then stays until the client goes.
-    fn watch(&self, mut client: &TcpStream, reel: &Reel, after: u64) -> io::Result<()> {
+    /// Sends the events after a version, and then waits until the client disconnects.
+    fn watch(&self, mut client: &TcpStream, kind_script: &KindScript, after: u64) -> io::Result<()> {
         client.write_all(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
         )?;
@@ -143,20 +143,20 @@ impl Stage {
             let began = self.has_begun.wait_while(began, |began| began.is_none());
             began.unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now)
         };
-        let mut next = reel.events.partition_point(|event| event.version <= after);
-        while next < reel.events.len() {
-            let from = next.checked_sub(1).map_or(0, |last| reel.events[last].end);
-            next = match self.pace {
-                Pace::Any => reel.events.len(),
-                Pace::PerSecond(rate) => {
+        let mut next = kind_script.events.partition_point(|event| event.version <= after);
+        while next < kind_script.events.len() {
+            let from = next.checked_sub(1).map_or(0, |last| kind_script.events[last].end);
+            next = match self.rate {
+                WatchRate::Unlimited => kind_script.events.len(),
+                WatchRate::PerSecond(rate) => {
                     let due = (began.elapsed().as_secs_f64() * rate as f64) as usize;
-                    reel.events.partition_point(|event| event.turn < due).max(next)
+                    kind_script.events.partition_point(|event| event.index < due).max(next)
                 }
             };
-            let to = next.checked_sub(1).map_or(0, |last| reel.events[last].end);
-            client.write_all(&reel.chunks[from..to])?;
-            if matches!(self.pace, Pace::PerSecond(_)) {
-                std::thread::sleep(BEAT);
+            let to = next.checked_sub(1).map_or(0, |last| kind_script.events[last].end);
+            client.write_all(&kind_script.chunks[from..to])?;
+            if matches!(self.rate, WatchRate::PerSecond(_)) {
+                std::thread::sleep(SEND_INTERVAL);
             }
         }
         let _ = client.read(&mut [0])?;
@@ -164,10 +164,10 @@ impl Stage {
     }
 }
 
-/// The path of the next request; `None` if there is none any more.
-fn request(requests: &mut BufReader<&TcpStream>) -> io::Result<Option<String>> {
+/// The path of the next request; `None` at the end of the connection.
+fn read_request(requests: &mut BufReader<&TcpStream>) -> io::Result<Option<String>> {
     let mut path = None;
-    let mut head = requests.take(MOST_HEAD);
+    let mut head = requests.take(MAX_HEAD);
     let mut line = String::new();
     while head.read_line(&mut line)? > 0 {
         if line.trim_end().is_empty() {
@@ -179,7 +179,7 @@ fn request(requests: &mut BufReader<&TcpStream>) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-fn answer(client: &TcpStream, body: &[u8]) -> io::Result<()> {
+fn respond(client: &TcpStream, body: &[u8]) -> io::Result<()> {
     send(client, "200 OK", body)
 }
 

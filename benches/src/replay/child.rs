@@ -1,4 +1,4 @@
-//! The program itself, replaying in a process of its own.
+//! The replay process: the program itself as a child process.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,41 +8,41 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::Result;
+use crate::bench_env::BenchEnv;
 use crate::machine;
-use crate::studio::Studio;
 
-/// What a replay came to.
-pub(super) struct Replayed {
+/// The measurements of a replay.
+pub(super) struct ReplayRun {
     pub(super) seconds: f64,
-    /// The most memory there was, in bytes, if it can be known.
+    /// The peak memory in bytes, if known.
     pub(super) memory: Option<f64>,
     /// Its `report.json`.
     pub(super) report: Value,
 }
 
-/// How often the memory is looked at. The kernel keeps the most there was: only what comes after the last look is missed.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the memory is polled. The kernel keeps the peak: only an increase after the last poll is missed.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Replays a history without filming it.
-pub(super) fn replay(studio: &Studio, history: &Path, settings: &[&str]) -> Result<Replayed> {
-    let out = studio.path("replayed");
+/// Replays a history without recording the replay.
+pub(super) fn replay(env: &BenchEnv, history: &Path, settings: &[&str]) -> Result<ReplayRun> {
+    let out = env.path("replayed");
     let mut command = Command::new(program()?);
     command.arg("replay").arg(history).args(["--no-history", "--out"]).arg(&out).args(settings);
-    let (seconds, memory) = watch(studio, &mut command)?;
+    let (seconds, memory) = run_measured(env, &mut command)?;
     let report = serde_json::from_slice(&fs::read(out.join("report.json"))?)?;
     fs::remove_dir_all(out)?;
-    Ok(Replayed { seconds, memory, report })
+    Ok(ReplayRun { seconds, memory, report })
 }
 
-/// Makes a history of another system's file.
-pub(crate) fn import(studio: &Studio, file: &Path, into: &Path) -> Result<()> {
-    watch(studio, Command::new(program()?).arg("import").arg(file).arg("--into").arg(into))?;
+/// Imports another system's file into a history.
+pub(crate) fn import(env: &BenchEnv, file: &Path, into: &Path) -> Result<()> {
+    run_measured(env, Command::new(program()?).arg("import").arg(file).arg("--into").arg(into))?;
     Ok(())
 }
 
-/// Lets a command run to its end: how long it took, and the most memory there was.
-fn watch(studio: &Studio, command: &mut Command) -> Result<(f64, Option<f64>)> {
-    let log = studio.path("replay.log");
+/// Runs a command to its end. Returns its duration in seconds and its peak memory.
+fn run_measured(env: &BenchEnv, command: &mut Command) -> Result<(f64, Option<f64>)> {
+    let log = env.path("replay.log");
     let said = File::create(&log)?;
     let start = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said).spawn()?;
@@ -53,7 +53,7 @@ fn watch(studio: &Studio, command: &mut Command) -> Result<(f64, Option<f64>)> {
             break status;
         }
         memory = machine::memory_of(&process).map(|memory| memory.peak as f64).or(memory);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     };
     let seconds = start.elapsed().as_secs_f64();
     if !status.success() {
@@ -63,7 +63,7 @@ fn watch(studio: &Studio, command: &mut Command) -> Result<(f64, Option<f64>)> {
     Ok((seconds, memory))
 }
 
-/// `kinescope`, which lies beside this program, as cargo builds both.
+/// `kinescope`, which is in the same folder as this program, since cargo builds both.
 pub(crate) fn program() -> Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("kinescope");
     if !program.exists() {

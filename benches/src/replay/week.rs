@@ -1,5 +1,5 @@
-//! A seeded week of a busy cluster as a recorder would have filmed it: the virtual cluster lives through it, and a film is
-//! made of that.
+//! A seeded week of a busy cluster as a recorder would have recorded it: a simulation whose changes are written to a
+//! history.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,16 +30,16 @@ const BEGIN: i64 = 1_793_577_600 * SECOND;
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const MINUTES: u64 = DAYS as u64 * 24 * 60;
-/// Deployments' pods that are there from the beginning.
+/// The number of initial pods, all of Deployments.
 const FIRST_PODS: u64 = 15_000;
 const DEPLOYMENTS: u64 = 300;
-/// Of three new pods one is a Deployment's; the others are Jobs'.
+/// One of three new pods is a Deployment's; the others are Jobs'.
 const DEPLOYMENTS_SHARE: u64 = 3;
-/// A Job is kept so long after its end.
-const KEPT: i64 = 10 * MINUTE;
+/// How long a Job is kept after its end.
+const JOB_RETENTION: i64 = 10 * MINUTE;
 
-/// Makes the history of the week.
-pub(super) fn make(path: &Path) -> Result<()> {
+/// Writes the history of the week.
+pub(super) fn write_history(path: &Path) -> Result<()> {
     let begin = Moment::from_nanos(BEGIN);
     let setup = RunSetup {
         start: begin,
@@ -49,17 +49,17 @@ pub(super) fn make(path: &Path) -> Result<()> {
         seed: SEED,
     };
     let mut run =
-        Run::new(setup, Film { bulk: BulkWriter::open(path)?, source: "week".into(), trouble: None });
-    let mut week = Week::new();
-    week.begin(begin);
+        Run::new(setup, WeekRecorder { bulk: BulkWriter::open(path)?, source: "week".into(), error: None });
+    let mut week = WeekScript::new();
+    week.plan_initial_objects(begin);
     for minute in 0..MINUTES {
-        week.plan(minute);
+        week.plan_minute(minute);
         let end = begin.plus_nanos((minute as i64 + 1) * MINUTE);
         while let Some(((at, _), given)) = week.next_before(end) {
             run.advance(at);
             run.apply_input(at, given)?;
         }
-        if let Some(trouble) = run.observer_mut().trouble.take() {
+        if let Some(trouble) = run.observer_mut().error.take() {
             return Err(trouble.into());
         }
     }
@@ -68,25 +68,25 @@ pub(super) fn make(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Films what happens.
-struct Film {
+/// Writes the changes of the simulation to the history.
+struct WeekRecorder {
     bulk: BulkWriter,
     source: Arc<str>,
-    trouble: Option<history::Error>,
+    error: Option<history::Error>,
 }
 
-/// What people and controllers want in that week.
-struct Week {
-    dice: Pcg64,
-    /// What is to be given, by time and then in the order in which it was planned.
+/// The inputs of the week: users' changes, and the pods that controllers request.
+struct WeekScript {
+    rng: Pcg64,
+    /// The inputs to come, by time and then in the order in which they were planned.
     agenda: BTreeMap<(Moment, u64), Input>,
     planned: u64,
     demands: u64,
-    deployments: Vec<Deployment>,
+    deployments: Vec<DeploymentState>,
     jobs: u64,
 }
 
-struct Deployment {
+struct DeploymentState {
     name: String,
     uid: String,
     /// Its pods, the oldest first.
@@ -94,34 +94,34 @@ struct Deployment {
     cpu: u64,
 }
 
-/// Whose pod it is.
-struct Owner<'a> {
+/// The owner of a pod.
+struct PodOwner<'a> {
     kind: &'static str,
     name: &'a str,
     uid: &'a str,
     cpu: u64,
 }
 
-impl Observer for Film {
+impl Observer for WeekRecorder {
     fn wants_changes(&self) -> bool {
         true
     }
 
     fn on_change(&mut self, at: Moment, what: What) {
-        if self.trouble.is_none() {
-            self.trouble = self.bulk.push(&IncomingChange::received(at, &self.source, what)).err();
+        if self.error.is_none() {
+            self.error = self.bulk.push(&IncomingChange::received(at, &self.source, what)).err();
         }
     }
 
     fn on_event(&mut self, _: Moment, _: &SimulationEvent<'_>) {}
 }
 
-// === impl Week ===
+// === impl WeekScript ===
 
-impl Week {
-    fn new() -> Week {
-        Week {
-            dice: Pcg64::seed_from_u64(SEED),
+impl WeekScript {
+    fn new() -> WeekScript {
+        WeekScript {
+            rng: Pcg64::seed_from_u64(SEED),
             agenda: BTreeMap::new(),
             planned: 0,
             demands: 0,
@@ -135,29 +135,32 @@ impl Week {
         self.agenda.pop_first()
     }
 
-    fn give(&mut self, at: Moment, given: Input) {
+    fn schedule_input(&mut self, at: Moment, given: Input) {
         self.planned += 1;
         self.agenda.insert((at, self.planned), given);
     }
 
-    /// What is there when the recording begins.
-    fn begin(&mut self, at: Moment) {
+    /// Plans the initial objects.
+    fn plan_initial_objects(&mut self, at: Moment) {
         for namespace in ["shop", "batch"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
                 "metadata": {"name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}});
-            self.give(at, Input::Object(What::Added(object(&namespace))));
+            self.schedule_input(at, Input::Object(What::Added(object(&namespace))));
         }
         for number in 0..NODES {
-            self.give(at, Input::Object(What::Added(node(number, at))));
+            self.schedule_input(at, Input::Object(What::Added(node(number, at))));
         }
         for number in 0..DEPLOYMENTS {
-            let deployment = Deployment {
+            let deployment = DeploymentState {
                 name: format!("service-{number}"),
                 uid: format!("00000000-0000-4000-a000-{number:012x}"),
                 pods: Vec::new(),
-                cpu: [100, 250, 500, 1_000][self.dice.random_range(0..4_usize)],
+                cpu: [100, 250, 500, 1_000][self.rng.random_range(0..4_usize)],
             };
-            self.give(at, Input::Object(What::Added(deployment.set(FIRST_PODS / DEPLOYMENTS, at))));
+            self.schedule_input(
+                at,
+                Input::Object(What::Added(deployment.replica_set(FIRST_PODS / DEPLOYMENTS, at))),
+            );
             self.deployments.push(deployment);
         }
         for number in 0..FIRST_PODS {
@@ -171,90 +174,100 @@ impl Week {
                 is_terminating: false,
             };
             let which = (number % DEPLOYMENTS) as usize;
-            self.ask_for_deployment(at, which, Some(begun));
+            self.request_deployment_pod(at, which, Some(begun));
         }
     }
 
-    /// What happens in a minute.
-    fn plan(&mut self, minute: u64) {
+    /// Plans the inputs of a minute.
+    fn plan_minute(&mut self, minute: u64) {
         let begins = Moment::from_nanos(BEGIN + minute as i64 * MINUTE);
-        // So many have come by the end of it.
+        // The number of pods requested by the end of the minute.
         let by_then = FIRST_PODS + (PODS - FIRST_PODS) * (minute + 1) / MINUTES;
         let due = by_then.saturating_sub(self.demands);
         self.scale_deployments(begins, due / DEPLOYMENTS_SHARE);
         while self.demands < by_then {
-            let at = self.within(begins);
+            let at = self.random_moment_in(begins);
             self.start_job(at, by_then - self.demands);
         }
-        // Each node tells something new once an hour; mere heartbeats are not recorded.
+        // Each node's status changes once an hour; mere heartbeats are not recorded.
         for number in (minute % 60..NODES).step_by(60) {
-            let at = self.within(begins);
-            self.give(at, Input::Object(What::Modified(node(number, at))));
+            let at = self.random_moment_in(begins);
+            self.schedule_input(at, Input::Object(What::Modified(node(number, at))));
         }
     }
 
-    fn within(&mut self, minute: Moment) -> Moment {
-        minute.plus_nanos(self.dice.random_range(1..MINUTE))
+    fn random_moment_in(&mut self, minute: Moment) -> Moment {
+        minute.plus_nanos(self.rng.random_range(1..MINUTE))
     }
 
-    /// One Deployment grows by so many pods, and the largest shrinks by as many: later, as that may be the same.
+    /// Scales one Deployment up by `pods`, and later the largest down by as many, which may be the same one.
     fn scale_deployments(&mut self, begins: Moment, pods: u64) {
         let count = self.deployments.len();
-        let grows = self.dice.random_range(0..count);
-        let at = begins.plus_nanos(self.dice.random_range(1..MINUTE / 2));
+        let grows = self.rng.random_range(0..count);
+        let at = begins.plus_nanos(self.rng.random_range(1..MINUTE / 2));
         let wanted = self.deployments[grows].pods.len() as u64 + pods;
-        self.give(at, Input::Object(What::Modified(self.deployments[grows].set(wanted, at))));
+        self.schedule_input(
+            at,
+            Input::Object(What::Modified(self.deployments[grows].replica_set(wanted, at))),
+        );
         for number in 0..pods {
-            self.ask_for_deployment(at.plus_nanos((20 + number as i64 * 5) * SECOND / 1_000), grows, None);
+            self.request_deployment_pod(
+                at.plus_nanos((20 + number as i64 * 5) * SECOND / 1_000),
+                grows,
+                None,
+            );
         }
         let largest = (0..count).max_by_key(|place| self.deployments[*place].pods.len()).unwrap_or(0);
-        let at = begins.plus_nanos(self.dice.random_range(MINUTE * 2 / 3..MINUTE));
+        let at = begins.plus_nanos(self.rng.random_range(MINUTE * 2 / 3..MINUTE));
         let left = self.deployments[largest].pods.len().saturating_sub(pods as usize);
-        // The newest go first, as a ReplicaSet has it.
+        // The newest pods are deleted first, as a ReplicaSet does.
         let going = self.deployments[largest].pods.split_off(left);
-        self.give(at, Input::Object(What::Modified(self.deployments[largest].set(left as u64, at))));
+        self.schedule_input(
+            at,
+            Input::Object(What::Modified(self.deployments[largest].replica_set(left as u64, at))),
+        );
         for demand in going {
-            self.give(at.plus_nanos(30 * SECOND / 1_000), Input::Withdrawn(demand));
+            self.schedule_input(at.plus_nanos(30 * SECOND / 1_000), Input::Withdrawn(demand));
         }
     }
 
-    fn ask_for_deployment(&mut self, at: Moment, which: usize, begun: Option<InitialPodState>) {
-        let Deployment { name, uid, cpu, .. } = &self.deployments[which];
-        let owner = Owner { kind: "ReplicaSet", name, uid, cpu: *cpu };
+    fn request_deployment_pod(&mut self, at: Moment, which: usize, begun: Option<InitialPodState>) {
+        let DeploymentState { name, uid, cpu, .. } = &self.deployments[which];
+        let owner = PodOwner { kind: "ReplicaSet", name, uid, cpu: *cpu };
         let pod = pod(&owner, "shop", self.demands, at);
-        let id = self.ask(at, pod, None, begun, None);
+        let id = self.request_pod(at, pod, None, begun, None);
         self.deployments[which].pods.push(id);
     }
 
-    /// A Job with one to eight pods, of which two run at a time.
+    /// Plans a Job with one to eight pods, of which two run at a time.
     fn start_job(&mut self, at: Moment, most: u64) {
         self.jobs += 1;
         let (name, uid) =
             (format!("job-{}", self.jobs), format!("00000000-0000-4000-b000-{:012x}", self.jobs));
-        let completions = self.dice.random_range(1..=8_u64).min(most);
-        let cpu = [250, 500, 1_000, 2_000][self.dice.random_range(0..4_usize)];
-        let lasting = Duration::from_secs(self.dice.random_range(30..2_400));
-        let owner = Owner { kind: "Job", name: &name, uid: &uid, cpu };
-        self.give(at, Input::Object(What::Added(job(&owner, completions, false, at))));
+        let completions = self.rng.random_range(1..=8_u64).min(most);
+        let cpu = [250, 500, 1_000, 2_000][self.rng.random_range(0..4_usize)];
+        let lasting = Duration::from_secs(self.rng.random_range(30..2_400));
+        let owner = PodOwner { kind: "Job", name: &name, uid: &uid, cpu };
+        self.schedule_input(at, Input::Object(What::Added(job(&owner, completions, false, at))));
         let mut asked: Vec<DemandId> = Vec::new();
         for number in 0..completions as usize {
             let pod = pod(&owner, "batch", self.demands, at);
             let after = number.checked_sub(2).map(|before| asked[before]);
             let runs = ContainerExit { after: lasting, fails: false };
-            asked.push(self.ask(at.plus_nanos(SECOND / 50), pod, after, None, Some(runs)));
+            asked.push(self.request_pod(at.plus_nanos(SECOND / 50), pod, after, None, Some(runs)));
         }
         let rounds = completions.div_ceil(2) as i64;
         let over = at.plus_nanos(rounds * (lasting.as_secs() as i64 + 10) * SECOND);
-        self.give(over, Input::Object(What::Modified(job(&owner, completions, true, over))));
-        let cleaned = over.plus_nanos(KEPT);
+        self.schedule_input(over, Input::Object(What::Modified(job(&owner, completions, true, over))));
+        let cleaned = over.plus_nanos(JOB_RETENTION);
         for demand in asked {
-            self.give(cleaned, Input::CleanedUp(demand));
+            self.schedule_input(cleaned, Input::CleanedUp(demand));
         }
         let gone = cleaned.plus_nanos(SECOND);
-        self.give(gone, Input::Object(What::Deleted(job(&owner, completions, true, over))));
+        self.schedule_input(gone, Input::Object(What::Deleted(job(&owner, completions, true, over))));
     }
 
-    fn ask(
+    fn request_pod(
         &mut self,
         at: Moment,
         pod: Object,
@@ -281,18 +294,18 @@ impl Week {
             incarnations: lives,
             not_recreated_for: None,
         };
-        self.give(at, Input::parse_demand(demand).expect("pods that are made here make sense"));
+        self.schedule_input(at, Input::parse_demand(demand).expect("pods that are made here make sense"));
         id
     }
 }
 
-// === impl Deployment ===
+// === impl DeploymentState ===
 
-impl Deployment {
-    /// Its ReplicaSet, which wants so many pods.
-    fn set(&self, replicas: u64, at: Moment) -> Object {
-        let Deployment { name, uid, cpu, .. } = self;
-        let owner = Owner { kind: "ReplicaSet", name, uid, cpu: *cpu };
+impl DeploymentState {
+    /// Its ReplicaSet with this number of replicas.
+    fn replica_set(&self, replicas: u64, at: Moment) -> Object {
+        let DeploymentState { name, uid, cpu, .. } = self;
+        let owner = PodOwner { kind: "ReplicaSet", name, uid, cpu: *cpu };
         object(&json!({
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
@@ -315,9 +328,9 @@ impl Deployment {
     }
 }
 
-// === impl Owner ===
+// === impl PodOwner ===
 
-impl Owner<'_> {
+impl PodOwner<'_> {
     fn labels(&self) -> Value {
         match self.kind {
             "Job" => json!({"batch.kubernetes.io/job-name": self.name, "app.kubernetes.io/part-of": "batch"}),
@@ -326,7 +339,7 @@ impl Owner<'_> {
     }
 }
 
-fn pod(owner: &Owner<'_>, namespace: &str, number: u64, at: Moment) -> Object {
+fn pod(owner: &PodOwner<'_>, namespace: &str, number: u64, at: Moment) -> Object {
     let stem = match owner.kind {
         "Job" => format!("{}-", owner.name),
         _ => format!("{}-7d9c6b8f5-", owner.name),
@@ -350,7 +363,7 @@ fn pod(owner: &Owner<'_>, namespace: &str, number: u64, at: Moment) -> Object {
     }))
 }
 
-fn spec(owner: &Owner<'_>) -> Value {
+fn spec(owner: &PodOwner<'_>) -> Value {
     let cpu = format!("{}m", owner.cpu);
     json!({
         "containers": [{
@@ -392,7 +405,7 @@ fn spec(owner: &Owner<'_>) -> Value {
     })
 }
 
-fn job(owner: &Owner<'_>, completions: u64, is_over: bool, at: Moment) -> Object {
+fn job(owner: &PodOwner<'_>, completions: u64, is_over: bool, at: Moment) -> Object {
     let conditions = if is_over { json!([{"type": "Complete", "status": "True"}]) } else { json!([]) };
     object(&json!({
         "apiVersion": "batch/v1",

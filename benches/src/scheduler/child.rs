@@ -1,4 +1,4 @@
-//! What is measured in a process of its own, so that no figure depends on the heap that another left behind.
+//! Measurements in a child process, so that no result depends on the heap that another left behind.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -6,50 +6,50 @@ use std::process::{Command, Stdio};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::filled::{self, Filled};
-use super::play::{Played, play};
+use super::filled_scheduler::{self, FilledMemory};
+use super::runner::{WorkloadRun, run_workload};
 use super::workloads::{self, Workload};
 use crate::Result;
 
-/// The first argument of a child.
+/// The first argument of a child process.
 const CHILD: &str = "--child";
 const WORKLOAD: &str = "scheduler-workload";
 const MEMORY: &str = "scheduler-memory";
-/// A workload is played so often at least.
-const LEAST_RUNS: usize = 3;
+/// The minimum number of runs of a workload.
+const MIN_RUNS: usize = 3;
 
-/// What a child saw of a workload.
+/// A child's measurements of a workload.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Report {
+pub(super) struct WorkloadReport {
     pub(super) nodes: usize,
     pub(super) placed: usize,
     pub(super) measured: usize,
-    pub(super) runs: Vec<Played>,
+    pub(super) runs: Vec<WorkloadRun>,
 }
 
-/// Lets a child play a workload until so many seconds were measured; the laps are those of [`play`].
-pub(super) fn workload(workload: &Workload, seconds: f64, laps: &[usize]) -> Result<Report> {
+/// Lets a child run a workload until `seconds` were measured; the laps are those of [`run_workload`].
+pub(super) fn measure_workload(workload: &Workload, seconds: f64, laps: &[usize]) -> Result<WorkloadReport> {
     let mut arguments = vec![WORKLOAD.to_owned(), workload.name.to_owned(), seconds.to_string()];
     arguments.extend(laps.iter().map(usize::to_string));
-    report(&arguments)
+    run_in_child(&arguments)
 }
 
 /// Lets a child fill a cluster.
-pub(super) fn memory() -> Result<Filled> {
-    report(&[MEMORY.to_owned()])
+pub(super) fn measure_memory() -> Result<FilledMemory> {
+    run_in_child(&[MEMORY.to_owned()])
 }
 
-/// Does what a child was started for; `None` if this process is none of these.
-pub(crate) fn be_one() -> Option<Result<()>> {
+/// Runs as a child process, if the arguments say so; else returns `None`.
+pub(crate) fn run_child() -> Option<Result<()>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [CHILD, WORKLOAD, name, seconds, ref laps @ ..] => Some(report_workload(name, seconds, laps)),
-        [CHILD, MEMORY] => Some(filled::fill().and_then(|filled| tell(&filled))),
+        [CHILD, MEMORY] => Some(filled_scheduler::fill().and_then(|filled| print_report(&filled))),
         _ => None,
     }
 }
 
-fn report<T: DeserializeOwned>(arguments: &[String]) -> Result<T> {
+fn run_in_child<T: DeserializeOwned>(arguments: &[String]) -> Result<T> {
     let output =
         Command::new(env::current_exe()?).arg(CHILD).args(arguments).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
@@ -62,15 +62,15 @@ fn report_workload(name: &str, seconds: &str, laps: &[&str]) -> Result<()> {
     let workload = workloads::named(name).ok_or_else(|| format!("there is no workload {name}"))?;
     let seconds: f64 = seconds.parse()?;
     let laps = laps.iter().map(|lap| lap.parse()).collect::<std::result::Result<Vec<usize>, _>>()?;
-    let stage = workload.stage();
-    let mut runs: Vec<Played> = Vec::new();
-    while runs.len() < LEAST_RUNS || runs.iter().map(|run| run.seconds).sum::<f64>() < seconds {
-        runs.push(play(&stage, &laps)?);
+    let setup = workload.setup();
+    let mut runs: Vec<WorkloadRun> = Vec::new();
+    while runs.len() < MIN_RUNS || runs.iter().map(|run| run.seconds).sum::<f64>() < seconds {
+        runs.push(run_workload(&setup, &laps)?);
     }
-    let (nodes, placed, measured) = (stage.node_count(), stage.placed_count(), stage.measured.len());
-    tell(&Report { nodes, placed, measured, runs })
+    let (nodes, placed, measured) = (setup.node_count(), setup.running_pod_count(), setup.measured.len());
+    print_report(&WorkloadReport { nodes, placed, measured, runs })
 }
 
-fn tell(report: &impl Serialize) -> Result<()> {
+fn print_report(report: &impl Serialize) -> Result<()> {
     Ok(serde_json::to_writer(std::io::stdout(), report)?)
 }

@@ -1,26 +1,26 @@
-//! What a decision costs as the cluster grows: not more with more pods, at most in proportion with more nodes.
+//! Benchmarks of a decision's cost as the cluster grows: constant in the number of pods, at most linear in nodes.
 
-use super::manifest::{Template, affine, plain, prefers, spread};
-use super::play::play;
-use super::stage::Stage;
+use super::manifest::{PodTemplate, affine, plain, prefers, spread};
+use super::runner::run_workload;
+use super::setup::WorkloadSetup;
 use crate::Result;
-use crate::figure::{Figure, Figures, Unit, with_commas};
+use crate::bench_env::BenchEnv;
+use crate::results::{BenchResults, Measurement, Unit, with_commas};
 use crate::samples::Samples;
-use crate::studio::Studio;
 
 /// The sizes compared: nodes, and pods on them.
-const SMALL: Size = Size { nodes: 1_000, pods: 5_000 };
-const USUAL: Size = Size { nodes: 5_000, pods: 5_000 };
-const FULL: Size = Size { nodes: 5_000, pods: 50_000 };
-const LARGE: Size = Size { nodes: 15_000, pods: 5_000 };
-/// Pods decided about each time.
+const SMALL: ClusterSize = ClusterSize { nodes: 1_000, pods: 5_000 };
+const USUAL: ClusterSize = ClusterSize { nodes: 5_000, pods: 5_000 };
+const FULL: ClusterSize = ClusterSize { nodes: 5_000, pods: 50_000 };
+const LARGE: ClusterSize = ClusterSize { nodes: 15_000, pods: 5_000 };
+/// The number of pods decided each time.
 const MEASURED: usize = 2_000;
-/// How often each is measured, by turns: what else the machine does falls on all alike.
+/// How often each size is measured, alternating, so that other load on the machine affects all alike.
 const ROUNDS: usize = 5;
-/// No growth, but for noise and for what the processor's caches no longer hold.
+/// No growth, except for noise and processor cache misses.
 const NO_GROWTH: f64 = 1.25;
-/// Pods of these kinds, placed and measured.
-const KINDS: [(&str, Template); 4] = [
+/// The templates of running and measured pods.
+const TEMPLATES: [(&str, PodTemplate); 4] = [
     ("plain pods", plain),
     ("required affinity", affine),
     ("preferred affinity", prefers),
@@ -28,23 +28,27 @@ const KINDS: [(&str, Template); 4] = [
 ];
 
 #[derive(Clone, Copy)]
-struct Size {
+struct ClusterSize {
     nodes: usize,
     pods: usize,
 }
 
-pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    for (kind, template) in KINDS {
-        if !studio.is_wanted(kind) {
+pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    for (kind, template) in TEMPLATES {
+        if !env.is_selected(kind) {
             continue;
         }
         let [small, usual, full, large] = costs([SMALL, USUAL, FULL, LARGE], template)?;
         let mut compare = |what: &str, less: f64, more: f64, budget: f64| {
-            figures.add(
-                Figure::new(format!("growth of a decision's cost, {kind}: {what}"), more / less, Unit::Times)
-                    .budget(budget)
-                    .also("from", less, Unit::Seconds)
-                    .also("to", more, Unit::Seconds),
+            results.add(
+                Measurement::new(
+                    format!("growth of a decision's cost, {kind}: {what}"),
+                    more / less,
+                    Unit::Times,
+                )
+                .budget(budget)
+                .detail("from", less, Unit::Seconds)
+                .detail("to", more, Unit::Seconds),
             );
         };
         compare(&from_to(USUAL.pods, FULL.pods, "pods"), usual, full, NO_GROWTH);
@@ -56,19 +60,19 @@ pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// Seconds a decision at each size.
-fn costs<const N: usize>(sizes: [Size; N], template: Template) -> Result<[f64; N]> {
-    let stages = sizes.map(|size| {
-        let mut stage = Stage::new(1_000.0);
-        stage.nodes_in(size.nodes, &["moon-1", "moon-2", "moon-3"]);
-        stage.placed(size.pods, "sched-0", template);
-        stage.measured(MEASURED, "sched-0", template);
-        stage
+/// Seconds per decision at each size.
+fn costs<const N: usize>(sizes: [ClusterSize; N], template: PodTemplate) -> Result<[f64; N]> {
+    let setups = sizes.map(|size| {
+        let mut setup = WorkloadSetup::new(1_000.0);
+        setup.add_nodes_in_zones(size.nodes, &["moon-1", "moon-2", "moon-3"]);
+        setup.add_running_pods(size.pods, "sched-0", template);
+        setup.add_measured_pods(MEASURED, "sched-0", template);
+        setup
     });
     let mut costs = [const { Vec::new() }; N];
     for _ in 0..ROUNDS {
-        for (stage, costs) in stages.iter().zip(&mut costs) {
-            costs.push(play(stage, &[])?.seconds / MEASURED as f64);
+        for (stage, costs) in setups.iter().zip(&mut costs) {
+            costs.push(run_workload(stage, &[])?.seconds / MEASURED as f64);
         }
     }
     Ok(costs.map(|costs| Samples::new(costs).median()))

@@ -3,23 +3,23 @@
 use model::Object;
 use serde_json::{Value, json};
 
-/// What makes a certain pod of a plain one; it is told which of its kind the pod is.
-pub(super) type Template = fn(&mut Value, usize);
+/// Changes a plain pod into one of a template; also receives the pod's index.
+pub(super) type PodTemplate = fn(&mut Value, usize);
 
-/// Where a volume is, by its name and number.
-pub(super) type Source = fn(&str, usize) -> Value;
+/// The volume source for a name and index.
+pub(super) type VolumeSource = fn(&str, usize) -> Value;
 
 /// The label with a node's name.
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The label with a node's zone.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
-/// The node of workloads in which all pods go to one node.
-pub(super) const THE_NODE: &str = "scheduler-perf-node";
+/// The node of workloads in which all pods run on one node.
+pub(super) const SINGLE_NODE: &str = "scheduler-perf-node";
 
 /// The driver of workloads with volumes.
 const DRIVER: &str = "ebs.csi.aws.com";
 
-/// An object of what it says.
+/// The object of a JSON document.
 pub(super) fn object(value: &Value) -> Object {
     Object::from_trusted(value.to_string())
 }
@@ -35,7 +35,7 @@ pub(super) fn node(name: &str) -> Value {
     })
 }
 
-/// A pod that asks for 100m and 500Mi.
+/// A pod that requests 100m and 500Mi.
 pub(super) fn pod(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -58,7 +58,7 @@ pub(super) fn namespace(name: &str, labels: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels } })
 }
 
-/// A service that chooses pods by the label `app`.
+/// A service that selects pods by the label `app`.
 pub(super) fn service(namespace: &str, name: &str, app: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -68,7 +68,7 @@ pub(super) fn service(namespace: &str, name: &str, app: &str) -> Value {
     })
 }
 
-/// What a node says of the one driver: room for 39 volumes, also for in-tree plugins that migrated to it.
+/// The CSINode with the driver: a limit of 39 volumes, also for in-tree plugins migrated to it.
 pub(super) fn csi_node(name: &str, migrated: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -79,7 +79,7 @@ pub(super) fn csi_node(name: &str, migrated: &str) -> Value {
 }
 
 /// A claim and its volume, bound to each other.
-pub(super) fn claim_and_volume(namespace: &str, index: usize, source: Source) -> [Value; 2] {
+pub(super) fn claim_and_volume(namespace: &str, index: usize, source: VolumeSource) -> [Value; 2] {
     let (claim, volume) = (format!("pvc-{index}"), format!("{namespace}-vol-{index}"));
     let mut spec = json!({
         "accessModes": ["ReadOnlyMany"],
@@ -119,32 +119,32 @@ pub(super) fn csi_volume(name: &str, _: usize) -> Value {
     json!({ "csi": { "driver": DRIVER, "volumeHandle": name } })
 }
 
-/// A volume of the in-tree plugin that is now the driver. The disk is the same in every namespace.
+/// A volume of the in-tree plugin that was migrated to the driver. The disk is the same in every namespace.
 pub(super) fn in_tree_volume(_: &str, index: usize) -> Value {
     json!({ "awsElasticBlockStore": { "volumeID": format!("vol-{index}") } })
 }
 
-/// As it is.
+/// The plain pod.
 pub(super) fn plain(_: &mut Value, _: usize) {}
 
-/// Asks for nothing.
+/// Requests nothing.
 pub(super) fn light(pod: &mut Value, _: usize) {
     pod["spec"]["containers"][0] = json!({ "name": "pause", "image": "registry.example/pause:3" });
 }
 
-/// Asks for nothing, and is one of the service's.
+/// Requests nothing, and is selected by the service.
 pub(super) fn served(pod: &mut Value, index: usize) {
     light(pod, index);
     label(pod, "app", "scheduler-perf");
 }
 
-/// Asks for nothing, and must not be placed yet.
+/// Requests nothing, and has a scheduling gate.
 pub(super) fn gated(pod: &mut Value, index: usize) {
     light(pod, index);
     pod["spec"]["schedulingGates"] = json!([{ "name": "bench/hold" }]);
 }
 
-/// The same, with an affinity to its like.
+/// The same, with a pod affinity to pods of the same template.
 pub(super) fn gated_affine(pod: &mut Value, index: usize) {
     gated(pod, index);
     label(pod, "app", "scheduler-perf");
@@ -153,16 +153,16 @@ pub(super) fn gated_affine(pod: &mut Value, index: usize) {
     pod["spec"]["affinity"]["podAffinity"] = required(term);
 }
 
-/// Goes to the one node.
+/// Requires the single node by name.
 pub(super) fn daemon(pod: &mut Value, index: usize) {
     light(pod, index);
-    let field = json!({ "key": "metadata.name", "operator": "In", "values": [THE_NODE] });
+    let field = json!({ "key": "metadata.name", "operator": "In", "values": [SINGLE_NODE] });
     pod["spec"]["affinity"]["nodeAffinity"] = json!({
         "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{ "matchFields": [field] }] },
     });
 }
 
-/// Goes to one of two zones.
+/// Requires one of two zones.
 pub(super) fn zonal(pod: &mut Value, _: usize) {
     let expression = json!({ "key": ZONE, "operator": "In", "values": ["zone1", "zone2"] });
     pod["spec"]["affinity"]["nodeAffinity"] = json!({
@@ -172,76 +172,76 @@ pub(super) fn zonal(pod: &mut Value, _: usize) {
     });
 }
 
-/// Four of these fill a node but for a tenth.
+/// Four of these fill a node up to a tenth.
 pub(super) fn low(pod: &mut Value, _: usize) {
-    ask_for_cpu(pod, "900m");
+    request_cpu(pod, "900m");
 }
 
-/// Three of those have to go for one of these.
+/// Preempts three [`low`] pods.
 pub(super) fn high(pod: &mut Value, _: usize) {
     pod["spec"]["priority"] = json!(10);
-    ask_for_cpu(pod, "3");
+    request_cpu(pod, "3");
 }
 
-/// Larger than any node.
+/// Requests more than any node has.
 pub(super) fn too_large(pod: &mut Value, _: usize) {
     pod["spec"]["priority"] = json!(10);
-    ask_for_cpu(pod, "9");
+    request_cpu(pod, "9");
 }
 
-/// Every tenth is larger than any node.
+/// Every tenth requests more than any node has.
 pub(super) fn tenth_too_large(pod: &mut Value, index: usize) {
     if index % 10 == 9 {
         too_large(pod, index);
     }
 }
 
-/// Only labelled.
+/// Only labeled.
 pub(super) fn green(pod: &mut Value, _: usize) {
     label(pod, "color", "green");
 }
 
-/// Not beside its like.
+/// Required anti-affinity by node to pods of the same template.
 pub(super) fn anti(pod: &mut Value, _: usize) {
     pod["spec"]["affinity"]["podAntiAffinity"] = required(term(pod, "green", HOSTNAME, two_namespaces()));
 }
 
-/// In a zone with its like.
+/// Required affinity by zone to pods of the same template.
 pub(super) fn affine(pod: &mut Value, _: usize) {
     pod["spec"]["affinity"]["podAffinity"] = required(term(pod, "blue", ZONE, two_namespaces()));
 }
 
-/// Rather beside its like.
+/// Preferred affinity by node to pods of the same template.
 pub(super) fn prefers(pod: &mut Value, _: usize) {
     pod["spec"]["affinity"]["podAffinity"] = preferred(term(pod, "red", HOSTNAME, two_namespaces()));
 }
 
-/// Rather not beside its like.
+/// Preferred anti-affinity by node to pods of the same template.
 pub(super) fn avoids(pod: &mut Value, _: usize) {
     pod["spec"]["affinity"]["podAntiAffinity"] = preferred(term(pod, "yellow", HOSTNAME, two_namespaces()));
 }
 
-/// [`anti`] in all namespaces of a team.
+/// [`anti`] with a namespace selector.
 pub(super) fn team_anti(pod: &mut Value, _: usize) {
     pod["spec"]["affinity"]["podAntiAffinity"] = required(term(pod, "green", HOSTNAME, team()));
 }
 
-/// [`affine`] in all namespaces of a team.
+/// [`affine`] with a namespace selector.
 pub(super) fn team_affine(pod: &mut Value, _: usize) {
     pod["spec"]["affinity"]["podAffinity"] = required(term(pod, "blue", ZONE, team()));
 }
 
-/// [`prefers`] in all namespaces of a team.
+/// [`prefers`] with a namespace selector.
 pub(super) fn team_prefers(pod: &mut Value, _: usize) {
     pod["spec"]["affinity"]["podAffinity"] = preferred(term(pod, "red", HOSTNAME, team()));
 }
 
-/// [`avoids`] in all namespaces of a team.
+/// [`avoids`] with a namespace selector.
 pub(super) fn team_avoids(pod: &mut Value, _: usize) {
     pod["spec"]["affinity"]["podAntiAffinity"] = preferred(term(pod, "green", HOSTNAME, team()));
 }
 
-/// Spread over zones.
+/// A hard spread constraint over zones.
 pub(super) fn spread(pod: &mut Value, _: usize) {
     label(pod, "color", "blue");
     pod["spec"]["topologySpreadConstraints"] = json!([{
@@ -252,13 +252,13 @@ pub(super) fn spread(pod: &mut Value, _: usize) {
     }]);
 }
 
-/// Rather spread over zones.
+/// A soft spread constraint over zones.
 pub(super) fn soft_spread(pod: &mut Value, index: usize) {
     spread(pod, index);
     pod["spec"]["topologySpreadConstraints"][0]["whenUnsatisfiable"] = json!("ScheduleAnyway");
 }
 
-/// Spread over the nodes that would take it.
+/// A hard spread constraint over nodes that honors node affinity and taints.
 pub(super) fn inclusive_spread(pod: &mut Value, _: usize) {
     label(pod, "foo", "bar");
     pod["spec"]["topologySpreadConstraints"] = json!([{
@@ -271,12 +271,12 @@ pub(super) fn inclusive_spread(pod: &mut Value, _: usize) {
     }]);
 }
 
-/// With a secret.
+/// With a secret volume.
 pub(super) fn secret(pod: &mut Value, _: usize) {
     pod["spec"]["volumes"] = json!([{ "name": "secret", "secret": { "secretName": "secret" } }]);
 }
 
-/// With the claim of its number.
+/// With the volume claim of its index.
 pub(super) fn claiming(pod: &mut Value, index: usize) {
     let claim = json!({ "claimName": format!("pvc-{index}") });
     pod["spec"]["volumes"] = json!([{ "name": "vol", "persistentVolumeClaim": claim }]);
@@ -286,11 +286,11 @@ fn label(pod: &mut Value, key: &str, value: &str) {
     pod["metadata"]["labels"][key] = json!(value);
 }
 
-fn ask_for_cpu(pod: &mut Value, amount: &str) {
+fn request_cpu(pod: &mut Value, amount: &str) {
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(amount);
 }
 
-/// Gives the pod a colour, and makes the term for that colour in those namespaces.
+/// Labels the pod with a color, and returns the affinity term for that color in the namespaces.
 fn term(pod: &mut Value, color: &str, key: &str, namespaces: Value) -> Value {
     label(pod, "color", color);
     let mut term = json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "color": color } } });

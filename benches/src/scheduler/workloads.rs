@@ -1,6 +1,6 @@
 //! scheduler_perf's workloads (Kubernetes 1.36, test/integration/scheduler_perf): those of the topics misc, affinity,
-//! topology_spreading and volumes for which its CI demands a throughput, and those that the real scheduler's code
-//! can be asked for beside ours.
+//! topology_spreading and volumes for which its CI has a threshold, and those that the real scheduler's code can run
+//! for comparison.
 
 use std::time::Duration;
 
@@ -12,195 +12,195 @@ use super::manifest::{
     in_tree_volume, inclusive_spread, light, low, plain, prefers, secret, served, soft_spread, spread,
     team_affine, team_anti, team_avoids, team_prefers, tenth_too_large, too_large, zonal,
 };
-use super::stage::Stage;
+use super::setup::WorkloadSetup;
 
 /// A workload.
 pub(super) struct Workload {
-    /// As scheduler_perf calls it.
+    /// Its name in scheduler_perf.
     pub(super) name: &'static str,
-    /// How many pods a second Kubernetes' CI demands; of several settings the highest.
+    /// The threshold of Kubernetes' CI in pods per second; of several settings the highest.
     pub(super) threshold: Option<f64>,
-    /// What the real scheduler's code knows the very same under.
+    /// The name of the same workload in the program with the real scheduler's code.
     pub(super) go: Option<&'static str>,
-    set: fn(&mut Stage),
+    add_objects: fn(&mut WorkloadSetup),
 }
 
 const MOONS: [&str; 3] = ["moon-1", "moon-2", "moon-3"];
 const DEFAULT: &str = "default";
-/// The pace of what no CI demands a throughput of.
-const USUAL_PACE: f64 = 100.0;
+/// The virtual pods per second of workloads without a threshold.
+const DEFAULT_RATE: f64 = 100.0;
 
-/// All of them. Those with resource claims are left out: such pods are refused, not simulated.
+/// All workloads, except those with resource claims: such pods are refused, not simulated.
 pub(super) const WORKLOADS: &[Workload] = &[
-    Workload::new("SchedulingBasic", 270.0, |stage| {
-        stage.nodes(5_000);
-        stage.placed(1_000, DEFAULT, plain);
-        stage.measured(10_000, DEFAULT, plain);
+    Workload::new("SchedulingBasic", 270.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(1_000, DEFAULT, plain);
+        setup.add_measured_pods(10_000, DEFAULT, plain);
     })
-    .beside_go(),
-    Workload::new("SchedulingDaemonset", 390.0, |stage| {
-        stage.the_node();
-        stage.nodes(15_000);
-        stage.measured(30_000, DEFAULT, daemon);
+    .compared_with_go(),
+    Workload::new("SchedulingDaemonset", 390.0, |setup| {
+        setup.add_single_node();
+        setup.add_nodes(15_000);
+        setup.add_measured_pods(30_000, DEFAULT, daemon);
     }),
-    Workload::new("PreemptionAsync", 160.0, |stage| {
-        stage.nodes(5_000);
-        stage.placed(20_000, DEFAULT, low);
-        stage.measured(5_000, DEFAULT, plain);
-        stage.churn(Duration::from_millis(200), |index| vec![What::Added(churned(index, high))]);
-        stage.has_victims = true;
+    Workload::new("PreemptionAsync", 160.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(20_000, DEFAULT, low);
+        setup.add_measured_pods(5_000, DEFAULT, plain);
+        setup.add_churn(Duration::from_millis(200), |index| vec![What::Added(churned_pod(index, high))]);
+        setup.has_victims = true;
     }),
-    Workload::new("Unschedulable", 170.0, |stage| {
-        stage.nodes(5_000);
-        stage.placed(100, DEFAULT, plain);
-        stage.measured(10_000, DEFAULT, plain);
-        stage.churn(Duration::from_millis(200), |index| vec![What::Added(churned(index, too_large))]);
+    Workload::new("Unschedulable", 170.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(100, DEFAULT, plain);
+        setup.add_measured_pods(10_000, DEFAULT, plain);
+        setup.add_churn(Duration::from_millis(200), |index| vec![What::Added(churned_pod(index, too_large))]);
     }),
-    Workload::new("SchedulingWithMixedChurn", 265.0, |stage| {
-        stage.nodes(5_000);
-        stage.measured(10_000, DEFAULT, plain);
-        stage.churn(Duration::from_secs(1), come_and_go);
+    Workload::new("SchedulingWithMixedChurn", 265.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_measured_pods(10_000, DEFAULT, plain);
+        setup.add_churn(Duration::from_secs(1), mixed_churn);
     }),
-    Workload::new("SchedulingWhileGated", 130.0, |stage| {
-        stage.the_node();
-        stage.held_back(10_000, DEFAULT, gated);
-        stage.placed(20_000, DEFAULT, light);
-        stage.measured(20_000, DEFAULT, light);
-        stage.placed_pods_go(Duration::from_millis(20));
+    Workload::new("SchedulingWhileGated", 130.0, |setup| {
+        setup.add_single_node();
+        setup.add_gated_pods(10_000, DEFAULT, gated);
+        setup.add_running_pods(20_000, DEFAULT, light);
+        setup.add_measured_pods(20_000, DEFAULT, light);
+        setup.delete_running_pods(Duration::from_millis(20));
     }),
-    Workload::new("SchedulingPodAntiAffinity", 60.0, |stage| {
-        stage.nodes(5_000);
-        stage.placed(1_000, "sched-0", anti);
-        stage.measured(2_000, "sched-1", anti);
+    Workload::new("SchedulingPodAntiAffinity", 60.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(1_000, "sched-0", anti);
+        setup.add_measured_pods(2_000, "sched-1", anti);
     })
-    .beside_go(),
-    Workload::new("SchedulingPodMatchingAntiAffinity", 600.0, |stage| {
-        stage.nodes(5_000);
-        stage.placed(1_000, "sched-0", anti);
-        stage.measured(5_000, "sched-1", green);
+    .compared_with_go(),
+    Workload::new("SchedulingPodMatchingAntiAffinity", 600.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(1_000, "sched-0", anti);
+        setup.add_measured_pods(5_000, "sched-1", green);
     }),
-    Workload::new("SchedulingPodAffinity", 35.0, |stage| {
-        stage.nodes_in(5_000, &["zone1"]);
-        stage.placed(5_000, "sched-0", affine);
-        stage.measured(5_000, "sched-1", affine);
+    Workload::new("SchedulingPodAffinity", 35.0, |setup| {
+        setup.add_nodes_in_zones(5_000, &["zone1"]);
+        setup.add_running_pods(5_000, "sched-0", affine);
+        setup.add_measured_pods(5_000, "sched-1", affine);
     })
-    .beside_go(),
-    Workload::new("SchedulingPreferredPodAffinity", 90.0, |stage| {
-        stage.nodes(5_000);
-        stage.placed(5_000, "sched-0", prefers);
-        stage.measured(5_000, "sched-1", prefers);
+    .compared_with_go(),
+    Workload::new("SchedulingPreferredPodAffinity", 90.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(5_000, "sched-0", prefers);
+        setup.add_measured_pods(5_000, "sched-1", prefers);
     })
-    .beside_go(),
-    Workload::new("SchedulingPreferredPodAntiAffinity", 90.0, |stage| {
-        stage.nodes(5_000);
-        stage.placed(5_000, "sched-0", avoids);
-        stage.measured(5_000, "sched-1", avoids);
+    .compared_with_go(),
+    Workload::new("SchedulingPreferredPodAntiAffinity", 90.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(5_000, "sched-0", avoids);
+        setup.add_measured_pods(5_000, "sched-1", avoids);
     }),
-    Workload::new("SchedulingNodeAffinity", 220.0, |stage| {
-        stage.nodes_in(5_000, &["zone1"]);
-        stage.placed(5_000, DEFAULT, zonal);
-        stage.measured(10_000, DEFAULT, zonal);
+    Workload::new("SchedulingNodeAffinity", 220.0, |setup| {
+        setup.add_nodes_in_zones(5_000, &["zone1"]);
+        setup.add_running_pods(5_000, DEFAULT, zonal);
+        setup.add_measured_pods(10_000, DEFAULT, zonal);
     })
-    .beside_go(),
-    Workload::new("MixedSchedulingBasePod", 140.0, |stage| {
-        stage.nodes_in(5_000, &["zone1"]);
+    .compared_with_go(),
+    Workload::new("MixedSchedulingBasePod", 140.0, |setup| {
+        setup.add_nodes_in_zones(5_000, &["zone1"]);
         for template in [plain, affine, anti, prefers, avoids] {
-            stage.placed(2_000, "sched-0", template);
+            setup.add_running_pods(2_000, "sched-0", template);
         }
-        stage.measured(5_000, DEFAULT, plain);
+        setup.add_measured_pods(5_000, DEFAULT, plain);
     }),
-    Workload::new("SchedulingRequiredPodAntiAffinityWithNSSelector", 24.0, |stage| {
-        stage.nodes(6_000);
-        teams(stage, 40, team_anti);
-        stage.measured(2_000, "measure-ns-0", team_anti);
+    Workload::new("SchedulingRequiredPodAntiAffinityWithNSSelector", 24.0, |setup| {
+        setup.add_nodes(6_000);
+        add_teams(setup, 40, team_anti);
+        setup.add_measured_pods(2_000, "measure-ns-0", team_anti);
     }),
-    Workload::new("SchedulingPreferredAntiAffinityWithNSSelector", 55.0, |stage| {
-        stage.nodes(5_000);
-        teams(stage, 40, team_avoids);
-        stage.measured(2_000, "measure-ns-0", team_avoids);
+    Workload::new("SchedulingPreferredAntiAffinityWithNSSelector", 55.0, |setup| {
+        setup.add_nodes(5_000);
+        add_teams(setup, 40, team_avoids);
+        setup.add_measured_pods(2_000, "measure-ns-0", team_avoids);
     }),
-    Workload::new("SchedulingRequiredPodAffinityWithNSSelector", 35.0, |stage| {
-        stage.nodes_in(5_000, &["zone1"]);
-        teams(stage, 50, team_affine);
-        stage.measured(2_000, "measure-ns-0", team_affine);
+    Workload::new("SchedulingRequiredPodAffinityWithNSSelector", 35.0, |setup| {
+        setup.add_nodes_in_zones(5_000, &["zone1"]);
+        add_teams(setup, 50, team_affine);
+        setup.add_measured_pods(2_000, "measure-ns-0", team_affine);
     }),
-    Workload::new("SchedulingPreferredAffinityWithNSSelector", 90.0, |stage| {
-        stage.nodes(5_000);
-        teams(stage, 50, team_prefers);
-        stage.measured(5_000, "measure-ns-0", team_prefers);
+    Workload::new("SchedulingPreferredAffinityWithNSSelector", 90.0, |setup| {
+        setup.add_nodes(5_000);
+        add_teams(setup, 50, team_prefers);
+        setup.add_measured_pods(5_000, "measure-ns-0", team_prefers);
     }),
-    Workload::new("SchedulingGatedPodsWithPodAffinityImpactForThroughput", 110.0, |stage| {
-        stage.the_node();
-        stage.held_back(10_000, DEFAULT, gated_affine);
-        stage.measured(20_000, DEFAULT, served);
+    Workload::new("SchedulingGatedPodsWithPodAffinityImpactForThroughput", 110.0, |setup| {
+        setup.add_single_node();
+        setup.add_gated_pods(10_000, DEFAULT, gated_affine);
+        setup.add_measured_pods(20_000, DEFAULT, served);
     }),
-    Workload::new("TopologySpreading", 85.0, |stage| {
-        stage.nodes_in(5_000, &MOONS);
-        stage.placed(5_000, DEFAULT, plain);
-        stage.measured(5_000, DEFAULT, spread);
+    Workload::new("TopologySpreading", 85.0, |setup| {
+        setup.add_nodes_in_zones(5_000, &MOONS);
+        setup.add_running_pods(5_000, DEFAULT, plain);
+        setup.add_measured_pods(5_000, DEFAULT, spread);
     })
-    .beside_go(),
-    Workload::new("PreferredTopologySpreading", 125.0, |stage| {
-        stage.nodes_in(5_000, &MOONS);
-        stage.placed(5_000, DEFAULT, plain);
-        stage.measured(5_000, DEFAULT, soft_spread);
+    .compared_with_go(),
+    Workload::new("PreferredTopologySpreading", 125.0, |setup| {
+        setup.add_nodes_in_zones(5_000, &MOONS);
+        setup.add_running_pods(5_000, DEFAULT, plain);
+        setup.add_measured_pods(5_000, DEFAULT, soft_spread);
     })
-    .beside_go(),
-    Workload::new("SchedulingWithNodeInclusionPolicy", 68.0, |stage| {
-        stage.nodes(4_000);
-        stage.tainted_nodes(1_000);
-        stage.measured(4_000, DEFAULT, inclusive_spread);
+    .compared_with_go(),
+    Workload::new("SchedulingWithNodeInclusionPolicy", 68.0, |setup| {
+        setup.add_nodes(4_000);
+        setup.add_tainted_nodes(1_000);
+        setup.add_measured_pods(4_000, DEFAULT, inclusive_spread);
     }),
-    Workload::new("SchedulingSecrets", 260.0, |stage| {
-        stage.nodes(5_000);
-        stage.placed(1_000, DEFAULT, secret);
-        stage.measured(10_000, DEFAULT, secret);
+    Workload::new("SchedulingSecrets", 260.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(1_000, DEFAULT, secret);
+        setup.add_measured_pods(10_000, DEFAULT, secret);
     }),
-    Workload::new("SchedulingInTreePVs", 90.0, |stage| {
-        stage.nodes(5_000);
-        stage.claims(1_000, "namespace-1", in_tree_volume);
-        stage.placed(1_000, "namespace-1", claiming);
-        stage.claims(2_000, "namespace-2", in_tree_volume);
-        stage.measured(2_000, "namespace-2", claiming);
+    Workload::new("SchedulingInTreePVs", 90.0, |setup| {
+        setup.add_nodes(5_000);
+        setup.add_claims(1_000, "namespace-1", in_tree_volume);
+        setup.add_running_pods(1_000, "namespace-1", claiming);
+        setup.add_claims(2_000, "namespace-2", in_tree_volume);
+        setup.add_measured_pods(2_000, "namespace-2", claiming);
     }),
-    Workload::new("SchedulingMigratedInTreePVs", 35.0, |stage| {
-        stage.nodes_with_driver(5_000, "kubernetes.io/aws-ebs");
-        stage.claims(5_000, "namespace-1", in_tree_volume);
-        stage.placed(5_000, "namespace-1", claiming);
-        stage.claims(5_000, "namespace-2", in_tree_volume);
-        stage.measured(5_000, "namespace-2", claiming);
+    Workload::new("SchedulingMigratedInTreePVs", 35.0, |setup| {
+        setup.add_nodes_with_driver(5_000, "kubernetes.io/aws-ebs");
+        setup.add_claims(5_000, "namespace-1", in_tree_volume);
+        setup.add_running_pods(5_000, "namespace-1", claiming);
+        setup.add_claims(5_000, "namespace-2", in_tree_volume);
+        setup.add_measured_pods(5_000, "namespace-2", claiming);
     }),
-    Workload::new("SchedulingCSIPVs", 48.0, |stage| {
-        stage.nodes_with_driver(5_000, "");
-        stage.claims(5_000, "namespace-1", csi_volume);
-        stage.placed(5_000, "namespace-1", claiming);
-        stage.claims(5_000, "namespace-2", csi_volume);
-        stage.measured(5_000, "namespace-2", claiming);
+    Workload::new("SchedulingCSIPVs", 48.0, |setup| {
+        setup.add_nodes_with_driver(5_000, "");
+        setup.add_claims(5_000, "namespace-1", csi_volume);
+        setup.add_running_pods(5_000, "namespace-1", claiming);
+        setup.add_claims(5_000, "namespace-2", csi_volume);
+        setup.add_measured_pods(5_000, "namespace-2", claiming);
     }),
-    Workload::unbounded("DefaultTopologySpreading", "DefaultTopologySpreading", |stage| {
-        stage.nodes_in(5_000, &MOONS);
-        stage.object(&manifest::service("service-ns", "service", "scheduler-perf"));
-        stage.placed(5_000, DEFAULT, plain);
-        stage.measured(10_000, "service-ns", |pod, _| {
+    Workload::without_threshold("DefaultTopologySpreading", "DefaultTopologySpreading", |setup| {
+        setup.add_nodes_in_zones(5_000, &MOONS);
+        setup.add_object(&manifest::service("service-ns", "service", "scheduler-perf"));
+        setup.add_running_pods(5_000, DEFAULT, plain);
+        setup.add_measured_pods(10_000, "service-ns", |pod, _| {
             pod["metadata"]["labels"] = json!({ "app": "scheduler-perf" });
         });
     }),
-    Workload::unbounded("Unschedulable, every tenth pod", "Unschedulable", |stage| {
-        stage.nodes(5_000);
-        stage.placed(100, DEFAULT, plain);
-        stage.measured(10_000, DEFAULT, tenth_too_large);
-        stage.finds_none = 1_000;
+    Workload::without_threshold("Unschedulable, every tenth pod", "Unschedulable", |setup| {
+        setup.add_nodes(5_000);
+        setup.add_running_pods(100, DEFAULT, plain);
+        setup.add_measured_pods(10_000, DEFAULT, tenth_too_large);
+        setup.unschedulable = 1_000;
     }),
-    Workload::unbounded("PreemptionBasic", "PreemptionBasic", |stage| {
-        stage.nodes(500);
-        stage.placed(2_000, DEFAULT, low);
-        stage.measured(500, DEFAULT, high);
-        stage.tries_again_at_once = true;
-        stage.has_victims = true;
+    Workload::without_threshold("PreemptionBasic", "PreemptionBasic", |setup| {
+        setup.add_nodes(500);
+        setup.add_running_pods(2_000, DEFAULT, low);
+        setup.add_measured_pods(500, DEFAULT, high);
+        setup.retries_preemptor_at_once = true;
+        setup.has_victims = true;
     }),
 ];
 
-/// The workload of that name.
+/// The workload of this name.
 pub(super) fn named(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
 }
@@ -208,52 +208,56 @@ pub(super) fn named(name: &str) -> Option<&'static Workload> {
 // === impl Workload ===
 
 impl Workload {
-    const fn new(name: &'static str, threshold: f64, set: fn(&mut Stage)) -> Workload {
-        Workload { name, threshold: Some(threshold), go: None, set }
+    const fn new(name: &'static str, threshold: f64, set: fn(&mut WorkloadSetup)) -> Workload {
+        Workload { name, threshold: Some(threshold), go: None, add_objects: set }
     }
 
-    const fn unbounded(name: &'static str, go: &'static str, set: fn(&mut Stage)) -> Workload {
-        Workload { name, threshold: None, go: Some(go), set }
+    const fn without_threshold(
+        name: &'static str,
+        go: &'static str,
+        set: fn(&mut WorkloadSetup),
+    ) -> Workload {
+        Workload { name, threshold: None, go: Some(go), add_objects: set }
     }
 
-    const fn beside_go(mut self) -> Workload {
+    const fn compared_with_go(mut self) -> Workload {
         self.go = Some(self.name);
         self
     }
 
-    /// Its objects.
-    pub(super) fn stage(&self) -> Stage {
-        let mut stage = Stage::new(self.threshold.unwrap_or(USUAL_PACE));
+    /// Its setup.
+    pub(super) fn setup(&self) -> WorkloadSetup {
+        let mut setup = WorkloadSetup::new(self.threshold.unwrap_or(DEFAULT_RATE));
         for name in [DEFAULT, "sched-0", "sched-1", "service-ns", "namespace-1", "namespace-2"] {
-            stage.object(&manifest::namespace(name, &json!({})));
+            setup.add_object(&manifest::namespace(name, &json!({})));
         }
-        (self.set)(&mut stage);
-        stage
+        (self.add_objects)(&mut setup);
+        setup
     }
 }
 
-/// A hundred namespaces of a team with so many pods each, and the one of the measured pods.
-fn teams(stage: &mut Stage, pods: usize, template: manifest::Template) {
-    stage.team_namespaces("init-ns", 100);
-    stage.team_namespaces("measure-ns", 1);
+/// Adds a hundred namespaces of a team with `pods` pods each, and the namespace of the measured pods.
+fn add_teams(setup: &mut WorkloadSetup, pods: usize, template: manifest::PodTemplate) {
+    setup.add_team_namespaces("init-ns", 100);
+    setup.add_team_namespaces("measure-ns", 1);
     for index in 0..100 {
-        stage.placed(pods, &format!("init-ns-{index}"), template);
+        setup.add_running_pods(pods, &format!("init-ns-{index}"), template);
     }
 }
 
-fn churned(index: usize, template: manifest::Template) -> model::Object {
+fn churned_pod(index: usize, template: manifest::PodTemplate) -> model::Object {
     let mut pod = manifest::pod(DEFAULT, &format!("churn-{index:05}"));
     template(&mut pod, index);
     manifest::object(&pod)
 }
 
-/// A node without room, a pod too large for any and a service come, and the next time they go.
-fn come_and_go(index: usize) -> Vec<What> {
+/// Alternately creates and deletes a node without capacity, a pod too large for any node and a service.
+fn mixed_churn(index: usize) -> Vec<What> {
     let life = index / 2;
     let mut node = manifest::node(&format!("node-churn-{life}"));
     node["status"]["allocatable"] = json!({ "pods": "0" });
     let service = manifest::service(DEFAULT, &format!("service-churn-{life}"), "foo");
-    let objects = [manifest::object(&node), churned(life, too_large), manifest::object(&service)];
+    let objects = [manifest::object(&node), churned_pod(life, too_large), manifest::object(&service)];
     let what = if index.is_multiple_of(2) { What::Added } else { What::Deleted };
     objects.into_iter().map(what).collect()
 }
@@ -271,8 +275,9 @@ mod tests {
             ("SchedulingRequiredPodAntiAffinityWithNSSelector", 6_000, 4_000, 2_000, 0),
             ("MixedSchedulingBasePod", 5_000, 10_000, 5_000, 0),
         ] {
-            let stage = named(name).unwrap().stage();
-            let sizes = (stage.node_count(), stage.placed_count(), stage.measured.len(), stage.events.len());
+            let setup = named(name).unwrap().setup();
+            let sizes =
+                (setup.node_count(), setup.running_pod_count(), setup.measured.len(), setup.events.len());
             assert_eq!(sizes, (nodes, placed, measured, events), "{name}");
         }
     }

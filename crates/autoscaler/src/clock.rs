@@ -35,11 +35,11 @@ impl LoopClock {
 
     /// Whether the current time is at or after a moment.
     pub(crate) fn has_reached(&self, moment: Moment) -> bool {
-        let has_come = self.now >= moment;
-        if !has_come {
+        let has_reached = self.now >= moment;
+        if !has_reached {
             self.limit_stable_until(moment.plus_nanos(-1));
         }
-        has_come
+        has_reached
     }
 
     /// Prevents a repetition: state changed so that the next loop may have another result.

@@ -51,7 +51,7 @@ pub trait CloudProvider {
         &mut self,
         now: Moment,
         group: GroupId,
-        by: i64,
+        delta: i64,
     ) -> Result<(), CloudProviderError>;
 
     /// The prices of pods, if known.

@@ -212,12 +212,12 @@ impl ClusterStateRegistry {
     pub(crate) fn register_scale_up(
         &mut self,
         group: GroupId,
-        by: i64,
+        delta: i64,
         now: Moment,
         expected_within: Duration,
     ) {
         self.last_scale_ups.insert(group, now);
-        self.change_scale_up_request(group, by, now, expected_within);
+        self.change_scale_up_request(group, delta, now, expected_within);
     }
 
     /// Records a failed scale-up of a group, which puts it in backoff.
@@ -268,26 +268,29 @@ impl ClusterStateRegistry {
         if self.instance_cache.next_refresh > now {
             return false;
         }
-        let listed = group_ids(cloud).map(|group| Some(cloud.instances(group))).collect();
-        let previous = std::mem::replace(&mut self.instance_cache.cached, listed);
+        let listed_instances = group_ids(cloud).map(|group| Some(cloud.instances(group))).collect();
+        let previous = std::mem::replace(&mut self.instance_cache.cached, listed_instances);
         let interval = nanos(REFRESH_INTERVAL);
-        let late = now.nanos_since(self.instance_cache.next_refresh) / interval;
-        self.instance_cache.next_refresh =
-            self.instance_cache.next_refresh.plus_nanos(interval.saturating_mul(late.saturating_add(1)));
-        let is_known = |(told, known): (&Option<_>, &Option<_>)| match (told, known) {
-            (Some(told), Some(known)) => same_instances(told, known),
-            _ => false,
-        };
+        let missed_intervals = now.nanos_since(self.instance_cache.next_refresh) / interval;
+        self.instance_cache.next_refresh = self
+            .instance_cache
+            .next_refresh
+            .plus_nanos(interval.saturating_mul(missed_intervals.saturating_add(1)));
+        let is_unchanged =
+            |(current_list, previous_list): (&Option<_>, &Option<_>)| match (current_list, previous_list) {
+                (Some(current_list), Some(previous_list)) => same_instances(current_list, previous_list),
+                _ => false,
+            };
         self.instance_cache.cached.len() != previous.len()
-            || !self.instance_cache.cached.iter().zip(&previous).all(is_known)
+            || !self.instance_cache.cached.iter().zip(&previous).all(is_unchanged)
     }
 
     /// Updates the registry with all nodes and instances.
     fn update_nodes(&mut self, input: &mut UpdateInput<'_>) {
         let groups = input.cloud.groups().len();
         self.groups.resize_with(groups, GroupEntry::default);
-        for (place, group) in self.groups.iter_mut().enumerate() {
-            group.has_template = input.templates.has(GroupId(place as u32));
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            group.has_template = input.templates.has(GroupId(index as u32));
         }
         // Targets as of the beginning of the loop: changes made below count from the next loop on.
         let targets: Vec<i64> = group_ids(input.cloud).map(|group| input.cloud.target_size(group)).collect();
@@ -388,7 +391,7 @@ impl ClusterStateRegistry {
 
     /// Upcoming nodes, by group in the cloud provider's order.
     pub(crate) fn upcoming_nodes(&self, clock: &LoopClock) -> Vec<UpcomingNodes> {
-        let groups = (0..self.groups.len()).map(|place| GroupId(place as u32));
+        let groups = (0..self.groups.len()).map(|index| GroupId(index as u32));
         let upcoming = groups.filter_map(|group| {
             let counts = self.group(group).counts.as_ref();
             let target = self.group(group).acceptable_range.unwrap_or_default().target;
@@ -464,7 +467,7 @@ pub(crate) fn max_node_provision_time(
 
 /// The IDs of all groups, in the cloud provider's order.
 pub(crate) fn group_ids(cloud: &dyn CloudProvider) -> impl Iterator<Item = GroupId> + use<> {
-    (0..cloud.groups().len()).map(|place| GroupId(place as u32))
+    (0..cloud.groups().len()).map(|index| GroupId(index as u32))
 }
 
 pub(crate) fn warning_event(reason: &'static str, message: String) -> Event {

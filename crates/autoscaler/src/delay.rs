@@ -55,38 +55,38 @@ impl Delay {
     /// The duration of something that begins now: the sample at this position, a fraction of 2⁶⁴. Zero without samples;
     /// for a delay per item its base.
     pub fn pick(&self, now: Moment, position: u64) -> Duration {
-        let place = |count: usize| ((u128::from(position) * count as u128) >> 64) as usize;
+        let sample_index = |count: usize| ((u128::from(position) * count as u128) >> 64) as usize;
         match self {
-            Delay::Constant(span) => *span,
-            Delay::PerItem(work) => work.base,
-            Delay::Samples(all) => all.get(place(all.len())).copied().unwrap_or_default(),
+            Delay::Constant(duration) => *duration,
+            Delay::PerItem(per_item) => per_item.base,
+            Delay::Samples(all) => all.get(sample_index(all.len())).copied().unwrap_or_default(),
             Delay::SamplesByTime(all) => {
-                let mut spans: SmallVec<[Duration; NEARBY_SAMPLES]> =
-                    nearby_samples(all, now).iter().map(|(_, span)| *span).collect();
-                if spans.is_empty() {
+                let mut durations: SmallVec<[Duration; NEARBY_SAMPLES]> =
+                    nearby_samples(all, now).iter().map(|(_, duration)| *duration).collect();
+                if durations.is_empty() {
                     return Duration::ZERO;
                 }
                 // In order of duration, so that distant positions give different durations.
-                let place = place(spans.len());
-                *spans.select_nth_unstable(place).1
+                let sample_index = sample_index(durations.len());
+                *durations.select_nth_unstable(sample_index).1
             }
         }
     }
 
     /// The duration for that many items; `None` if the delay does not depend on them.
-    pub fn for_items(&self, things: u64) -> Option<Duration> {
-        let Delay::PerItem(work) = self else { return None };
-        let nanos = work.per_item.as_nanos().saturating_mul(things.into());
-        let longer = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        Some(work.base.saturating_add(longer).min(work.max))
+    pub fn for_items(&self, items: u64) -> Option<Duration> {
+        let Delay::PerItem(per_item) = self else { return None };
+        let nanos = per_item.per_item.as_nanos().saturating_mul(items.into());
+        let extra = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        Some(per_item.base.saturating_add(extra).min(per_item.max))
     }
 }
 
 /// The samples that began near a time.
 fn nearby_samples(all: &[(Moment, Duration)], now: Moment) -> &[(Moment, Duration)] {
     let count = all.len().min(NEARBY_SAMPLES);
-    let earlier = all.partition_point(|(began, _)| *began <= now);
-    let first = earlier.saturating_sub(count / 2).min(all.len() - count);
+    let earlier_count = all.partition_point(|(start, _)| *start <= now);
+    let first = earlier_count.saturating_sub(count / 2).min(all.len() - count);
     &all[first..first + count]
 }
 
@@ -95,14 +95,14 @@ fn nearby_samples(all: &[(Moment, Duration)], now: Moment) -> &[(Moment, Duratio
 impl From<Delay> for DelayJson {
     fn from(delay: Delay) -> DelayJson {
         match delay {
-            Delay::Constant(span) => DelayJson::Constant(nanos(span)),
-            Delay::PerItem(PerItemDelay { base: least, per_item: each, max: most }) => {
-                DelayJson::ByWork { least: nanos(least), each: nanos(each), most: nanos(most) }
+            Delay::Constant(duration) => DelayJson::Constant(nanos(duration)),
+            Delay::PerItem(PerItemDelay { base, per_item: per_item_delay, max }) => {
+                DelayJson::ByWork { least: nanos(base), each: nanos(per_item_delay), most: nanos(max) }
             }
             Delay::Samples(all) => DelayJson::Measured(all.into_iter().map(nanos).collect()),
-            Delay::SamplesByTime(all) => {
-                DelayJson::ByTime(all.into_iter().map(|(began, span)| (began.nanos(), nanos(span))).collect())
-            }
+            Delay::SamplesByTime(all) => DelayJson::ByTime(
+                all.into_iter().map(|(start, duration)| (start.nanos(), nanos(duration))).collect(),
+            ),
         }
     }
 }
@@ -111,14 +111,14 @@ impl From<DelayJson> for Delay {
     fn from(json: DelayJson) -> Delay {
         match json {
             DelayJson::Constant(nanos) => Delay::Constant(Duration::from_nanos(nanos)),
-            DelayJson::ByWork { least, each, most } => {
-                let [least, each, most] = [least, each, most].map(Duration::from_nanos);
-                Delay::PerItem(PerItemDelay { base: least, per_item: each, max: most })
+            DelayJson::ByWork { least, each: per_item_delay, most } => {
+                let [base, per_item_delay, max] = [least, per_item_delay, most].map(Duration::from_nanos);
+                Delay::PerItem(PerItemDelay { base, per_item: per_item_delay, max })
             }
             DelayJson::Measured(all) => Delay::Samples(all.into_iter().map(Duration::from_nanos).collect()),
             DelayJson::ByTime(mut all) => {
-                all.sort_by_key(|(began, _)| *began);
-                let read = |(began, nanos)| (Moment::from_nanos(began), Duration::from_nanos(nanos));
+                all.sort_by_key(|(start, _)| *start);
+                let read = |(start, nanos)| (Moment::from_nanos(start), Duration::from_nanos(nanos));
                 Delay::SamplesByTime(all.into_iter().map(read).collect())
             }
         }
@@ -126,8 +126,8 @@ impl From<DelayJson> for Delay {
 }
 
 /// In nanoseconds; longer durations are capped.
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -158,24 +158,24 @@ mod tests {
     }
 
     #[test]
-    fn positions_go_from_short_to_long() {
+    fn positions_select_samples_from_short_to_long() {
         let delay = Delay::SamplesByTime([4, 1, 3, 2].map(|n| (at(0), seconds(n))).to_vec());
         let quarters = [0, 1, 2, 3].map(|quarter| delay.pick(at(0), quarter << 62));
         assert_eq!(quarters, [1, 2, 3, 4].map(seconds));
     }
 
     #[test]
-    fn more_work_takes_longer_up_to_a_limit() {
+    fn more_items_take_longer_up_to_a_maximum() {
         let delay = Delay::PerItem(PerItemDelay { base: seconds(1), per_item: seconds(2), max: seconds(9) });
         assert_eq!(
-            [0, 3, 100, u64::MAX].map(|things| delay.for_items(things)),
-            [1, 7, 9, 9].map(|span| Some(seconds(span)))
+            [0, 3, 100, u64::MAX].map(|items| delay.for_items(items)),
+            [1, 7, 9, 9].map(|duration| Some(seconds(duration)))
         );
         assert_eq!(Delay::Constant(seconds(1)).for_items(9), None);
     }
 
     #[test]
-    fn nothing_measured_takes_no_time() {
+    fn a_delay_without_samples_is_zero() {
         for delay in [Delay::Samples(Vec::new()), Delay::SamplesByTime(Vec::new())] {
             assert_eq!([delay.pick(at(0), 0), delay.pick(at(0), LAST)], [Duration::ZERO; 2]);
         }
@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn samples_are_read_in_order_of_time() {
         let read: Delay = serde_json::from_str(r#"{"byTimeNanos": [[5, 2], [-1, 3]]}"#).unwrap();
-        let sorted =
-            [(-1, 3), (5, 2)].map(|(began, span)| (Moment::from_nanos(began), Duration::from_nanos(span)));
+        let sorted = [(-1, 3), (5, 2)]
+            .map(|(start, duration)| (Moment::from_nanos(start), Duration::from_nanos(duration)));
         assert_eq!(read, Delay::SamplesByTime(sorted.to_vec()));
     }
 }

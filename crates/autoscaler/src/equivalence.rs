@@ -56,15 +56,15 @@ impl SpecEquivalence {
     pub(crate) fn is_equivalent(&self, object: &str, other: &SpecEquivalence, others_object: &str) -> bool {
         // For pods of one controller the texts are equal except for the suffix of the token volume.
         let (ours, theirs) = (self.spec_text(object), other.spec_text(others_object));
-        let alike = same_except_token_suffix(ours.as_bytes(), theirs.as_bytes())
+        let equivalent = same_except_token_suffix(ours.as_bytes(), theirs.as_bytes())
             || semantically_equal("", self.normalized(object), other.normalized(others_object));
-        if alike {
-            let mark = self
+        if equivalent {
+            let class = self
                 .equivalence_class
                 .get_or_init(|| other.equivalence_class.get().cloned().unwrap_or_default());
-            other.equivalence_class.get_or_init(|| mark.clone());
+            other.equivalence_class.get_or_init(|| class.clone());
         }
-        alike
+        equivalent
     }
 
     /// The text of the pod's `spec`.
@@ -86,10 +86,10 @@ impl SpecEquivalence {
 /// Whether two texts are equal except for the suffix of a token volume's name.
 fn same_except_token_suffix(a: &[u8], b: &[u8]) -> bool {
     let mut at = 0;
-    while let Some(place) = first_difference(&a[at..], &b[at..]) {
-        let place = at + place;
+    while let Some(position) = first_difference(&a[at..], &b[at..]) {
+        let position = at + position;
         let is_own = |start: &usize| [a, b].iter().all(|text| text[..*start].ends_with(TOKEN_VOLUME_PREFIX));
-        let Some(start) = (place.saturating_sub(TOKEN_SUFFIX_LEN - 1)..=place).find(is_own) else {
+        let Some(start) = (position.saturating_sub(TOKEN_SUFFIX_LEN - 1)..=position).find(is_own) else {
             return false;
         };
         at = start + TOKEN_SUFFIX_LEN;
@@ -108,7 +108,7 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     }
     let chunks = a.chunks(CHUNK).zip(b.chunks(CHUNK));
     let start = chunks.take_while(|(a, b)| a == b).count() * CHUNK;
-    (start..a.len()).find(|place| a[*place] != b[*place])
+    (start..a.len()).find(|position| a[*position] != b[*position])
 }
 
 /// Removes ignored fields from a `spec`. `nodeName` is one of them, because compared pods are to be rescheduled.

@@ -206,9 +206,9 @@ impl Autoscaler {
             (CooldownCause::ScaleDown, down, settings.scale_down_delay_after_delete),
             (CooldownCause::FailedScaleDown, failed, settings.scale_down_delay_after_failure),
         ];
-        let times = times.into_iter().filter_map(|(what, since, delay)| {
+        let times = times.into_iter().filter_map(|(cause, since, delay)| {
             let until = after(since?, delay);
-            Some(Cooldown { cause: what, since: since.filter(|since| *since >= self.started), until })
+            Some(Cooldown { cause, since: since.filter(|since| *since >= self.started), until })
         });
         times.filter(|time| !clock.has_reached(time.until)).max_by_key(|time| time.until)
     }

@@ -17,7 +17,7 @@ pub use deployment::DeployedAutoscaler;
 
 /// An error in a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bad autoscaler flag {flag}: {why}")]
+#[error("invalid autoscaler flag {flag}: {why}")]
 pub struct BadFlags {
     /// The flag: `--cores-total=8`.
     pub flag: String,
@@ -116,7 +116,7 @@ fn parse_command_line(
 ) -> Result<(), BadFlags> {
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
-        let bad = |why: &str| BadFlags { flag: argument.clone(), why: why.to_owned() };
+        let bad_flags = |reason: &str| BadFlags { flag: argument.clone(), why: reason.to_owned() };
         let (name, value) = match argument.strip_prefix("--") {
             Some("") => break,
             Some(flag) => match flag.split_once('=') {
@@ -125,20 +125,20 @@ fn parse_command_line(
             },
             None => match argument.strip_prefix('-') {
                 None | Some("") if positional == PositionalArguments::Ignored => continue,
-                None | Some("") => return Err(bad("it is no flag: give --name=value")),
-                Some(letters) => match letters.strip_prefix('v') {
+                None | Some("") => return Err(bad_flags("not a flag: expected --name=value")),
+                Some(short_flags) => match short_flags.strip_prefix('v') {
                     Some("") => ("v", None),
                     Some(value) => ("v", Some(value.strip_prefix('=').unwrap_or(value))),
-                    None => return Err(bad("one dash is for flags of one letter: give two")),
+                    None => return Err(bad_flags("a single dash is for one-letter flags: use --")),
                 },
             },
         };
         if name.is_empty() || name.starts_with('-') {
-            return Err(bad("this is not how a flag is written: give --name=value"));
+            return Err(bad_flags("expected --name=value"));
         }
         let name = name.replace('_', "-");
         if take(&name, value)? == NextArgument::Value {
-            let value = arguments.next().ok_or_else(|| bad("it needs a value"))?;
+            let value = arguments.next().ok_or_else(|| bad_flags("value required"))?;
             take(&name, Some(value))?;
         }
     }
@@ -153,22 +153,22 @@ impl FlagParser {
     }
 
     fn set_flag(&mut self, name: &str, value: Option<&str>) -> Result<NextArgument, BadFlags> {
-        let bad = |why: String| {
+        let bad_flags = |reason: String| {
             let value = value.map(|value| format!("={value}")).unwrap_or_default();
-            BadFlags { flag: format!("--{name}{value}"), why }
+            BadFlags { flag: format!("--{name}{value}"), why: reason }
         };
-        let (name, flag) = definitions::find(name).ok_or_else(|| bad("there is no such flag".to_owned()))?;
+        let (name, flag) = definitions::find(name).ok_or_else(|| bad_flags("unknown flag".to_owned()))?;
         let version = self.settings.version;
         match definitions::availability(name, version) {
             FlagAvailability::Available => {}
             FlagAvailability::AddedIn(since) => {
-                return Err(bad(format!(
-                    "cluster-autoscaler {version} does not know it: it came with {since}"
+                return Err(bad_flags(format!(
+                    "not supported by cluster-autoscaler {version}: added in {since}"
                 )));
             }
-            FlagAvailability::RemovedIn(gone) => {
-                return Err(bad(format!(
-                    "cluster-autoscaler {version} does not know it: it went with {gone}"
+            FlagAvailability::RemovedIn(removed_in) => {
+                return Err(bad_flags(format!(
+                    "not supported by cluster-autoscaler {version}: removed in {removed_in}"
                 )));
             }
         }
@@ -177,16 +177,19 @@ impl FlagParser {
             None if flag.is_bool() => "true",
             None => return Ok(NextArgument::Value),
         };
-        flag.set(name, value, &mut self.settings).map_err(bad)?;
+        flag.set(name, value, &mut self.settings).map_err(bad_flags)?;
         self.given.insert(name);
         Ok(NextArgument::Flag)
     }
 
     fn finish(mut self) -> Result<Settings, BadFlags> {
-        let bad = |flag: &str, why: String| Err(BadFlags { flag: format!("--{flag}"), why });
+        let bad_flags = |flag: &str, reason: String| Err(BadFlags { flag: format!("--{flag}"), why: reason });
         if self.given.contains("drain-priority-config") && self.given.contains("max-graceful-termination-sec")
         {
-            return bad("drain-priority-config", "it excludes --max-graceful-termination-sec".to_owned());
+            return bad_flags(
+                "drain-priority-config",
+                "cannot be used with --max-graceful-termination-sec".to_owned(),
+            );
         }
         let settings = &mut self.settings;
         for names in [&mut settings.bypassed_scheduler_names, &mut settings.allowed_scheduler_names] {
@@ -196,9 +199,9 @@ impl FlagParser {
         let allowed = &settings.allowed_scheduler_names;
         let missing = settings.bypassed_scheduler_names.iter().find(|name| !allowed.contains(name));
         if let Some(name) = missing.filter(|_| !allowed.is_empty()) {
-            return bad(
+            return bad_flags(
                 "bypassed-scheduler-names",
-                format!("--allowed-scheduler-names does not have {name}"),
+                format!("{name} is not in --allowed-scheduler-names"),
             );
         }
         Ok(self.settings)
@@ -222,13 +225,13 @@ impl Flag {
             Flag::String(field) => *field(settings) = value.into(),
             Flag::StringArray(field) => field(settings).push(value.into()),
             Flag::StringSlice(field) => field(settings).extend(values::parse_string_slice(value)?),
-            Flag::Custom(_, read) => read(settings, value)?,
-            Flag::NoEffect(shape) => shape.check(value)?,
-            Flag::Unsupported { flag_type: shape, default: usual, why } => {
-                shape.check(value)?;
+            Flag::Custom(_, parse) => parse(settings, value)?,
+            Flag::NoEffect(flag_type) => flag_type.check(value)?,
+            Flag::Unsupported { flag_type, default: default_value, why } => {
+                flag_type.check(value)?;
                 let message = format!("--{name}={value}: {why}");
                 settings.unsupported.retain(|other| !other.starts_with(&format!("--{name}=")));
-                if value != *usual && !shape.is_same(value, usual) {
+                if value != *default_value && !flag_type.is_same(value, default_value) {
                     settings.unsupported.push(message);
                 }
             }

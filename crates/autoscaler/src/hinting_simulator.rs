@@ -40,40 +40,41 @@ impl HintingSimulator {
         acceptable: &dyn Fn(NodeId) -> bool,
     ) -> Vec<(PodId, NodeId)> {
         // From 1.37 on, all pods of one priority try their hints before any of them tries other nodes.
-        let in_rounds = version >= Version::V1_37;
+        let by_priority = version >= Version::V1_37;
         let priority = |pod: PodId| snapshot.pod(pod).priority.unwrap_or(0);
         let mut pods: Vec<(i32, PodId)> = pods.iter().map(|pod| (priority(*pod), *pod)).collect();
-        if in_rounds {
+        if by_priority {
             pods.sort_by_key(|(priority, _)| Reverse(*priority));
         }
-        let (mut placed, mut failed, mut left) = (Vec::new(), SimilarPodsScheduling::default(), Vec::new());
-        for round in pods.chunk_by(|a, b| in_rounds && a.0 == b.0) {
-            for (_, pod) in round {
+        let (mut scheduled, mut failed, mut remaining) =
+            (Vec::new(), SimilarPodsScheduling::default(), Vec::new());
+        for priority_batch in pods.chunk_by(|a, b| by_priority && a.0 == b.0) {
+            for (_, pod) in priority_batch {
                 match self.try_schedule_using_hints(snapshot, *pod, acceptable) {
-                    Some(node) => placed.push((*pod, node)),
-                    None => left.push(*pod),
+                    Some(node) => scheduled.push((*pod, node)),
+                    None => remaining.push(*pod),
                 }
             }
-            for pod in left.drain(..) {
+            for pod in remaining.drain(..) {
                 match self.try_schedule(snapshot, pod, acceptable, &mut failed) {
-                    Some(node) => placed.push((pod, node)),
-                    None if stop_at_failure => return placed,
+                    Some(node) => scheduled.push((pod, node)),
+                    None if stop_at_failure => return scheduled,
                     None => {}
                 }
             }
         }
-        placed
+        scheduled
     }
 
     /// Drops the hints of the previous generation. Returns whether the current ones differ from them, counting only
     /// hints to nodes that `is_there` accepts: template nodes exist in one loop only, so hints to them have no effect.
     pub(crate) fn drop_old_hints(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let old = std::mem::replace(&mut self.old_hints, std::mem::take(&mut self.hints));
-        let leading = |hints: &FxHashMap<Arc<str>, Arc<str>>| -> FxHashMap<Arc<str>, Arc<str>> {
+        let live_hints = |hints: &FxHashMap<Arc<str>, Arc<str>>| -> FxHashMap<Arc<str>, Arc<str>> {
             let hints = hints.iter().filter(|(_, node)| is_there(node));
             hints.map(|(pod, node)| (pod.clone(), node.clone())).collect()
         };
-        self.old_hints != old && leading(&self.old_hints) != leading(&old)
+        self.old_hints != old && live_hints(&self.old_hints) != live_hints(&old)
     }
 
     /// The node that a pod was scheduled on in the last generation.
@@ -163,17 +164,17 @@ mod tests {
 
     fn case(nodes: &[&str], pods: &[&str], waiting: &[&str]) -> Case {
         let mut cluster = InformerCache::new(&Settings::for_version(Version::V1_36));
-        for words in nodes.iter().map(|node| node.split(' ').collect::<Vec<_>>()) {
-            let node = node(words[0]).allocatable("cpu", words[1]).allocatable("memory", GIB);
+        for fields in nodes.iter().map(|node| node.split(' ').collect::<Vec<_>>()) {
+            let node = node(fields[0]).allocatable("cpu", fields[1]).allocatable("memory", GIB);
             cluster.apply(&node.allocatable("pods", 100).added());
         }
-        for words in pods.iter().map(|pod| pod.split(' ').collect::<Vec<_>>()) {
-            cluster.apply(&pod(words[0]).request("cpu", words[1]).on(words[2]).added());
+        for fields in pods.iter().map(|pod| pod.split(' ').collect::<Vec<_>>()) {
+            cluster.apply(&pod(fields[0]).request("cpu", fields[1]).on(fields[2]).added());
         }
-        for words in waiting.iter().map(|pod| pod.split(' ').collect::<Vec<_>>()) {
-            let priority = words.get(3).map_or(0, |word| word.parse().unwrap());
-            let pod = pod(words[0]).request("cpu", words[1]).priority(priority);
-            let pod = match words.get(2) {
+        for fields in waiting.iter().map(|pod| pod.split(' ').collect::<Vec<_>>()) {
+            let priority = fields.get(3).map_or(0, |field| field.parse().unwrap());
+            let pod = pod(fields[0]).request("cpu", fields[1]).priority(priority);
+            let pod = match fields.get(2) {
                 Some(controller) => pod.owner("ReplicaSet", controller),
                 None => pod,
             };
@@ -196,18 +197,18 @@ mod tests {
         }
 
         #[track_caller]
-        fn check(&mut self, version: Version, stop: bool, only: Option<&str>, expected: &str) {
+        fn check(&mut self, version: Version, stop: bool, only_node: Option<&str>, expected: &str) {
             let snapshot = &mut self.cluster.snapshot;
-            let only = only.map(|name| snapshot.find_node(name).unwrap());
-            let acceptable = |node| only.is_none_or(|only| only == node);
-            let placed =
+            let only_node = only_node.map(|name| snapshot.find_node(name).unwrap());
+            let acceptable = |node| only_node.is_none_or(|only_node| only_node == node);
+            let scheduled =
                 self.packing.try_schedule_pods(snapshot, version, &self.unscheduled, stop, &acceptable);
-            let said: Vec<String> = placed
+            let results: Vec<String> = scheduled
                 .iter()
                 .map(|(pod, node)| format!("{} {}", snapshot.pod(*pod).name.name, snapshot.node(*node).name))
                 .collect();
-            assert_eq!(said.join(", "), expected);
-            for (pod, node) in placed {
+            assert_eq!(results.join(", "), expected);
+            for (pod, node) in scheduled {
                 assert_eq!(snapshot.filter_snapshot.node_of(pod), Some(node));
             }
         }
@@ -219,8 +220,8 @@ mod tests {
     /// Cases of cluster-autoscaler's own TestTrySchedulePods.
     #[test]
     fn pods_are_scheduled_on_the_first_node_that_fits() {
-        let check = |waiting: &[&str], only, expected| {
-            case(&TWO, &ONE_ON_FIRST, waiting).check(Version::V1_36, false, only, expected);
+        let check = |waiting: &[&str], only_node, expected| {
+            case(&TWO, &ONE_ON_FIRST, waiting).check(Version::V1_36, false, only_node, expected);
         };
         check(&["p2 800m", "p3 500m"], None, "p2 n2, p3 n1");
         check(&["p2 800m", "p3 500m", "p4 700m"], None, "p2 n2, p3 n1");

@@ -163,12 +163,12 @@ impl InformerCache {
     }
 
     /// Applies an informer event. Kinds that the autoscaler does not watch are ignored.
-    pub(crate) fn apply(&mut self, what: &What) -> ApplyOutcome {
-        let object = what.object();
+    pub(crate) fn apply(&mut self, event: &What) -> ApplyOutcome {
+        let object = event.object();
         let meta = object.meta();
         let relevant = ApplyOutcome { is_relevant: true, unschedulable_since: None };
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
-        let present = matches!(what, What::Added(_) | What::Modified(_));
+        let present = matches!(event, What::Added(_) | What::Modified(_));
         let name = || NamespacedName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
         match (group, &*meta.kind) {
             (_, "Event") => return ApplyOutcome { is_relevant: false, ..relevant },
@@ -194,23 +194,23 @@ impl InformerCache {
             }
             (group, kind) => {
                 let controller = ControllerKind::of(group, kind);
-                if let Some(of) = controller {
+                if let Some(controller_kind) = controller {
                     set_or_remove(
                         &mut self.controllers,
-                        (of, name()),
+                        (controller_kind, name()),
                         present.then(|| Controller::read(object)),
                     );
                 }
                 if (group, kind) == ("apps", "DaemonSet") {
-                    let set_of = DaemonSet {
+                    let daemon_set = DaemonSet {
                         name: name(),
                         uid: meta.uid.as_deref().unwrap_or_default().into(),
                         object: object.clone(),
                     };
-                    set_or_remove(&mut self.daemon_sets, name(), present.then(|| Arc::new(set_of)));
+                    set_or_remove(&mut self.daemon_sets, name(), present.then(|| Arc::new(daemon_set)));
                 }
-                let matters = self.snapshot.filter_snapshot.apply(group, kind, object, present);
-                return ApplyOutcome { is_relevant: matters || controller.is_some(), ..relevant };
+                let is_filter_relevant = self.snapshot.filter_snapshot.apply(group, kind, object, present);
+                return ApplyOutcome { is_relevant: is_filter_relevant || controller.is_some(), ..relevant };
             }
         }
         relevant
@@ -256,8 +256,8 @@ impl InformerCache {
     /// Returns whether anything changed.
     fn apply_node(&mut self, object: &Object, present: bool) -> bool {
         let node = present.then(|| Arc::new(Node::read(object, self.snapshot.filter_snapshot.scalars())));
-        let known = self.nodes.get(&*object.meta().name).copied();
-        let before = known.map(|id| self.snapshot.node(id).clone());
+        let existing_id = self.nodes.get(&*object.meta().name).copied();
+        let before = existing_id.map(|id| self.snapshot.node(id).clone());
         if node == before {
             return false;
         }
@@ -268,7 +268,7 @@ impl InformerCache {
             self.revision += 1;
             self.update_instance_counts(old, new);
         }
-        let id = match (node, known) {
+        let id = match (node, existing_id) {
             (Some(node), _) => {
                 let name = node.name.clone();
                 let id = self.snapshot.set_node(node);
@@ -310,9 +310,9 @@ impl InformerCache {
     }
 
     fn apply_pod(&mut self, object: &Object, meta: &Meta<'_>, present: bool) -> ApplyOutcome {
-        let known = self.snapshot.filter_snapshot.find_pod(&meta.namespace, &meta.name);
+        let existing_id = self.snapshot.filter_snapshot.find_pod(&meta.namespace, &meta.name);
         let pod = present.then(|| Pod::read(object, self.snapshot.filter_snapshot.scalars()));
-        self.set_pod(known, pod)
+        self.set_pod(existing_id, pod)
     }
 
     /// Applies a status update or, with `None`, the deletion of a pod. Unknown pods are ignored.
@@ -321,30 +321,30 @@ impl InformerCache {
         name: &NamespacedName,
         update: Option<PodStatusUpdate>,
     ) -> ApplyOutcome {
-        let Some(known) = self.find_pod(name) else {
+        let Some(existing_id) = self.find_pod(name) else {
             return ApplyOutcome { is_relevant: false, unschedulable_since: None };
         };
-        let pod = update.map(|update| self.snapshot.pod(known).with_status_update(update));
-        self.set_pod(Some(known), pod)
+        let pod = update.map(|update| self.snapshot.pod(existing_id).with_status_update(update));
+        self.set_pod(Some(existing_id), pod)
     }
 
-    fn set_pod(&mut self, known: Option<PodId>, pod: Option<Pod>) -> ApplyOutcome {
+    fn set_pod(&mut self, existing_id: Option<PodId>, pod: Option<Pod>) -> ApplyOutcome {
         let unschedulable_since = pod.as_ref().and_then(Pod::unschedulable_since);
-        if let Some((id, pod)) = known.zip(pod.as_ref())
+        if let Some((id, pod)) = existing_id.zip(pod.as_ref())
             && pod.has_same_relevant_fields(self.snapshot.pod(id))
         {
             self.snapshot.replace_pod(id, Arc::new(pod.clone()));
             return ApplyOutcome { is_relevant: false, unschedulable_since };
         }
-        let gone = ApplyOutcome { is_relevant: known.is_some(), unschedulable_since: None };
-        if let Some(id) = known {
+        let removed_outcome = ApplyOutcome { is_relevant: existing_id.is_some(), unschedulable_since: None };
+        if let Some(id) = existing_id {
             let old = self.snapshot.pod(id).clone();
             self.unscheduled_pods.remove(&(old.created, old.name.clone(), id));
             self.snapshot.forget_pod(id);
         }
         // Finished pods are not listed, nor are pods of schedulers that `--allowed-scheduler-names` does not name.
         let Some(pod) = pod.filter(|pod| !pod.is_finished() && self.has_allowed_scheduler(pod)) else {
-            return gone;
+            return removed_outcome;
         };
         let pod = Arc::new(pod);
         let id = self.snapshot.add_pod(pod.clone());

@@ -114,7 +114,7 @@ pub struct BackgroundResult {
 impl Autoscaler {
     /// An autoscaler that starts now and has seen no node and no pod.
     pub fn new(settings: Settings, start: Moment) -> Autoscaler {
-        let long_ago = start.plus_nanos(-INITIAL_SCALE_TIME_OFFSET_NANOS);
+        let initial_time = start.plus_nanos(-INITIAL_SCALE_TIME_OFFSET_NANOS);
         Autoscaler {
             hinting_simulator: HintingSimulator::default(),
             scale_down: ScaleDownState::new(&settings, start),
@@ -122,8 +122,8 @@ impl Autoscaler {
             loop_trigger: LoopTrigger::new(start),
             started: start,
             did_startup_cleanup: false,
-            last_scale_up: long_ago,
-            last_scale_down_delete: long_ago,
+            last_scale_up: initial_time,
+            last_scale_down_delete: initial_time,
             repeatable_loop: None,
             state: SharedState::new(settings, start),
         }
@@ -137,8 +137,8 @@ impl Autoscaler {
     }
 
     /// Applies an informer event. Kinds that the autoscaler does not watch are ignored.
-    pub fn apply(&mut self, what: &What) {
-        let outcome = self.state.cluster.apply(what);
+    pub fn apply(&mut self, event: &What) {
+        let outcome = self.state.cluster.apply(event);
         self.handle_apply_outcome(outcome);
     }
 
@@ -161,12 +161,13 @@ impl Autoscaler {
     /// carries out the actions, applies the resulting changes, and calls again until no action is returned.
     pub fn background(&mut self, now: Moment, cloud: &mut dyn CloudProvider) -> BackgroundResult {
         self.refresh_instances(now, cloud);
-        let mut work = BackgroundResult::default();
+        let mut background_result = BackgroundResult::default();
         let clock = LoopClock::at(now);
-        let mut context = self.state.context(&clock, cloud, &mut work.events, &mut work.actions);
+        let mut context =
+            self.state.context(&clock, cloud, &mut background_result.events, &mut background_result.actions);
         self.scale_down.background(&mut context);
-        self.filter_status_events(&mut work.events);
-        work
+        self.filter_status_events(&mut background_result.events);
+        background_result
     }
 
     /// Runs a loop that reports its decisions but does not record them as carried out. Scale-ups and scale-downs of the
@@ -174,21 +175,22 @@ impl Autoscaler {
     pub fn dry_run_once(&mut self, now: Moment, cloud: &mut dyn CloudProvider) -> LoopResult {
         let (last_scale_up, last_deletion) = (self.last_scale_up, self.last_scale_down_delete);
         let requests = self.state.registry.save_requests();
-        let done = self.run_once(now, cloud);
+        let loop_result = self.run_once(now, cloud);
         (self.last_scale_up, self.last_scale_down_delete) = (last_scale_up, last_deletion);
         self.repeatable_loop = None;
         self.state.registry.restore_requests(requests);
-        self.scale_down.cancel_deletions(done.scale_down.removed_nodes.iter().map(|removed| &removed.node));
+        self.scale_down
+            .cancel_deletions(loop_result.scale_down.removed_nodes.iter().map(|removed| &removed.node));
         self.loop_trigger.cancel_follow_ups();
-        done
+        loop_result
     }
 
     /// Records that another autoscaler increased a group by that many nodes.
-    pub fn observe_scale_up(&mut self, at: Moment, group: GroupId, by: i64, cloud: &dyn CloudProvider) {
+    pub fn observe_scale_up(&mut self, at: Moment, group: GroupId, delta: i64, cloud: &dyn CloudProvider) {
         self.repeatable_loop = None;
         self.last_scale_up = self.last_scale_up.max(at);
-        let within = cluster_state::max_node_provision_time(cloud, group, &self.state.settings);
-        self.state.registry.register_scale_up(group, by, at, within);
+        let max_provision_time = cluster_state::max_node_provision_time(cloud, group, &self.state.settings);
+        self.state.registry.register_scale_up(group, delta, at, max_provision_time);
     }
 
     /// Records that another autoscaler began to remove a node of a group.
@@ -209,8 +211,8 @@ impl Autoscaler {
     }
 
     /// The number of node checks in a loop: one per node, and one per node and unscheduled pod.
-    pub fn node_check_count(&self, done: &LoopResult) -> u64 {
-        let upcoming: i64 = done.groups.iter().map(|group| group.upcoming).sum();
+    pub fn node_check_count(&self, loop_result: &LoopResult) -> u64 {
+        let upcoming: i64 = loop_result.groups.iter().map(|group| group.upcoming).sum();
         let nodes = self.state.cluster.nodes().len() as u64 + upcoming.max(0) as u64;
         nodes.saturating_mul(1 + self.state.cluster.unscheduled_pods().len() as u64)
     }

@@ -53,7 +53,8 @@ impl LoopTrigger {
         if self.follow_ups > 0 {
             return self.last_run;
         }
-        self.unschedulable_since.map_or(timer, |called| called.max(self.last_run).min(timer))
+        self.unschedulable_since
+            .map_or(timer, |unschedulable_at| unschedulable_at.max(self.last_run).min(timer))
     }
 }
 

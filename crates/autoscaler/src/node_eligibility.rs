@@ -92,17 +92,17 @@ impl NodeEligibilities {
         if self.nodes.len() <= id.index() {
             self.nodes.resize(id.index() + 1, None);
         }
-        let is_open = |eligibility: &Option<NodeEligibility>| {
+        let is_ready_and_schedulable = |eligibility: &Option<NodeEligibility>| {
             eligibility.as_ref().is_some_and(NodeEligibility::is_ready_and_schedulable)
         };
-        let is_marked = |eligibility: &Option<NodeEligibility>| {
+        let is_soft_tainted = |eligibility: &Option<NodeEligibility>| {
             eligibility.as_ref().is_some_and(NodeEligibility::is_soft_tainted)
         };
-        self.ready_and_schedulable_count += usize::from(is_open(&eligibility));
-        self.soft_tainted_count += usize::from(is_marked(&eligibility));
+        self.ready_and_schedulable_count += usize::from(is_ready_and_schedulable(&eligibility));
+        self.soft_tainted_count += usize::from(is_soft_tainted(&eligibility));
         let before = std::mem::replace(&mut self.nodes[id.index()], eligibility);
-        self.ready_and_schedulable_count -= usize::from(is_open(&before));
-        self.soft_tainted_count -= usize::from(is_marked(&before));
+        self.ready_and_schedulable_count -= usize::from(is_ready_and_schedulable(&before));
+        self.soft_tainted_count -= usize::from(is_soft_tainted(&before));
     }
     /// Removes all entries.
     #[cfg(test)]

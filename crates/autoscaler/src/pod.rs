@@ -286,8 +286,8 @@ impl Pod {
     /// Since when the scheduler reports it as unschedulable.
     pub(crate) fn unschedulable_since(&self) -> Option<Moment> {
         let scheduled = self.scheduled_condition.as_ref().filter(|_| self.node_name.is_none())?;
-        let is_refused = (&*scheduled.status, &*scheduled.reason) == ("False", "Unschedulable");
-        scheduled.last_transition_time.filter(|_| is_refused)
+        let is_unschedulable = (&*scheduled.status, &*scheduled.reason) == ("False", "Unschedulable");
+        scheduled.last_transition_time.filter(|_| is_unschedulable)
     }
 
     /// Whether its phase is `Succeeded` or `Failed`.

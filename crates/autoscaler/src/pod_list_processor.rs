@@ -104,21 +104,21 @@ fn filter_out_schedulable(
     go::sort(&mut by_priority, |a, b| a.0 > b.0);
     *pods = by_priority.into_iter().map(|(_, pod)| pod).collect();
 
-    let placed =
+    let scheduled =
         hinting_simulator.try_schedule_pods(snapshot, context.settings.version, pods, false, &|_| true);
     if hinting_simulator.drop_old_hints(|node| context.cluster.has_node(node)) {
         context.clock.prevent_repeat();
     }
-    let placed: FxHashSet<PodId> = placed.into_iter().map(|(pod, _)| pod).collect();
-    pods.retain(|pod| !placed.contains(pod));
+    let scheduled: FxHashSet<PodId> = scheduled.into_iter().map(|(pod, _)| pod).collect();
+    pods.retain(|pod| !scheduled.contains(pod));
 }
 
 /// When a pod stops being young, if it still is: after the flag's delay, or the pod's own if that is longer.
 pub(crate) fn young_until(pod: &Pod, clock: &LoopClock, settings: &Settings) -> Option<Moment> {
     let min_delay = nanos(settings.new_pod_scale_up_delay);
     let pod_delay = pod.annotation(POD_SCALE_UP_DELAY_ANNOTATION).and_then(duration::parse);
-    let wait = pod_delay.unwrap_or(min_delay).max(min_delay);
-    Some(pod.created.plus_nanos(wait)).filter(|until| !clock.is_past(*until))
+    let delay = pod_delay.unwrap_or(min_delay).max(min_delay);
+    Some(pod.created.plus_nanos(delay)).filter(|until| !clock.is_past(*until))
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
     impl Case {
         /// Expects these pods to remain, and these to have been scheduled.
         #[track_caller]
-        fn check(self, expected: &[&str], placed: &[&str]) {
+        fn check(self, expected: &[&str], scheduled: &[&str]) {
             let Case { settings, pods, unscheduled: waiting, drained, now } = self;
             let mut harness = Harness::new(settings, now);
             harness.apply(testobjects::node("n").allocatable("cpu", "2").allocatable("pods", 100).added());
@@ -180,7 +180,7 @@ mod tests {
                 harness.with(|context| process(context, &mut HintingSimulator::default(), waiting, &drained));
             let name = |pod: &PodId| harness.state.cluster.snapshot.pod(*pod).name.name.to_string();
             assert_eq!(left.iter().map(name).collect::<Vec<_>>(), expected);
-            assert_eq!(there(&harness)[before..].iter().map(name).collect::<Vec<_>>(), placed);
+            assert_eq!(there(&harness)[before..].iter().map(name).collect::<Vec<_>>(), scheduled);
             harness.state.cluster.snapshot.end_loop();
             assert_eq!(there(&harness).len(), before);
         }
@@ -194,9 +194,10 @@ mod tests {
     /// Cases of cluster-autoscaler's own TestFilterOutSchedulable.
     #[test]
     fn schedulable_pods_are_filtered_out() {
-        let check = |pods: Vec<PodBuilder>, waiting: Vec<PodBuilder>, expected: &[&str], placed: &[&str]| {
-            case(pods.into_iter().map(|pod| pod.on("n")).collect(), waiting).check(expected, placed);
-        };
+        let check =
+            |pods: Vec<PodBuilder>, waiting: Vec<PodBuilder>, expected: &[&str], scheduled: &[&str]| {
+                case(pods.into_iter().map(|pod| pod.on("n")).collect(), waiting).check(expected, scheduled);
+            };
         check(vec![], vec![], &[], &[]);
         check(vec![], vec![cpu("pod", 500)], &[], &["pod"]);
         let many = || vec![cpu("pod1", 200), cpu("pod2", 500), cpu("pod3", 800)];

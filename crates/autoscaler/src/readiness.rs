@@ -43,9 +43,9 @@ impl Readiness {
 
 /// Readiness by conditions and taints; with `unready_since`, as if the condition `Ready` were false since then.
 fn reported_readiness(node: &Node, unready_since: Option<Moment>) -> Readiness {
-    let (mut ready, mut known, mut changed) = (true, false, Moment::MIN);
+    let (mut ready, mut has_ready_condition, mut changed) = (true, false, Moment::MIN);
     for condition in &node.conditions {
-        let (bad, since) = match (&*condition.kind, unready_since) {
+        let (is_unready, since) = match (&*condition.kind, unready_since) {
             ("Ready", Some(since)) => (true, Some(since)),
             ("Ready", None) => {
                 (matches!(&*condition.status, "False" | "Unknown"), condition.last_transition_time)
@@ -55,11 +55,11 @@ fn reported_readiness(node: &Node, unready_since: Option<Moment>) -> Readiness {
             }
             _ => continue,
         };
-        known |= &*condition.kind == "Ready";
-        ready &= !bad;
+        has_ready_condition |= &*condition.kind == "Ready";
+        ready &= !is_unready;
         changed = changed.max(since.unwrap_or(Moment::MIN));
     }
-    if !known {
+    if !has_ready_condition {
         return Readiness { ready: false, last_transition: Moment::MIN, resource_unready: false };
     }
     for taint in &node.taints {

@@ -47,11 +47,16 @@ impl Autoscaler {
     }
 
     /// Called at the end of a loop: keeps it if the next one may repeat it.
-    pub(super) fn remember_if_repeatable(&mut self, done: &LoopResult, clock: &LoopClock, made: u64) {
-        let is_idle = done.actions.is_empty() && done.scale_down.delete_results.is_empty();
+    pub(super) fn remember_if_repeatable(
+        &mut self,
+        loop_result: &LoopResult,
+        clock: &LoopClock,
+        built_templates: u64,
+    ) {
+        let is_idle = loop_result.actions.is_empty() && loop_result.scale_down.delete_results.is_empty();
         let until = clock.stable_until().filter(|_| is_idle);
         self.repeatable_loop =
-            until.map(|until| RepeatableLoop { at: clock.now(), until, templates_built: made });
+            until.map(|until| RepeatableLoop { at: clock.now(), until, templates_built: built_templates });
     }
 
     /// Whether the next loop may be a repetition of the last one.

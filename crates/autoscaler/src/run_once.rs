@@ -57,10 +57,10 @@ impl Autoscaler {
             super::scale_down::clean_up(&mut self.state.context(clock, cloud, &mut events, &mut actions));
         }
         if !self.state.settings.scale_up_from_zero && ready == 0 {
-            let done =
+            let loop_result =
                 LoopResult { actions, ..self.act_on_empty_cluster(clock, cloud, nodes.is_empty(), events) };
-            self.remember_if_repeatable(&done, clock, 0);
-            return done;
+            self.remember_if_repeatable(&loop_result, clock, 0);
+            return loop_result;
         }
         self.state.cluster.snapshot.begin_loop(nodes.clone());
         self.state.recompute_templates(clock, cloud);
@@ -89,7 +89,7 @@ impl Autoscaler {
         {
             clock.prevent_repeat();
         }
-        let done = LoopResult {
+        let loop_result = LoopResult {
             at: now,
             error: outcome.error,
             scale_ups: outcome.scale_ups,
@@ -100,8 +100,8 @@ impl Autoscaler {
             events,
             actions,
         };
-        self.remember_if_repeatable(&done, clock, self.state.templates.built_count() - built_before);
-        done
+        self.remember_if_repeatable(&loop_result, clock, self.state.templates.built_count() - built_before);
+        loop_result
     }
 
     /// Drops Events about the status ConfigMap if it is not written.
@@ -215,15 +215,15 @@ impl LoopState<'_> {
                 }
             }
         }
-        let scaled_up = outcome.scale_ups.iter().any(|one| one.result == ScaleUpResult::Successful);
+        let scaled_up = outcome.scale_ups.iter().any(|status| status.result == ScaleUpResult::Successful);
         // Up to 1.33 a loop ended here after a scale-up, successful or failed.
         let failed = outcome.scale_ups.last().filter(|last| last.result == ScaleUpResult::Error);
-        let ends = context.settings.version < Version::V1_34 && (scaled_up || failed.is_some());
-        if ends {
+        let ends_loop = context.settings.version < Version::V1_34 && (scaled_up || failed.is_some());
+        if ends_loop {
             outcome.error = failed.and_then(|last| last.error.clone());
         }
-        let continues = !ends;
-        if context.settings.scale_down_enabled && continues {
+        let continues_loop = !ends_loop;
+        if context.settings.scale_down_enabled && continues_loop {
             let in_cooldown = scale_down_disabled || self.is_in_cooldown(context);
             let (result, removed) = self.scale_down.scale_down(context, &nodes, in_progress, in_cooldown);
             self.status.set_scale_down_candidates(self.scale_down.unneeded_by_group(), context.clock.now());
@@ -233,7 +233,7 @@ impl LoopState<'_> {
             }
             (outcome.scale_down_result, outcome.removed_nodes) = (result, removed);
         }
-        if context.settings.enforce_node_group_min_size && continues {
+        if context.settings.enforce_node_group_min_size && continues_loop {
             let scale_up = scale_up::scale_up_to_min_size(context, &all);
             if scale_up.result == ScaleUpResult::Successful {
                 *self.last_scale_up = context.clock.now();
@@ -264,7 +264,7 @@ impl LoopState<'_> {
         mut pods: Vec<PodId>,
         mut nodes: Vec<NodeId>,
     ) -> Vec<ScaleUpStatus> {
-        let mut rounds = Vec::new();
+        let mut statuses = Vec::new();
         loop {
             let scale_up = scale_up::scale_up(context, &pods, &nodes);
             scale_up::emit_pod_events(context, &scale_up);
@@ -273,27 +273,33 @@ impl LoopState<'_> {
                 *self.last_scale_up = context.clock.now();
                 self.did_scale = true;
             }
-            rounds.push(scale_up);
-            let last = rounds.last().expect("one was just made");
+            statuses.push(scale_up);
+            let last = statuses.last().expect("one was just made");
             if !context.settings.salvo_scale_up || !scaled_up || last.pods_triggered_scale_up.is_empty() {
-                return rounds;
+                return statuses;
             }
             let snapshot = &context.cluster.snapshot;
-            let named: BTreeMap<&NamespacedName, PodId> =
+            let pods_by_name: BTreeMap<&NamespacedName, PodId> =
                 pods.iter().map(|pod| (&snapshot.pod(*pod).name, *pod)).collect();
-            let helped: Vec<PodId> =
-                last.pods_triggered_scale_up.iter().filter_map(|pod| named.get(pod).copied()).collect();
-            let are_helped: BTreeSet<PodId> = helped.iter().copied().collect();
-            pods.retain(|pod| !are_helped.contains(pod));
+            let helped: Vec<PodId> = last
+                .pods_triggered_scale_up
+                .iter()
+                .filter_map(|pod| pods_by_name.get(pod).copied())
+                .collect();
+            let helped_set: BTreeSet<PodId> = helped.iter().copied().collect();
+            pods.retain(|pod| !helped_set.contains(pod));
             if pods.is_empty() {
-                return rounds;
+                return statuses;
             }
-            let increases: Vec<(Arc<str>, i64)> =
-                last.increases.iter().map(|one| (one.group.clone(), one.to - one.from)).collect();
-            let Some(new) = add_salvo_nodes(context, rounds.len() - 1, &increases, &helped) else {
-                return rounds;
+            let increases: Vec<(Arc<str>, i64)> = last
+                .increases
+                .iter()
+                .map(|increase| (increase.group.clone(), increase.to - increase.from))
+                .collect();
+            let Some(new_nodes) = add_salvo_nodes(context, statuses.len() - 1, &increases, &helped) else {
+                return statuses;
             };
-            nodes.extend(new);
+            nodes.extend(new_nodes);
         }
     }
 
@@ -321,24 +327,24 @@ fn no_scale_up_info_without_reasons(context: &AutoscalingContext<'_>, pod: PodId
 
 /// Pods that the scheduler reported as unschedulable, then unprocessed pods of bypassed schedulers.
 fn unschedulable(context: &AutoscalingContext<'_>) -> Vec<PodId> {
-    let (mut refused, mut unprocessed) = (Vec::new(), Vec::new());
+    let (mut unschedulable_pods, mut unprocessed) = (Vec::new(), Vec::new());
     for id in context.cluster.unscheduled_pods() {
         let pod = context.cluster.snapshot.pod(id);
         if pod.deletion_timestamp.is_some() {
             continue;
         }
-        let verdict =
+        let pod_scheduled =
             pod.scheduled_condition.as_ref().map(|scheduled| (&*scheduled.status, &*scheduled.reason));
-        if verdict == Some(("False", "Unschedulable")) {
-            refused.push(id);
-        } else if matches!(verdict, None | Some(("False", "")))
+        if pod_scheduled == Some(("False", "Unschedulable")) {
+            unschedulable_pods.push(id);
+        } else if matches!(pod_scheduled, None | Some(("False", "")))
             && context.settings.bypassed_scheduler_names.contains(&pod.scheduler_name)
         {
             unprocessed.push(id);
         }
     }
-    refused.append(&mut unprocessed);
-    refused
+    unschedulable_pods.append(&mut unprocessed);
+    unschedulable_pods
 }
 
 /// Adds upcoming nodes to the snapshot, and removes registered nodes that have not started.
@@ -377,15 +383,15 @@ fn precheck_scale_up(
     ready: usize,
     scale_down_disabled: &mut bool,
 ) -> Option<ScaleUpResult> {
-    let most = context.settings.max_nodes_total;
+    let max_nodes_total = context.settings.max_nodes_total;
     if pods.is_empty() {
         return Some(ScaleUpResult::NotNeeded);
     }
-    if most > 0 && ready as i64 >= most && context.settings.version <= Version::V1_32 {
+    if max_nodes_total > 0 && ready as i64 >= max_nodes_total && context.settings.version <= Version::V1_32 {
         return Some(ScaleUpResult::NoOptionsAvailable);
     }
-    if most > 0 && ready as i64 >= most {
-        let message = format!("Max total nodes in cluster reached: {most}");
+    if max_nodes_total > 0 && ready as i64 >= max_nodes_total {
+        let message = format!("Max total nodes in cluster reached: {max_nodes_total}");
         context.events.push(warning_event("MaxNodesTotalReached", message));
         return Some(ScaleUpResult::LimitedByMaxNodesTotal);
     }
@@ -441,7 +447,10 @@ fn group_states(context: &AutoscalingContext<'_>) -> Vec<GroupState> {
     let state = |id| GroupState {
         name: context.cloud.groups()[super::cloud::GroupId::index(id)].name.clone(),
         target: context.cloud.target_size(id),
-        upcoming: upcoming.iter().find(|one| one.group == id).map_or(0, |one| one.count),
+        upcoming: upcoming
+            .iter()
+            .find(|upcoming_nodes| upcoming_nodes.group == id)
+            .map_or(0, |upcoming_nodes| upcoming_nodes.count),
         backed_off: context.registry.backoff_info(id, context.clock).is_some(),
         healthy: context.registry.is_healthy(id, context.settings),
     };

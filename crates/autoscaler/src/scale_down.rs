@@ -102,9 +102,9 @@ impl ScaleDownState {
         in_progress: &DeletionsInProgress,
         in_cooldown: bool,
     ) -> (ScaleDownResult, Vec<RemovedNode>) {
-        if let Some(begun) = self.started.take() {
+        if let Some(started_at) = self.started.take() {
             context.clock.prevent_repeat();
-            self.load_from_existing_taints(context, nodes, begun);
+            self.load_from_existing_taints(context, nodes, started_at);
         }
         let groups = ScaleDownGroups::of(context);
         let summaries = &mut self.planner.node_details;
@@ -133,7 +133,7 @@ impl ScaleDownState {
         &mut self,
         context: &mut AutoscalingContext<'_>,
         nodes: &[NodeId],
-        begun: Moment,
+        started_at: Moment,
     ) {
         let ttl = context.settings.node_deletion_candidate_ttl;
         if ttl.is_zero() {
@@ -145,7 +145,7 @@ impl ScaleDownState {
                 continue;
             };
             if let Some(group) = context.cluster.group_for_node(*id, &*context.cloud)
-                && after(tainted_at, ttl) >= begun
+                && after(tainted_at, ttl) >= started_at
             {
                 self.planner.unneeded.insert_existing(
                     node.name.clone(),

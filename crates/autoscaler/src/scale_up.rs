@@ -69,9 +69,9 @@ pub(crate) fn scale_up(
         ..ScaleUpStatus::with_result(ScaleUpResult::Error)
     };
     let upcoming = context.registry.upcoming_nodes(context.clock);
-    let unknown = upcoming.iter().filter(|upcoming| upcoming.count > 0);
+    let upcoming_groups = upcoming.iter().filter(|upcoming| upcoming.count > 0);
     if let Some(group) =
-        unknown.map(|upcoming| upcoming.group).find(|id| context.templates.get(*id).is_none())
+        upcoming_groups.map(|upcoming| upcoming.group).find(|id| context.templates.get(*id).is_none())
     {
         let name = group_name(context, group);
         return failed_early(format!(
@@ -100,38 +100,42 @@ pub(crate) fn scale_up(
         status.pods_remain_unschedulable = orchestrator.remaining_pods(context);
         return status;
     }
-    let (best, choice) = best_option(context, &orchestrator.pod_groups, &candidates);
-    status.expander_choices = choice;
-    let Some(best) = best.map(|place| &candidates[place]).filter(|best| best.nodes > 0) else {
+    let (best, choices) = best_option(context, &orchestrator.pod_groups, &candidates);
+    status.expander_choices = choices;
+    let Some(best) = best.map(|index| &candidates[index]).filter(|best| best.nodes > 0) else {
         orchestrator.mark_groups_unschedulable(context, |_| true, FILTERED_OUT);
         status.pods_remain_unschedulable = orchestrator.remaining_pods(context);
         return status;
     };
     status.best_group = Some(best.name.clone());
     status.pods_triggered_scale_up = orchestrator.helped_pods(best).iter().cloned().collect();
-    let growths = match orchestrator.plan_increases(context, best) {
-        Ok(growths) => growths,
+    let planned_increases = match orchestrator.plan_increases(context, best) {
+        Ok(planned_increases) => planned_increases,
         Err(error) => {
             orchestrator.mark_groups_unschedulable(context, |_| true, NOT_EXECUTED);
             status.pods_remain_unschedulable = orchestrator.remaining_pods(context);
             return ScaleUpStatus { result: ScaleUpResult::Error, error: Some(error), ..status };
         }
     };
-    if let Err(failure) = execute_scale_ups(context, &growths) {
-        let lost = failure.groups_not_increased(context, &growths);
-        orchestrator.mark_groups_unschedulable(context, |group| lost.contains(&group), NOT_EXECUTED);
+    if let Err(failure) = execute_scale_ups(context, &planned_increases) {
+        let failed_groups = failure.groups_not_increased(context, &planned_increases);
+        orchestrator.mark_groups_unschedulable(context, |group| failed_groups.contains(&group), NOT_EXECUTED);
         status.pods_remain_unschedulable = orchestrator.remaining_pods(context);
         status.failed_groups = failure.groups.iter().map(|group| group_name(context, *group)).collect();
         return ScaleUpStatus { result: ScaleUpResult::Error, error: Some(failure.error), ..status };
     }
     context.registry.recalculate(&*context.cloud);
-    status.increases = increases(context, &growths);
+    status.increases = increases(context, &planned_increases);
     status.pods_remain_unschedulable = orchestrator.remaining_pods(context);
-    let awaits = |group: &&PodEquivalenceGroup| {
+    let is_awaiting_evaluation = |group: &&PodEquivalenceGroup| {
         group.is_schedulable && group.scheduling_errors.contains_key(&best.name)
     };
-    status.pods_await_evaluation =
-        orchestrator.pod_groups.iter().filter(awaits).flat_map(|group| group.names.iter().cloned()).collect();
+    status.pods_await_evaluation = orchestrator
+        .pod_groups
+        .iter()
+        .filter(is_awaiting_evaluation)
+        .flat_map(|group| group.names.iter().cloned())
+        .collect();
     ScaleUpStatus { result: ScaleUpResult::Successful, ..status }
 }
 
@@ -144,7 +148,7 @@ pub(crate) fn scale_up_to_min_size(context: &mut AutoscalingContext<'_>, nodes: 
             return ScaleUpStatus { error, ..ScaleUpStatus::with_result(ScaleUpResult::Error) };
         }
     };
-    let mut growths = Vec::new();
+    let mut planned_increases = Vec::new();
     for group in all_groups(context) {
         let (min, max) =
             (context.cloud.groups()[group.index()].min, context.cloud.groups()[group.index()].max);
@@ -163,13 +167,13 @@ pub(crate) fn scale_up_to_min_size(context: &mut AutoscalingContext<'_>, nodes: 
         }
         let Ok(allowed) = allowed(&mut quotas, min.saturating_sub(from)) else { continue };
         // cluster-autoscaler also compares with the size of the group, not of the cluster.
-        let Ok(more) = capped_new_node_count(context, allowed.allowed_nodes, from) else { continue };
-        growths.push(PlannedIncrease { group, from, to: from + more, max });
+        let Ok(delta) = capped_new_node_count(context, allowed.allowed_nodes, from) else { continue };
+        planned_increases.push(PlannedIncrease { group, from, to: from + delta, max });
     }
-    if growths.is_empty() {
+    if planned_increases.is_empty() {
         return ScaleUpStatus::with_result(ScaleUpResult::NotNeeded);
     }
-    if let Err(failure) = execute_scale_ups(context, &growths) {
+    if let Err(failure) = execute_scale_ups(context, &planned_increases) {
         return ScaleUpStatus {
             error: Some(failure.error),
             failed_groups: failure.groups.iter().map(|group| group_name(context, *group)).collect(),
@@ -178,7 +182,7 @@ pub(crate) fn scale_up_to_min_size(context: &mut AutoscalingContext<'_>, nodes: 
     }
     context.registry.recalculate(&*context.cloud);
     ScaleUpStatus {
-        increases: increases(context, &growths),
+        increases: increases(context, &planned_increases),
         ..ScaleUpStatus::with_result(ScaleUpResult::Successful)
     }
 }
@@ -249,11 +253,11 @@ impl ScaleUpOrchestrator {
         let fork = snapshot.fork();
         let node = snapshot.add_node(template.node.clone(), &template.pods);
         let mut schedulable = Vec::new();
-        for &place in pod_groups {
-            let pods = &mut self.pod_groups[place];
+        for &index in pod_groups {
+            let pods = &mut self.pod_groups[index];
             match snapshot.check_predicates(pods.pods[0], node) {
                 Ok(()) => {
-                    schedulable.push(place);
+                    schedulable.push(index);
                     pods.is_schedulable = true;
                     pods.schedulable_groups.push(group);
                 }
@@ -282,14 +286,15 @@ impl ScaleUpOrchestrator {
             .filter(|schedulable| !schedulable.is_empty())?;
         let similar = self.compute_similar_groups(context, group);
         let settings = context.settings;
-        let room = |group: GroupId| {
+        let headroom = |group: GroupId| {
             let max = context.cloud.groups()[group.index()].max;
             max.saturating_sub(context.cloud.target_size(group)).max(0)
         };
-        let in_groups = similar.iter().map(|group| room(*group)).fold(room(group), i64::saturating_add);
+        let total_headroom =
+            similar.iter().map(|group| headroom(*group)).fold(headroom(group), i64::saturating_add);
         let limit = EstimationLimiter::from_thresholds(&[
             settings.max_nodes_per_scaleup,
-            if in_groups > 0 { in_groups } else { -1 },
+            if total_headroom > 0 { total_headroom } else { -1 },
             match settings.max_nodes_total {
                 0 => 0,
                 most if most > self.node_count => most - self.node_count,
@@ -321,17 +326,22 @@ impl ScaleUpOrchestrator {
         if !settings.balance_similar_node_groups || is_zero_or_max(context, group) {
             return Vec::new();
         }
-        let takes = |group: GroupId| self.schedulable_pod_groups[group.index()].as_ref();
-        let Some(taken) = takes(group).filter(|taken| !taken.is_empty()) else { return Vec::new() };
+        let schedulable_on = |group: GroupId| self.schedulable_pod_groups[group.index()].as_ref();
+        let Some(schedulable_groups) =
+            schedulable_on(group).filter(|schedulable_groups| !schedulable_groups.is_empty())
+        else {
+            return Vec::new();
+        };
         let Some(template) = context.templates.get(group) else { return Vec::new() };
         let is_similar = |other: &GroupId| {
-            let is_alike = |other: &Arc<TemplateNodeInfo>| are_similar(template, other, settings);
+            let has_similar_template = |other: &Arc<TemplateNodeInfo>| are_similar(template, other, settings);
             *other != group
-                && takes(*other)
-                    .is_some_and(|others| taken.iter().all(|pods| others.binary_search(pods).is_ok()))
+                && schedulable_on(*other).is_some_and(|others| {
+                    schedulable_groups.iter().all(|pods| others.binary_search(pods).is_ok())
+                })
                 && context.registry.node_group_scale_up_safety(*other, context.clock, context.settings)
                     == NodeGroupScalingSafety::Safe
-                && context.templates.get(*other).is_some_and(is_alike)
+                && context.templates.get(*other).is_some_and(has_similar_template)
         };
         all_groups(context).into_iter().filter(is_similar).collect()
     }
@@ -357,60 +367,66 @@ impl ScaleUpOrchestrator {
                 groups.push(group);
             }
         }
-        let mut growths = balance(&*context.cloud, &groups, nodes);
+        let mut planned_increases = balance(&*context.cloud, &groups, nodes);
         // Nodes that the quota denies to one group are not given to another.
-        for growth in growths.iter_mut().filter(|_| by_group) {
-            let Some(template) = context.templates.get(growth.group) else { continue };
-            let more = growth.to - growth.from;
-            let Ok(allowed) = self.quotas.check_delta(context, growth.group, &template.node, more) else {
+        for planned_increase in planned_increases.iter_mut().filter(|_| by_group) {
+            let Some(template) = context.templates.get(planned_increase.group) else { continue };
+            let delta = planned_increase.to - planned_increase.from;
+            let Ok(allowed) = self.quotas.check_delta(context, planned_increase.group, &template.node, delta)
+            else {
                 continue;
             };
-            growth.to = growth.from + allowed.allowed_nodes;
+            planned_increase.to = planned_increase.from + allowed.allowed_nodes;
             if allowed.allowed_nodes > 0 {
                 // This cannot fail, as the check did not.
-                let _ = self.quotas.apply_delta(context, growth.group, &template.node, allowed.allowed_nodes);
+                let _ = self.quotas.apply_delta(
+                    context,
+                    planned_increase.group,
+                    &template.node,
+                    allowed.allowed_nodes,
+                );
             }
         }
-        growths.retain(|growth| growth.to != growth.from);
-        Ok(growths)
+        planned_increases.retain(|planned_increase| planned_increase.to != planned_increase.from);
+        Ok(planned_increases)
     }
 
     /// Marks the equivalence groups of failed node groups as unschedulable, with the reason.
     fn mark_groups_unschedulable(
         &mut self,
         context: &AutoscalingContext<'_>,
-        lost: impl Fn(GroupId) -> bool,
-        why: &str,
+        is_failed: impl Fn(GroupId) -> bool,
+        reason: &str,
     ) {
         if context.settings.version < Version::V1_36 {
             return;
         }
         self.pod_groups
             .iter_mut()
-            .for_each(|pods| pods.mark_unschedulable(&lost, |group| group_name(context, group), why));
+            .for_each(|pods| pods.mark_unschedulable(&is_failed, |group| group_name(context, group), reason));
     }
 
     /// The pods that remain unschedulable.
     fn remaining_pods(&mut self, context: &mut AutoscalingContext<'_>) -> Vec<NoScaleUpInfo> {
-        let left: Vec<usize> =
-            (0..self.pod_groups.len()).filter(|place| !self.pod_groups[*place].is_schedulable).collect();
-        let look_closer = context.settings.scaleup_simulation_for_skipped_node_groups_enabled;
-        if look_closer {
+        let remaining_groups: Vec<usize> =
+            (0..self.pod_groups.len()).filter(|index| !self.pod_groups[*index].is_schedulable).collect();
+        let simulate_skipped = context.settings.scaleup_simulation_for_skipped_node_groups_enabled;
+        if simulate_skipped {
             for group in all_groups(context) {
                 if self.skipped_groups.contains_key(&group_name(context, group)) {
-                    self.pod_groups_schedulable_on(context, group, &left);
+                    self.pod_groups_schedulable_on(context, group, &remaining_groups);
                 }
             }
         }
-        let infos = |place: usize| {
-            let pods = &self.pod_groups[place];
+        let infos = |index: usize| {
+            let pods = &self.pod_groups[index];
             let mut skipped = self.skipped_groups.clone();
-            if look_closer {
+            if simulate_skipped {
                 Arc::make_mut(&mut skipped).retain(|group, _| !pods.scheduling_errors.contains_key(group));
             }
             pods.no_scale_up_infos(skipped).collect::<Vec<_>>()
         };
-        left.into_iter().flat_map(infos).collect()
+        remaining_groups.into_iter().flat_map(infos).collect()
     }
 
     fn equivalence_group_results(&self) -> Vec<EquivalenceGroupResult> {
@@ -464,26 +480,26 @@ fn capped_new_node_count(
     nodes: i64,
     existing: i64,
 ) -> Result<i64, String> {
-    let most = context.settings.max_nodes_total;
-    if most <= 0 || nodes.saturating_add(existing) <= most {
+    let max_nodes_total = context.settings.max_nodes_total;
+    if max_nodes_total <= 0 || nodes.saturating_add(existing) <= max_nodes_total {
         return Ok(nodes);
     }
     context.events.push(Event {
         involved_object: InvolvedObject::StatusConfigMap,
         is_warning: true,
         reason: "MaxNodesTotalReached",
-        message: format!("Max total nodes in cluster reached: {most}"),
+        message: format!("Max total nodes in cluster reached: {max_nodes_total}"),
     });
-    let nodes = most.saturating_sub(existing);
+    let nodes = max_nodes_total.saturating_sub(existing);
     if nodes < 1 { Err("max node total count already reached".to_owned()) } else { Ok(nodes) }
 }
 
-fn increases(context: &AutoscalingContext<'_>, growths: &[PlannedIncrease]) -> Vec<Increase> {
-    let increase = |growth: &PlannedIncrease| Increase {
-        group: group_name(context, growth.group),
-        from: growth.from,
-        to: growth.to,
-        max: growth.max,
+fn increases(context: &AutoscalingContext<'_>, planned_increases: &[PlannedIncrease]) -> Vec<Increase> {
+    let increase = |planned_increase: &PlannedIncrease| Increase {
+        group: group_name(context, planned_increase.group),
+        from: planned_increase.from,
+        to: planned_increase.to,
+        max: planned_increase.max,
     };
-    growths.iter().map(increase).collect()
+    planned_increases.iter().map(increase).collect()
 }

@@ -190,7 +190,7 @@ pub enum Version {
 
 /// A text that names no simulated version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a version of cluster-autoscaler that can be simulated: give one from 1.32 to 1.37")]
+#[error("unsupported cluster-autoscaler version {text:?}: expected 1.32 to 1.37")]
 pub struct BadVersion {
     /// The text.
     pub text: String,

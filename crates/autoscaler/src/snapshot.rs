@@ -102,11 +102,11 @@ impl ClusterSnapshot {
     /// moved there.
     pub(crate) fn pods_on(&self, id: NodeId) -> Vec<PodId> {
         let mut pods = self.filter_snapshot.usage(id).pods.clone();
-        let place = |id: &PodId| {
+        let position = |id: &PodId| {
             let pod = self.pod(*id);
             (self.last_move[id.index()], pod.node_name.is_none(), pod.created, &pod.name)
         };
-        pods.sort_by_cached_key(place);
+        pods.sort_by_cached_key(position);
         pods
     }
 
@@ -177,40 +177,46 @@ impl ClusterSnapshot {
     /// Reverts the changes since the fork.
     pub(crate) fn revert(&mut self, fork: Fork) {
         while self.undo_log.len() > fork.0 {
-            let step = self.undo_log.pop().expect("there are more than that");
-            let is_about_node = !matches!(step, UndoEntry::PodAdded { .. } | UndoEntry::PodMoved { .. });
+            let undo_entry = self.undo_log.pop().expect("there are more than that");
+            let is_about_node =
+                !matches!(undo_entry, UndoEntry::PodAdded { .. } | UndoEntry::PodMoved { .. });
             self.node_change_count -= usize::from(is_about_node);
-            match step {
+            match undo_entry {
                 UndoEntry::NodeAdded(id) => {
                     self.filter_snapshot.remove_node(id);
                     self.nodes[id.index()] = None;
                     let last = self.order.pop();
                     debug_assert_eq!(last, Some(id), "who came last goes first");
                 }
-                UndoEntry::NodeRemoved { node, was, place } => {
-                    let again = self.filter_snapshot.set_node(node.spec.clone());
-                    debug_assert_eq!(again, was.id, "what is taken back last was done first");
-                    set_at(&mut self.nodes, again.index(), node);
-                    self.order.insert(place, again);
-                    self.restore_generation(was);
+                UndoEntry::NodeRemoved { node, was: node_generation, place: position } => {
+                    let restored_id = self.filter_snapshot.set_node(node.spec.clone());
+                    debug_assert_eq!(
+                        restored_id, node_generation.id,
+                        "what is taken back last was done first"
+                    );
+                    set_at(&mut self.nodes, restored_id.index(), node);
+                    self.order.insert(position, restored_id);
+                    self.restore_generation(node_generation);
                 }
-                UndoEntry::NodeChanged { was, before } => {
+                UndoEntry::NodeChanged { was: node_generation, before } => {
                     self.filter_snapshot.set_node(before.spec.clone());
-                    self.nodes[was.id.index()] = Some(before);
-                    self.restore_generation(was);
+                    self.nodes[node_generation.id.index()] = Some(before);
+                    self.restore_generation(node_generation);
                 }
                 UndoEntry::PodAdded { pod, on } => {
                     self.filter_snapshot.remove_pod(pod);
                     self.pods[pod.index()] = None;
-                    on.into_iter().for_each(|was| self.restore_generation(was));
+                    on.into_iter().for_each(|node_generation| self.restore_generation(node_generation));
                 }
                 UndoEntry::PodMoved { pod, from, to, moved } => {
                     match from {
-                        Some(was) => self.filter_snapshot.assume_pod(pod, was.id),
+                        Some(node_generation) => self.filter_snapshot.assume_pod(pod, node_generation.id),
                         None => self.filter_snapshot.forget_pod(pod),
                     }
                     self.last_move[pod.index()] = moved;
-                    from.into_iter().chain(to).for_each(|was| self.restore_generation(was));
+                    from.into_iter()
+                        .chain(to)
+                        .for_each(|node_generation| self.restore_generation(node_generation));
                 }
             }
         }
@@ -221,8 +227,8 @@ impl ClusterSnapshot {
     }
 
     /// Restores the generation of a node after a change was undone.
-    fn restore_generation(&mut self, was: NodeGeneration) {
-        self.filter_snapshot.restore_generation(was.id, was.generation);
+    fn restore_generation(&mut self, node_generation: NodeGeneration) {
+        self.filter_snapshot.restore_generation(node_generation.id, node_generation.generation);
     }
 
     /// Adds a node with pods on it, at the end of the order.
@@ -238,20 +244,20 @@ impl ClusterSnapshot {
 
     /// Removes a node, and with it the pods on it.
     pub(crate) fn remove_node(&mut self, id: NodeId) {
-        let place = self.order.iter().position(|other| *other == id).expect("who is removed is there");
-        self.order.remove(place);
-        let was = self.generation_before(id);
+        let position = self.order.iter().position(|other| *other == id).expect("who is removed is there");
+        self.order.remove(position);
+        let node_generation = self.generation_before(id);
         self.filter_snapshot.remove_node(id);
         let node = self.nodes[id.index()].take().expect("who is removed is there");
-        self.log_node_change(UndoEntry::NodeRemoved { node, was, place });
+        self.log_node_change(UndoEntry::NodeRemoved { node, was: node_generation, place: position });
     }
 
     /// Replaces a node by another of the same name.
     pub(crate) fn replace_node(&mut self, id: NodeId, node: Arc<Node>) {
-        let was = self.generation_before(id);
+        let node_generation = self.generation_before(id);
         self.filter_snapshot.set_node(node.spec.clone());
         let before = self.nodes[id.index()].replace(node).expect("who is changed is there");
-        self.log_node_change(UndoEntry::NodeChanged { was, before });
+        self.log_node_change(UndoEntry::NodeChanged { was: node_generation, before });
     }
 
     /// Adds a pod on a node.
@@ -286,9 +292,9 @@ impl ClusterSnapshot {
         self.log_pod_move(pod, from, None);
     }
 
-    fn log_node_change(&mut self, step: UndoEntry) {
+    fn log_node_change(&mut self, undo_entry: UndoEntry) {
         self.node_change_count += 1;
-        self.undo_log.push(step);
+        self.undo_log.push(undo_entry);
     }
 
     fn log_pod_move(&mut self, pod: PodId, from: Option<NodeGeneration>, to: Option<NodeGeneration>) {
@@ -330,29 +336,29 @@ impl ClusterSnapshot {
         let count = self.order.len();
         let start = (self.last_match_index + 1) % count.max(1);
         let ClusterSnapshot { filter_snapshot: trial, nodes, order, .. } = self;
-        let is_open = |id: NodeId| {
+        let is_acceptable = |id: NodeId| {
             let node = nodes[id.index()].as_ref().expect("who is in the order is there");
             !node.unschedulable && acceptable(id)
         };
-        let place = Cell::new(0);
-        let places = (start..count).chain(0..start).map(|next| {
-            place.set(next);
+        let position = Cell::new(0);
+        let node_ids = (start..count).chain(0..start).map(|next| {
+            position.set(next);
             order[next]
         });
-        let found = trial.run_filters_until_passing_node(pod, places, is_open)?;
+        let matching_node = trial.run_filters_until_passing_node(pod, node_ids, is_acceptable)?;
         // The iterator was not advanced beyond the node that was found.
-        self.last_match_index = place.get();
-        self.force_schedule(pod, found);
-        Some(found)
+        self.last_match_index = position.get();
+        self.force_schedule(pod, matching_node);
+        Some(matching_node)
     }
 }
 
 /// Sets an entry of a table, which grows if needed.
-fn set_at<T>(table: &mut Vec<Option<T>>, place: usize, thing: T) {
+fn set_at<T>(table: &mut Vec<Option<T>>, place: usize, value: T) {
     if table.len() <= place {
         table.resize_with(place + 1, || None);
     }
-    table[place] = Some(thing);
+    table[place] = Some(value);
 }
 
 #[cfg(test)]
@@ -374,8 +380,8 @@ mod tests {
         for node in &order {
             let names: Vec<String> =
                 snapshot.pods_on(*node).iter().map(|pod| snapshot.pod(*pod).name.name.to_string()).collect();
-            let (name, asked) = (snapshot.node(*node).name.clone(), snapshot.requested(*node).clone());
-            lines.push(format!("{name} {asked:?} {names:?}"));
+            let (name, requested) = (snapshot.node(*node).name.clone(), snapshot.requested(*node).clone());
+            lines.push(format!("{name} {requested:?} {names:?}"));
             for pod in waiting {
                 lines.push(format!("  {:?}", snapshot.check_predicates(*pod, *node)));
             }
@@ -415,29 +421,29 @@ mod tests {
     }
 
     /// Makes a random change.
-    fn random_change(snapshot: &mut ClusterSnapshot, waiting: &[PodId], number: usize, dice: &mut Pcg64) {
+    fn random_change(snapshot: &mut ClusterSnapshot, waiting: &[PodId], number: usize, rng: &mut Pcg64) {
         let order = snapshot.order().to_vec();
-        let mut one = |among: usize| dice.random_range(0..among);
-        match one(6) {
+        let mut random_below = |limit: usize| rng.random_range(0..limit);
+        match random_below(6) {
             0 => {
-                let new = node(snapshot, &format!("new-{number}"), one(3), false);
-                let daemon = pod(snapshot, &format!("daemon-{number}"), one(3));
+                let new = node(snapshot, &format!("new-{number}"), random_below(3), false);
+                let daemon = pod(snapshot, &format!("daemon-{number}"), random_below(3));
                 snapshot.add_node(new, &[daemon]);
             }
-            1 if order.len() > 2 => snapshot.remove_node(order[one(order.len())]),
+            1 if order.len() > 2 => snapshot.remove_node(order[random_below(order.len())]),
             2 if !order.is_empty() => {
-                let id = order[one(order.len())];
+                let id = order[random_below(order.len())];
                 let name = snapshot.node(id).name.clone();
-                let changed = node(snapshot, &name, one(3), true);
+                let changed = node(snapshot, &name, random_below(3), true);
                 snapshot.replace_node(id, changed);
             }
             3 if !order.is_empty() => {
-                if let Some(pod) = snapshot.pods_on(order[one(order.len())]).first() {
+                if let Some(pod) = snapshot.pods_on(order[random_below(order.len())]).first() {
                     snapshot.unschedule(*pod);
                 }
             }
             _ => {
-                let pod = waiting[one(waiting.len())];
+                let pod = waiting[random_below(waiting.len())];
                 if snapshot.filter_snapshot.node_of(pod).is_none() {
                     snapshot.schedule_on_any_node_matching(pod, |_| true);
                 }
@@ -448,7 +454,7 @@ mod tests {
     #[test]
     fn a_revert_restores_the_exact_state() {
         for seed in 0..ROUNDS as u64 {
-            let mut dice = Pcg64::seed_from_u64(seed);
+            let mut rng = Pcg64::seed_from_u64(seed);
             let mut snapshot = ClusterSnapshot::new(&SchedulerSettings::default());
             let mut order = Vec::new();
             for number in 0..5 {
@@ -467,10 +473,10 @@ mod tests {
             snapshot.begin_loop(order);
             let first = fingerprint(&mut snapshot, &waiting);
             let outer = snapshot.fork();
-            (0..STEPS).for_each(|number| random_change(&mut snapshot, &waiting, number, &mut dice));
+            (0..STEPS).for_each(|number| random_change(&mut snapshot, &waiting, number, &mut rng));
             let second = fingerprint(&mut snapshot, &waiting);
             let inner = snapshot.fork();
-            (STEPS..2 * STEPS).for_each(|number| random_change(&mut snapshot, &waiting, number, &mut dice));
+            (STEPS..2 * STEPS).for_each(|number| random_change(&mut snapshot, &waiting, number, &mut rng));
             snapshot.revert(inner);
             assert_eq!(fingerprint(&mut snapshot, &waiting), second, "seed {seed}, the inner one");
             snapshot.revert(outer);

@@ -15,7 +15,7 @@ use super::settings::Settings;
 /// The status as last written: each condition keeps the time of its last transition.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterAutoscalerStatus {
-    conditions: BTreeMap<(Option<GroupId>, &'static str), Condition>,
+    conditions: BTreeMap<(Option<GroupId>, &'static str), StatusCondition>,
     /// The number of scale-down candidates by group.
     candidates: BTreeMap<GroupId, i64>,
     /// When they were last computed.
@@ -24,7 +24,7 @@ pub(crate) struct ClusterAutoscalerStatus {
 }
 
 /// A status and its last transition.
-type Condition = (&'static str, Option<Moment>);
+type StatusCondition = (&'static str, Option<Moment>);
 
 /// The status that a loop writes.
 #[derive(Debug)]
@@ -45,9 +45,9 @@ struct StatusSection {
     counts: NodeCounts,
     /// Whether the registry has node counts for it.
     is_probed: bool,
-    health: Condition,
-    scale_up: Condition,
-    scale_down: Condition,
+    health: StatusCondition,
+    scale_up: StatusCondition,
+    scale_down: StatusCondition,
     candidates: i64,
 }
 
@@ -90,9 +90,9 @@ impl ClusterAutoscalerStatus {
         registry: &ClusterStateRegistry,
     ) {
         let mut groups = Vec::new();
-        let mut any_growing = false;
+        let mut any_scaling_up = false;
         for group in group_ids(cloud) {
-            let (of, known) = (&cloud.groups()[group.index()], registry.group(group));
+            let (node_group, group_entry) = (&cloud.groups()[group.index()], registry.group(group));
             let mut failure = None;
             let scale_up_status = match registry.node_group_scale_up_safety(group, clock, settings) {
                 _ if registry.is_scaling_up(group) => "InProgress",
@@ -104,24 +104,24 @@ impl ClusterAutoscalerStatus {
                 }
                 NodeGroupScalingSafety::Safe => "NoActivity",
             };
-            any_growing |= scale_up_status == "InProgress";
-            let of_group = GroupStatusFields {
-                name: of.name.clone(),
-                target: known.acceptable_range.unwrap_or_default().target,
-                min: of.min,
-                max: of.max,
+            any_scaling_up |= scale_up_status == "InProgress";
+            let group_fields = GroupStatusFields {
+                name: node_group.name.clone(),
+                target: group_entry.acceptable_range.unwrap_or_default().target,
+                min: node_group.min,
+                max: node_group.max,
                 backoff_error: failure,
             };
-            let probed = known.counts.as_ref().map(|_| registry.last_update);
+            let probed = group_entry.counts.as_ref().map(|_| registry.last_update);
             let is_healthy = registry.is_healthy(group, settings);
             let candidates = self.candidates.get(&group).copied().unwrap_or(0);
-            let counts = known.counts.clone().unwrap_or_default();
+            let counts = group_entry.counts.clone().unwrap_or_default();
             groups.push((
-                of_group,
+                group_fields,
                 self.section(Some(group), counts, probed, is_healthy, scale_up_status, candidates),
             ));
         }
-        let scale_up_status = if any_growing { "InProgress" } else { "NoActivity" };
+        let scale_up_status = if any_scaling_up { "InProgress" } else { "NoActivity" };
         let is_healthy = registry.is_cluster_healthy(settings);
         let (probed, candidates) = (Some(registry.last_update), self.candidates.values().sum());
         let cluster = Box::new(self.section(
@@ -138,15 +138,17 @@ impl ClusterAutoscalerStatus {
 
     /// Records a repeated loop, which would have written the same status.
     pub(crate) fn repeat_write(&mut self, last: Moment, now: Moment) {
-        let renew = |moment: &mut Moment| {
+        let update_time = |moment: &mut Moment| {
             if *moment == last {
                 *moment = now;
             }
         };
-        self.candidates_probed.as_mut().map(renew);
+        self.candidates_probed.as_mut().map(update_time);
         match &mut self.written {
-            Some(WrittenStatus::Initializing { at, .. }) => renew(at),
-            Some(WrittenStatus::Running { at, counted, .. }) => [at, counted].into_iter().for_each(renew),
+            Some(WrittenStatus::Initializing { at, .. }) => update_time(at),
+            Some(WrittenStatus::Running { at, counted, .. }) => {
+                [at, counted].into_iter().for_each(update_time)
+            }
             None => {}
         }
     }
@@ -155,12 +157,12 @@ impl ClusterAutoscalerStatus {
     pub(crate) fn document(&self) -> Option<Value> {
         Some(match self.written.as_ref()? {
             WrittenStatus::Initializing { at, message } => {
-                let nothing = json!({ "lastProbeTime": null, "lastTransitionTime": null });
-                let mut health = nothing.clone();
+                let empty_condition = json!({ "lastProbeTime": null, "lastTransitionTime": null });
+                let mut health = empty_condition.clone();
                 health["nodeCounts"] = node_counts(&NodeCounts::default());
                 json!({
                     "autoscalerStatus": "Initializing",
-                    "clusterWide": { "health": health, "scaleDown": nothing, "scaleUp": nothing },
+                    "clusterWide": { "health": health, "scaleDown": empty_condition, "scaleUp": empty_condition },
                     "message": message,
                     "time": go_time(*at),
                 })
@@ -172,9 +174,9 @@ impl ClusterAutoscalerStatus {
                     "time": go_time(*at),
                 });
                 if !groups.is_empty() {
-                    let groups = groups.iter().map(|(of, part)| {
-                        let mut group = part.document(*counted, self.candidates_probed);
-                        of.write_to(&mut group);
+                    let groups = groups.iter().map(|(fields, section)| {
+                        let mut group = section.document(*counted, self.candidates_probed);
+                        fields.write_to(&mut group);
                         group
                     });
                     status["nodeGroups"] = groups.collect();
@@ -211,7 +213,7 @@ impl ClusterAutoscalerStatus {
         name: &'static str,
         status: &'static str,
         probed: Option<Moment>,
-    ) -> Condition {
+    ) -> StatusCondition {
         let last = self.conditions.get(&(group, name)).copied();
         let changed = last.filter(|(before, _)| *before == status).map_or(probed, |(_, changed)| changed);
         self.conditions.insert((group, name), (status, changed));
@@ -222,12 +224,12 @@ impl ClusterAutoscalerStatus {
 // === impl StatusSection ===
 
 impl StatusSection {
-    fn document(&self, counted: Moment, looked: Option<Moment>) -> Value {
-        let condition = |(status, changed): Condition, probed: Option<Moment>| json!({ "status": status, "lastProbeTime": seconds(probed), "lastTransitionTime": seconds(changed) });
+    fn document(&self, counted: Moment, candidates_probed: Option<Moment>) -> Value {
+        let condition = |(status, changed): StatusCondition, probed: Option<Moment>| json!({ "status": status, "lastProbeTime": seconds(probed), "lastTransitionTime": seconds(changed) });
         let counted = self.is_probed.then_some(counted);
         let mut health = condition(self.health, counted);
         health["nodeCounts"] = node_counts(&self.counts);
-        let mut scale_down = condition(self.scale_down, looked);
+        let mut scale_down = condition(self.scale_down, candidates_probed);
         if self.candidates > 0 {
             scale_down["candidates"] = self.candidates.into();
         }

@@ -116,26 +116,25 @@ impl TemplateNodeInfoProvider {
     ) {
         self.groups.resize_with(cloud.groups().len(), GroupTemplate::default);
         self.daemon_set_pods.update(&cluster.daemon_sets, cluster.snapshot.filter_snapshot.scalars());
-        let known = self
-            .example_nodes
-            .take()
-            .filter(|(of, known)| *of == node_eligibilities.revision && known.is_stable());
-        let examples = known.map_or_else(
+        let cached_examples = self.example_nodes.take().filter(|(revision, cached_examples)| {
+            *revision == node_eligibilities.revision && cached_examples.is_stable()
+        });
+        let examples = cached_examples.map_or_else(
             || ExampleNodes::find(clock, cloud, cluster, node_eligibilities),
-            |(_, known)| known,
+            |(_, cached_examples)| cached_examples,
         );
-        for (index, offer) in cloud.groups().iter().enumerate() {
+        for (index, node_group) in cloud.groups().iter().enumerate() {
             self.groups[index].current = None;
             if let Some(id) = examples.good[index] {
                 let example = ExampleNode::from_live_node(&cluster.snapshot, id);
-                let template = self.build(index, offer, settings, example, TemplateSource::LiveNode);
+                let template = self.build(index, node_group, settings, example, TemplateSource::LiveNode);
                 self.groups[index].cached = Some((template.clone(), clock.now()));
                 self.groups[index].current = Some(template);
                 continue;
             }
             let group = &mut self.groups[index];
-            let kept = settings.node_info_cache_expire_time;
-            if group.cached.take_if(|(_, since)| clock.is_past(after(*since, kept))).is_some() {
+            let ttl = settings.node_info_cache_expire_time;
+            if group.cached.take_if(|(_, since)| clock.is_past(after(*since, ttl))).is_some() {
                 clock.prevent_repeat();
             }
             if let Some((template, _)) = &group.cached {
@@ -143,16 +142,16 @@ impl TemplateNodeInfoProvider {
                 continue;
             }
             let scalars = cluster.snapshot.filter_snapshot.scalars();
-            let offered = group
+            let provider_example = group
                 .provider_template
-                .get_or_insert_with(|| ExampleNode::from_provider_template(offer, scalars))
+                .get_or_insert_with(|| ExampleNode::from_provider_template(node_group, scalars))
                 .clone();
-            let bad = examples.bad[index]
+            let unready_example = examples.bad[index]
                 .map(|id| (ExampleNode::from_live_node(&cluster.snapshot, id), TemplateSource::LiveNode));
             if let Some((example, source)) =
-                offered.map(|example| (example, TemplateSource::CloudProvider)).or(bad)
+                provider_example.map(|example| (example, TemplateSource::CloudProvider)).or(unready_example)
             {
-                self.groups[index].current = Some(self.build(index, offer, settings, example, source));
+                self.groups[index].current = Some(self.build(index, node_group, settings, example, source));
             }
         }
         self.example_nodes = Some((node_eligibilities.revision, examples));
@@ -184,33 +183,34 @@ impl TemplateNodeInfoProvider {
     ) -> Arc<NamedTemplate> {
         self.built_count += 1;
         let number = self.built_count;
-        let named = |draft: &Arc<TemplateNodeInfo>| {
-            let (draft, group) = (draft.clone(), group.name.clone());
-            Arc::new(NamedTemplate { unnamed: draft, group, number, template: OnceLock::new() })
+        let name_template = |built_template: &Arc<TemplateNodeInfo>| {
+            let (built_template, group) = (built_template.clone(), group.name.clone());
+            Arc::new(NamedTemplate { unnamed: built_template, group, number, template: OnceLock::new() })
         };
         let revision = self.daemon_set_pods.revision();
-        if let Some(draft) = &self.groups[index].last_built
-            && draft.source == source
-            && draft.revision == revision
-            && draft.example.is_same(&example)
+        if let Some(built_template) = &self.groups[index].last_built
+            && built_template.source == source
+            && built_template.revision == revision
+            && built_template.example.is_same(&example)
         {
-            return named(&draft.template);
+            return name_template(&built_template.template);
         }
         let suffix = number.to_string();
         let mut node = sanitized::node(&example.node, settings);
         sanitized::rename(&mut node, template_name(&group.name, number));
         let mut pods: Vec<_> =
             example.pods.iter().map(|pod| sanitized::pod(pod, &suffix, &node.name)).collect();
-        let forced = settings.force_ds || source == TemplateSource::CloudProvider;
+        let forced_daemon_sets = settings.force_ds || source == TemplateSource::CloudProvider;
         let missing = self.daemon_set_pods.missing_pods(&example.pods, &node);
-        let missing = missing.filter(|pod| forced || daemon_set_pods::is_critical_and_may_preempt(pod));
+        let missing =
+            missing.filter(|pod| forced_daemon_sets || daemon_set_pods::is_critical_and_may_preempt(pod));
         pods.extend(missing.map(|pod| sanitized::pod(pod, &suffix, &node.name)));
         sanitized::add_labels(&mut node, source == TemplateSource::CloudProvider);
 
         let template = Arc::new(TemplateNodeInfo { node: Arc::new(node), pods });
         self.groups[index].last_built =
             Some(BuiltTemplate { example, source, revision, template: template.clone() });
-        named(&template)
+        name_template(&template)
     }
 }
 
@@ -296,18 +296,19 @@ impl ExampleNodes {
         node_eligibilities: &NodeEligibilities,
     ) -> ExampleNodes {
         let count = cloud.groups().len();
-        let mut found = ExampleNodes { good: vec![None; count], bad: vec![None; count] };
+        let mut examples = ExampleNodes { good: vec![None; count], bad: vec![None; count] };
         for id in cluster.node_order() {
             let Some(eligibility) = node_eligibilities.get(*id) else { continue };
             let Some(group) = eligibility.group else { continue };
             // Once there is a good one, the others and their readiness do not matter.
-            if found.good[group.index()].is_some() {
+            if examples.good[group.index()].is_some() {
                 continue;
             }
-            let place = if is_good_example(eligibility, clock) { &mut found.good } else { &mut found.bad };
-            place[group.index()].get_or_insert(*id);
+            let slots =
+                if is_good_example(eligibility, clock) { &mut examples.good } else { &mut examples.bad };
+            slots[group.index()].get_or_insert(*id);
         }
-        found
+        examples
     }
 }
 
@@ -322,8 +323,8 @@ impl TemplateNodeInfoProvider {
     /// With these templates, by group.
     pub(crate) fn with_templates(templates: Vec<Option<Arc<TemplateNodeInfo>>>) -> TemplateNodeInfoProvider {
         let with_name = |template: Arc<TemplateNodeInfo>| {
-            let (draft, template) = (template.clone(), OnceLock::from(template));
-            Arc::new(NamedTemplate { unnamed: draft, group: Arc::from(""), number: 0, template })
+            let (built_template, template) = (template.clone(), OnceLock::from(template));
+            Arc::new(NamedTemplate { unnamed: built_template, group: Arc::from(""), number: 0, template })
         };
         let group = |template: Option<_>| GroupTemplate {
             current: template.map(with_name),

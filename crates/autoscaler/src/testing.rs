@@ -98,8 +98,8 @@ impl Harness {
     }
 
     /// Applies a change to the cluster.
-    pub(crate) fn apply(&mut self, what: What) {
-        self.state.cluster.apply(&what);
+    pub(crate) fn apply(&mut self, event: What) {
+        self.state.cluster.apply(&event);
     }
 
     /// The pod with that name.
@@ -115,18 +115,18 @@ impl Harness {
 
     /// Runs a part of a loop. All node entries are updated first, as a test may have changed settings or groups.
     pub(crate) fn with<R>(&mut self, run: impl FnOnce(&mut AutoscalingContext<'_>) -> R) -> R {
-        self.update_standings();
+        self.update_node_eligibilities();
         let clock = LoopClock::at(self.now);
         run(&mut self.state.context(&clock, &mut self.cloud, &mut self.events, &mut self.actions))
     }
 
     /// Recomputes the templates of all groups.
     pub(crate) fn recompute_templates(&mut self) {
-        self.update_standings();
+        self.update_node_eligibilities();
         self.state.recompute_templates(&LoopClock::at(self.now), &self.cloud);
     }
 
-    fn update_standings(&mut self) {
+    fn update_node_eligibilities(&mut self) {
         let SharedState { settings, cluster, node_eligibilities: standings, .. } = &mut self.state;
         standings.clear();
         for id in cluster.nodes() {
@@ -139,7 +139,7 @@ impl Harness {
 
 impl FakeCloud {
     fn group_by_name(&self, name: &str) -> Option<GroupId> {
-        self.groups.iter().position(|group| &*group.name == name).map(|place| GroupId(place as u32))
+        self.groups.iter().position(|group| &*group.name == name).map(|index| GroupId(index as u32))
     }
 
     fn is_refusing(&self, group: GroupId) -> bool {
@@ -197,12 +197,12 @@ impl CloudProvider for FakeCloud {
         &mut self,
         _now: Moment,
         group: GroupId,
-        by: i64,
+        delta: i64,
     ) -> Result<(), CloudProviderError> {
         if self.is_refusing(group) {
             return Err(CloudProviderError(String::from("no less")));
         }
-        self.targets[group.index()] -= by;
+        self.targets[group.index()] -= delta;
         Ok(())
     }
 

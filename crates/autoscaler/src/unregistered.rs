@@ -14,13 +14,13 @@ use super::decision::{Event, InvolvedObject};
 /// Deletes instances that have not registered within `max-node-provision-time`.
 pub(crate) fn remove_old_unregistered_nodes(context: &mut AutoscalingContext<'_>) {
     for (group, mut instances) in long_unregistered_nodes(context) {
-        let of = &context.cloud.groups()[group.index()];
+        let node_group = &context.cloud.groups()[group.index()];
         if !context.settings.force_delete_unregistered_nodes {
-            let possible = context.cloud.target_size(group) - of.min;
-            if possible <= 0 {
+            let deletable = context.cloud.target_size(group) - node_group.min;
+            if deletable <= 0 {
                 continue;
             }
-            instances.truncate(possible as usize);
+            instances.truncate(deletable as usize);
         }
         let instances = apply_zero_or_max(context, group, instances);
         if instances.is_empty() {
@@ -45,7 +45,7 @@ pub(crate) fn remove_old_unregistered_nodes(context: &mut AutoscalingContext<'_>
 
 /// Deletes instances with creation errors.
 pub(crate) fn delete_created_nodes_with_errors(context: &mut AutoscalingContext<'_>) {
-    let mut any = false;
+    let mut any_deleted = false;
     for group in group_ids(context.cloud) {
         let failed = context.registry.instances_with_errors(group);
         if failed.is_empty() {
@@ -55,11 +55,11 @@ pub(crate) fn delete_created_nodes_with_errors(context: &mut AutoscalingContext<
         if !instances.is_empty() && context.cloud.delete_nodes(context.clock.now(), group, &instances).is_ok()
         {
             context.clock.prevent_repeat();
-            any = true;
+            any_deleted = true;
             context.registry.invalidate_instances(group);
         }
     }
-    if any {
+    if any_deleted {
         context.registry.recalculate(context.cloud);
     }
 }
@@ -69,10 +69,10 @@ pub(crate) fn delete_created_nodes_with_errors(context: &mut AutoscalingContext<
 pub(crate) fn fix_node_group_sizes(context: &mut AutoscalingContext<'_>) -> Result<bool, String> {
     let mut fixed = false;
     for group in group_ids(context.cloud) {
-        let Some(incorrect) = context.registry.incorrect_size(group) else { continue };
-        let missing = incorrect.expected - incorrect.current;
+        let Some(incorrect_size) = context.registry.incorrect_size(group) else { continue };
+        let missing = incorrect_size.expected - incorrect_size.current;
         let max_provision_time = max_node_provision_time(context.cloud, group, context.settings);
-        if !context.clock.is_past(after(incorrect.since, max_provision_time)) || missing <= 0 {
+        if !context.clock.is_past(after(incorrect_size.since, max_provision_time)) || missing <= 0 {
             continue;
         }
         if let Err(error) = context.cloud.decrease_target_size(context.clock.now(), group, missing) {
@@ -86,16 +86,16 @@ pub(crate) fn fix_node_group_sizes(context: &mut AutoscalingContext<'_>) -> Resu
 }
 
 fn long_unregistered_nodes(context: &AutoscalingContext<'_>) -> BTreeMap<GroupId, Vec<Arc<str>>> {
-    let mut found: BTreeMap<GroupId, Vec<Arc<str>>> = BTreeMap::new();
+    let mut nodes_by_group: BTreeMap<GroupId, Vec<Arc<str>>> = BTreeMap::new();
     let is_late = |group: GroupId, since: Moment| {
         context.clock.is_past(after(since, max_node_provision_time(context.cloud, group, context.settings)))
     };
-    for (id, one) in context.registry.unregistered_nodes() {
-        if is_late(one.group, one.since) {
-            found.entry(one.group).or_default().push(id.clone());
+    for (id, unregistered_node) in context.registry.unregistered_nodes() {
+        if is_late(unregistered_node.group, unregistered_node.since) {
+            nodes_by_group.entry(unregistered_node.group).or_default().push(id.clone());
         }
     }
-    found
+    nodes_by_group
 }
 
 /// The instances to delete: of zero-or-max groups all instances or none.

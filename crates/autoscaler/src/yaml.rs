@@ -18,7 +18,7 @@ pub fn parse_strict(text: &str) -> Result<Value, String> {
     let mut documents = read(text, DuplicateKeyPolicy::Error)?;
     match documents.len() {
         0 | 1 => Ok(documents.pop().unwrap_or_default()),
-        count => Err(format!("there are {count} documents, where one should be")),
+        count => Err(format!("{count} documents, expected one")),
     }
 }
 
@@ -44,11 +44,8 @@ mod tests {
     #[test]
     fn strict_parsing_refuses_duplicate_keys_and_several_documents() {
         assert_eq!(parse("a: 1\na: 2\n"), Ok(serde_json::json!({"a": 2})));
-        assert!(parse_strict("a: 1\na: 2\n").is_err_and(|why| why.contains("duplicate")));
-        assert_eq!(
-            parse_strict("a: 1\n---\nb: 2\n").unwrap_err(),
-            "there are 2 documents, where one should be"
-        );
+        assert!(parse_strict("a: 1\na: 2\n").is_err_and(|error| error.contains("duplicate")));
+        assert_eq!(parse_strict("a: 1\n---\nb: 2\n").unwrap_err(), "2 documents, expected one");
         assert_eq!(parse_strict("a: 1\n"), Ok(serde_json::json!({"a": 1})));
     }
 }

@@ -6,6 +6,8 @@
 mod gardener;
 mod karpenter;
 mod kwok;
+#[cfg(test)]
+mod malformed_input;
 mod nodes;
 mod status;
 #[cfg(test)]
@@ -51,7 +53,7 @@ pub enum NodeGroupsOrigin {
 /// Derives the node groups of a cluster with these objects.
 pub fn derive_node_groups<'a>(objects: impl Iterator<Item = &'a Object>) -> DerivedGroups {
     let mut derived = DerivedGroups::default();
-    let found = SourceObjects::collect(objects, &mut derived);
+    let source_objects = SourceObjects::collect(objects, &mut derived);
     type Source = fn(&SourceObjects, &mut DerivedGroups);
     let sources: [(NodeGroupsOrigin, Source); 5] = [
         (NodeGroupsOrigin::Kwok, kwok::groups),
@@ -60,15 +62,15 @@ pub fn derive_node_groups<'a>(objects: impl Iterator<Item = &'a Object>) -> Deri
         (NodeGroupsOrigin::Status, status::groups),
         (NodeGroupsOrigin::Nodes, nodes::groups),
     ];
-    for (told_by, groups) in sources {
-        groups(&found, &mut derived);
+    for (origin, groups) in sources {
+        groups(&source_objects, &mut derived);
         if !derived.groups.is_empty() {
-            derived.origin = Some(told_by);
+            derived.origin = Some(origin);
             break;
         }
     }
     if derived.groups.is_empty() {
-        derived.assumptions.push("nothing tells of node groups: there are none".to_owned());
+        derived.assumptions.push("no node groups found".to_owned());
     }
     for group in &mut derived.groups {
         // Recorded sizes may be out of range.
@@ -110,18 +112,18 @@ impl fmt::Display for NodeGroupsOrigin {
 
 impl SourceObjects {
     fn collect<'a>(objects: impl Iterator<Item = &'a Object>, derived: &mut DerivedGroups) -> SourceObjects {
-        let mut found = SourceObjects::default();
+        let mut source_objects = SourceObjects::default();
         let mut deployments: Vec<(bool, &Object)> = Vec::new();
         for object in objects {
             let meta = object.meta();
             let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
             let list = match (group, &*meta.kind) {
-                ("", "Node") => &mut found.nodes,
-                ("", "ConfigMap") => &mut found.config_maps,
-                ("machine.sapcloud.io", "MachineDeployment") => &mut found.machine_deployments,
-                ("machine.sapcloud.io", "MachineClass") => &mut found.machine_classes,
-                ("extensions.gardener.cloud", "Worker") => &mut found.workers,
-                ("karpenter.sh", "NodePool") => &mut found.node_pools,
+                ("", "Node") => &mut source_objects.nodes,
+                ("", "ConfigMap") => &mut source_objects.config_maps,
+                ("machine.sapcloud.io", "MachineDeployment") => &mut source_objects.machine_deployments,
+                ("machine.sapcloud.io", "MachineClass") => &mut source_objects.machine_classes,
+                ("extensions.gardener.cloud", "Worker") => &mut source_objects.workers,
+                ("karpenter.sh", "NodePool") => &mut source_objects.node_pools,
                 ("apps", "Deployment") => {
                     deployments.push((meta.namespace != "kube-system", object));
                     continue;
@@ -131,27 +133,28 @@ impl SourceObjects {
             list.extend(object.value().ok());
         }
         for list in [
-            &mut found.nodes,
-            &mut found.config_maps,
-            &mut found.machine_deployments,
-            &mut found.machine_classes,
-            &mut found.workers,
-            &mut found.node_pools,
+            &mut source_objects.nodes,
+            &mut source_objects.config_maps,
+            &mut source_objects.machine_deployments,
+            &mut source_objects.machine_classes,
+            &mut source_objects.workers,
+            &mut source_objects.node_pools,
         ] {
             list.sort_by(|a, b| namespaced_name(a).cmp(&namespaced_name(b)));
         }
-        deployments.sort_by_cached_key(|(elsewhere, object)| {
+        deployments.sort_by_cached_key(|(is_other_namespace, object)| {
             let meta = object.meta();
-            (*elsewhere, meta.namespace.into_owned(), meta.name.into_owned())
+            (*is_other_namespace, meta.namespace.into_owned(), meta.name.into_owned())
         });
-        found.autoscaler = find_autoscaler(deployments.into_iter().map(|(_, object)| object), derived);
-        found
+        source_objects.autoscaler =
+            find_autoscaler(deployments.into_iter().map(|(_, object)| object), derived);
+        source_objects
     }
 
     /// Returns the ConfigMap of that name; of several, that of `kube-system`.
     fn config_map(&self, name: &str) -> Option<&Value> {
-        let of_name = |map: &&Value| map["metadata"]["name"].as_str() == Some(name);
-        let mut maps = self.config_maps.iter().filter(of_name);
+        let has_name = |map: &&Value| map["metadata"]["name"].as_str() == Some(name);
+        let mut maps = self.config_maps.iter().filter(has_name);
         let first = maps.next()?;
         let system =
             std::iter::once(first).chain(maps).find(|map| map["metadata"]["namespace"] == "kube-system");
@@ -160,7 +163,7 @@ impl SourceObjects {
 
     /// The `--cloud-provider` of the autoscaler.
     fn cloud_provider(&self) -> Option<&str> {
-        self.autoscaler.as_ref().map(|running| &*running.settings.cloud_provider)
+        self.autoscaler.as_ref().map(|deployed| &*deployed.settings.cloud_provider)
     }
 
     /// The size of a group in the autoscaler's flags.
@@ -176,14 +179,14 @@ fn find_autoscaler<'a>(
 ) -> Option<DeployedAutoscaler> {
     for deployment in deployments {
         match Settings::from_deployment(deployment) {
-            Ok(Some(running)) => {
-                derived.settings = Some(running.settings.clone());
-                derived.assumptions.extend(running.assumptions.iter().cloned());
-                return Some(running);
+            Ok(Some(deployed)) => {
+                derived.settings = Some(deployed.settings.clone());
+                derived.assumptions.extend(deployed.assumptions.iter().cloned());
+                return Some(deployed);
             }
             Ok(None) => {}
             Err(error) => {
-                derived.assumptions.push(format!("the autoscaler's Deployment does not count: {error}"))
+                derived.assumptions.push(format!("the autoscaler's Deployment is ignored: {error}"))
             }
         }
     }

@@ -138,9 +138,9 @@ impl LatencyMeter {
             }
             _ => {}
         }
-        let told = earlier(at, MAX_LAG);
-        self.scheduler.measure_until(told, &mut self.pods, &mut self.samples);
-        while let Some((_, uid)) = self.deleted_pods.front().filter(|(gone, _)| *gone <= told) {
+        let cutoff = earlier(at, MAX_LAG);
+        self.scheduler.measure_until(cutoff, &mut self.pods, &mut self.samples);
+        while let Some((_, uid)) = self.deleted_pods.front().filter(|(deleted_at, _)| *deleted_at <= cutoff) {
             self.pods.remove(uid);
             self.deleted_pods.pop_front();
         }
@@ -148,8 +148,8 @@ impl LatencyMeter {
             self.next_sweep = later(at, MAX_DAEMON_DELAY);
             self.new_nodes.retain(|_, (since, _)| between(*since, at) <= MAX_DAEMON_DELAY);
             self.deleted_nodes.retain(|_, since| between(*since, at) <= MAX_GC_DELAY);
-            let is_awaited = |lost: &Moment| between(*lost, at) <= MAX_REPLACEMENT_DELAY;
-            self.awaited.retain(|_, lost| lost.back().is_some_and(is_awaited));
+            let is_awaited = |lost_at: &Moment| between(*lost_at, at) <= MAX_REPLACEMENT_DELAY;
+            self.awaited.retain(|_, lost_at| lost_at.back().is_some_and(is_awaited));
         }
     }
 
@@ -162,12 +162,12 @@ impl LatencyMeter {
     /// A loop wrote its status. For a status from an initial list the time of the write is unknown.
     fn loop_ended(&mut self, at: Moment, what: &What, began: Moment) {
         let is_new = self.last_loop.replace(began) != Some(began);
-        let took = u64::try_from(at.nanos_since(began)).ok().map(Duration::from_nanos);
-        if let Some(took) = took.filter(|took| *took <= MAX_LOOP_DURATION)
+        let duration = u64::try_from(at.nanos_since(began)).ok().map(Duration::from_nanos);
+        if let Some(duration) = duration.filter(|duration| *duration <= MAX_LOOP_DURATION)
             && is_new
             && matches!(what, What::Modified(_))
         {
-            self.samples.add(LatencyKind::AutoscalerLoop, began, took);
+            self.samples.add(LatencyKind::AutoscalerLoop, began, duration);
         }
     }
 
@@ -188,40 +188,40 @@ impl LatencyMeter {
         }
     }
 
-    fn observe_pod(&mut self, at: Moment, what: &What, seen: &ParsedPod) {
-        if !seen.has_uid {
+    fn observe_pod(&mut self, at: Moment, what: &What, parsed: &ParsedPod) {
+        if !parsed.has_uid {
             return;
         }
-        match self.pods.get_mut(&seen.uid) {
+        match self.pods.get_mut(&parsed.uid) {
             None => {
-                let pod = MeasuredPod::new(at, what, seen);
+                let pod = MeasuredPod::new(at, what, parsed);
                 if let Some(owner) = &pod.owner {
                     self.pod_of_controller(at, owner, pod.is_new);
                 }
-                self.pods.insert(seen.uid.clone(), pod);
+                self.pods.insert(parsed.uid.clone(), pod);
             }
             Some(pod) => {
                 let was_bound = pod.node.is_some();
-                let lost = pod.observe(at, seen, &mut self.samples);
+                let losing_owner = pod.observe(at, parsed, &mut self.samples);
                 if !was_bound && pod.node.is_some() {
                     if pod.is_new && !pod.was_unschedulable {
                         self.scheduler.pod_bound(pod.since, at);
                     }
-                    self.measure_daemon(&seen.uid);
+                    self.measure_daemon(&parsed.uid);
                 }
-                if let Some(owner) = lost {
+                if let Some(owner) = losing_owner {
                     self.awaited.entry(owner).or_default().push_back(at);
                 }
             }
         }
         if matches!(what, What::Deleted(_)) {
-            self.pod_deleted(at, &seen.uid);
+            self.pod_deleted(at, &parsed.uid);
         }
     }
 
     /// A controller has another pod. A new one replaces the first lost pod.
     fn pod_of_controller(&mut self, at: Moment, owner: &Owner, is_new: bool) {
-        let step = match owner.kind {
+        let latency_kind = match owner.kind {
             OwnerKind::ReplicaSet | OwnerKind::StatefulSet => LatencyKind::PodRecreation,
             OwnerKind::Job => LatencyKind::NextJobPod,
             OwnerKind::DaemonSet => {
@@ -230,9 +230,9 @@ impl LatencyMeter {
             }
         };
         if is_new && let Some(awaited) = self.awaited.get_mut(&owner.uid) {
-            while let Some(lost) = awaited.pop_front() {
-                if between(lost, at) <= MAX_REPLACEMENT_DELAY {
-                    self.samples.add(step, lost, between(lost, at));
+            while let Some(lost_at) = awaited.pop_front() {
+                if between(lost_at, at) <= MAX_REPLACEMENT_DELAY {
+                    self.samples.add(latency_kind, lost_at, between(lost_at, at));
                     break;
                 }
             }
@@ -265,7 +265,9 @@ impl LatencyMeter {
             }
             // A deletion without a deletion timestamp before: the termination on the node was missed.
             (None, ObservedDeletion::Since(since, LatencyKind::PodDeletion)) if since == at => {}
-            (None, ObservedDeletion::Since(since, step)) => self.samples.add(step, since, between(since, at)),
+            (None, ObservedDeletion::Since(since, latency_kind)) => {
+                self.samples.add(latency_kind, since, between(since, at))
+            }
             (None, ObservedDeletion::NotDeleting | ObservedDeletion::BeforeFirstSeen) => {}
         }
         match &pod.owner {
@@ -289,78 +291,78 @@ impl LatencyMeter {
 
 impl MeasuredPod {
     /// A new entry for a pod: steps that it has already passed are not measured.
-    fn new(at: Moment, what: &What, seen: &ParsedPod) -> MeasuredPod {
+    fn new(at: Moment, what: &What, parsed: &ParsedPod) -> MeasuredPod {
         let mut pod = MeasuredPod {
             since: at,
-            is_new: matches!(what, What::Added(_)) && is_new(seen.created, at),
-            owner: seen.owner.clone(),
+            is_new: matches!(what, What::Added(_)) && is_new(parsed.created, at),
+            owner: parsed.owner.clone(),
             was_unschedulable: false,
             writes: StatusWrites::default(),
             decided: None,
-            node: seen.node.clone(),
+            node: parsed.node.clone(),
             bound: None,
-            has_run: seen.phase != PodPhase::Pending,
-            has_succeeded: seen.phase == PodPhase::Succeeded,
-            disruption: seen.disruption,
-            deletion: if seen.is_terminating {
+            has_run: parsed.phase != PodPhase::Pending,
+            has_succeeded: parsed.phase == PodPhase::Succeeded,
+            disruption: parsed.disruption,
+            deletion: if parsed.is_terminating {
                 ObservedDeletion::BeforeFirstSeen
             } else {
                 ObservedDeletion::NotDeleting
             },
         };
-        pod.observe_condition(at, seen);
+        pod.observe_condition(at, parsed);
         pod
     }
 
     /// Takes another version. Returns the controller if that must create a replacement now.
-    fn observe(&mut self, at: Moment, seen: &ParsedPod, samples: &mut LatencySamples) -> Option<Arc<str>> {
-        let mut lost_by = None;
-        self.observe_condition(at, seen);
-        if self.node.is_none() && seen.node.is_some() {
-            self.node = seen.node.clone();
+    fn observe(&mut self, at: Moment, parsed: &ParsedPod, samples: &mut LatencySamples) -> Option<Arc<str>> {
+        let mut losing_owner = None;
+        self.observe_condition(at, parsed);
+        if self.node.is_none() && parsed.node.is_some() {
+            self.node = parsed.node.clone();
             self.bound = Some(at);
         }
-        if !self.has_run && (seen.phase == PodPhase::Running || seen.is_finished()) {
+        if !self.has_run && (parsed.phase == PodPhase::Running || parsed.is_finished()) {
             self.has_run = true;
-            if let Some(bound) = self.bound.filter(|_| seen.phase == PodPhase::Running) {
+            if let Some(bound) = self.bound.filter(|_| parsed.phase == PodPhase::Running) {
                 samples.add(LatencyKind::PodStart, bound, between(bound, at));
             }
         }
-        if !self.has_succeeded && seen.phase == PodPhase::Succeeded {
+        if !self.has_succeeded && parsed.phase == PodPhase::Succeeded {
             self.has_succeeded = true;
-            lost_by = self.owner.as_ref().filter(|owner| owner.kind == OwnerKind::Job);
+            losing_owner = self.owner.as_ref().filter(|owner| owner.kind == OwnerKind::Job);
         }
-        self.disruption = seen.disruption;
-        if matches!(self.deletion, ObservedDeletion::NotDeleting) && seen.is_terminating {
-            let at_once = self.node.is_none() || seen.is_finished() || seen.grace_seconds == Some(0);
+        self.disruption = parsed.disruption;
+        if matches!(self.deletion, ObservedDeletion::NotDeleting) && parsed.is_terminating {
+            let is_immediate = self.node.is_none() || parsed.is_finished() || parsed.grace_seconds == Some(0);
             self.deletion = ObservedDeletion::Since(
                 at,
-                if at_once { LatencyKind::ForcedPodDeletion } else { LatencyKind::PodDeletion },
+                if is_immediate { LatencyKind::ForcedPodDeletion } else { LatencyKind::PodDeletion },
             );
             if self.is_disrupted() {
-                lost_by = self.owner.as_ref().filter(|owner| owner.kind == OwnerKind::ReplicaSet);
+                losing_owner = self.owner.as_ref().filter(|owner| owner.kind == OwnerKind::ReplicaSet);
             }
         }
-        lost_by.map(|owner| owner.uid.clone())
+        losing_owner.map(|owner| owner.uid.clone())
     }
 
     /// Takes the PodScheduled condition. A gated pod was not tried.
-    fn observe_condition(&mut self, at: Moment, seen: &ParsedPod) {
-        if let Some(refusal) = seen.not_scheduled.as_ref().filter(|refusal| !refusal.is_gated) {
+    fn observe_condition(&mut self, at: Moment, parsed: &ParsedPod) {
+        if let Some(condition) = parsed.not_scheduled.as_ref().filter(|condition| !condition.is_gated) {
             self.was_unschedulable = true;
-            let message = refusal.message.as_deref().unwrap_or_default();
-            self.writes.observe(at, message, seen.nominated_node.as_deref().unwrap_or_default());
+            let message = condition.message.as_deref().unwrap_or_default();
+            self.writes.observe(at, message, parsed.nominated_node.as_deref().unwrap_or_default());
         }
     }
 
     /// Whether it is disrupted, on a node that exists.
     fn is_disrupted(&self) -> bool {
-        self.disruption.is_some_and(|by| by != Disruption::GarbageCollected)
+        self.disruption.is_some_and(|disruption| disruption != Disruption::GarbageCollected)
     }
 }
 
-fn is_new(made: Option<Moment>, at: Moment) -> bool {
-    made.is_some_and(|made| between(made, at) <= MAX_LAG)
+fn is_new(created: Option<Moment>, at: Moment) -> bool {
+    created.is_some_and(|created| between(created, at) <= MAX_LAG)
 }
 
 fn between(from: Moment, to: Moment) -> Duration {

@@ -18,7 +18,7 @@ pub enum ReplayLevel {
 
 /// The error for a text that is no level.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("give pods or workloads")]
+#[error("expected pods or workloads")]
 pub struct ParseLevelError;
 
 impl fmt::Display for ReplayLevel {
@@ -33,8 +33,8 @@ impl fmt::Display for ReplayLevel {
 impl FromStr for ReplayLevel {
     type Err = ParseLevelError;
 
-    fn from_str(word: &str) -> Result<ReplayLevel, ParseLevelError> {
-        match word {
+    fn from_str(text: &str) -> Result<ReplayLevel, ParseLevelError> {
+        match text {
             "pods" => Ok(ReplayLevel::Pods),
             "workloads" => Ok(ReplayLevel::Workloads),
             _ => Err(ParseLevelError),

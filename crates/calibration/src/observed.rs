@@ -252,12 +252,15 @@ impl ParsedPod {
         let uid = non_empty(metadata.uid.as_ref());
         let name: Arc<str> = (*metadata.name).into();
         let node = non_empty(spec.node_name.as_ref());
-        let condition = |kind: &str, word: &str| {
-            status.conditions.iter().find(|condition| *condition.kind == *kind && *condition.status == *word)
+        let condition = |kind: &str, wanted_status: &str| {
+            status
+                .conditions
+                .iter()
+                .find(|condition| *condition.kind == *kind && *condition.status == *wanted_status)
         };
         let created = parse_moment(metadata.creation_timestamp.as_ref());
         let phase = PodPhase::of(status.phase.as_deref().unwrap_or_default());
-        let runs = matches!(phase, PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed);
+        let has_started = matches!(phase, PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed);
         Ok(ParsedPod {
             has_uid: uid.is_some(),
             uid: uid.unwrap_or_else(|| {
@@ -272,20 +275,20 @@ impl ParsedPod {
             has_other_scheduler: spec.scheduler_name.is_some_and(|name| *name != *DEFAULT_SCHEDULER),
             is_gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
             is_scheduled: condition("PodScheduled", "True").is_some(),
-            not_scheduled: condition("PodScheduled", "False").map(|it| NotScheduledCondition {
-                is_gated: it.reason.as_deref() == Some("SchedulingGated"),
-                message: it.message.as_ref().map(|message| (**message).into()),
-                since: parse_moment(it.last_transition_time.as_ref()),
+            not_scheduled: condition("PodScheduled", "False").map(|found| NotScheduledCondition {
+                is_gated: found.reason.as_deref() == Some("SchedulingGated"),
+                message: found.message.as_ref().map(|message| (**message).into()),
+                since: parse_moment(found.last_transition_time.as_ref()),
             }),
             nominated_node: non_empty(status.nominated_node_name.as_ref()),
             phase,
-            started: if runs { parse_moment(status.start_time.as_ref()).or(created) } else { None },
+            started: if has_started { parse_moment(status.start_time.as_ref()).or(created) } else { None },
             is_terminating: metadata.deletion_timestamp.is_some(),
             grace_seconds: metadata.deletion_grace_period_seconds,
             disruption: condition("DisruptionTarget", "True")
-                .map(|it| Disruption::of(it.reason.as_deref().unwrap_or_default())),
+                .map(|found| Disruption::of(found.reason.as_deref().unwrap_or_default())),
             withdrawn: status.reason.as_deref() == Some(WITHDRAWN_REASON),
-            demand_annotation: metadata.annotations.demand.and_then(|mark| mark.parse().ok()),
+            demand_annotation: metadata.annotations.demand.and_then(|annotation| annotation.parse().ok()),
             name,
         })
     }
@@ -323,8 +326,8 @@ impl OwnerKind {
 // === impl PodPhase ===
 
 impl PodPhase {
-    fn of(word: &str) -> PodPhase {
-        match word {
+    fn of(phase: &str) -> PodPhase {
+        match phase {
             "Pending" | "" => PodPhase::Pending,
             "Running" => PodPhase::Running,
             "Succeeded" => PodPhase::Succeeded,

@@ -136,13 +136,13 @@ impl<'a> ProvisioningMeter<'a> {
     /// Returns the provisioning times of each group; `None` for a group without new nodes.
     pub fn finish(self) -> Vec<Option<Provisioning>> {
         let of_group = |(registered, ready): (Vec<Duration>, Vec<Duration>)| {
-            let usual = Provisioning::default();
+            let default_provisioning = Provisioning::default();
             if registered.is_empty() && ready.is_empty() {
                 return None;
             }
             Some(Provisioning {
-                registers_after: sorted_delay(registered, usual.registers_after),
-                ready_after: sorted_delay(ready, usual.ready_after),
+                registers_after: sorted_delay(registered, default_provisioning.registers_after),
+                ready_after: sorted_delay(ready, default_provisioning.ready_after),
             })
         };
         self.registered.into_iter().zip(self.ready).map(of_group).collect()
@@ -151,7 +151,7 @@ impl<'a> ProvisioningMeter<'a> {
     fn observe_event(&mut self, at: Moment, object: &Object) {
         let Ok(event) = object.view::<EventJson>() else { return };
         // An initial list holds the Events of an hour, whose nodes have registered.
-        let is_old = event.metadata.creation_timestamp.is_some_and(|made| between(made, at) > MAX_LAG);
+        let is_old = event.metadata.creation_timestamp.is_some_and(|created| between(created, at) > MAX_LAG);
         if event.reason != "TriggeredScaleUp" || is_old {
             return;
         }
@@ -163,12 +163,12 @@ impl<'a> ProvisioningMeter<'a> {
             let is_same =
                 |last: (i64, i64, Moment)| (last.0, last.1) == (from, to) && between(last.2, at) <= MAX_LAG;
             if !last.is_some_and(is_same) {
-                self.unrequested[index].retain(|came| between(*came, at) <= MAX_LAG);
+                self.unrequested[index].retain(|registered_at| between(*registered_at, at) <= MAX_LAG);
                 for _ in 0..to.saturating_sub(from).clamp(0, MAX_REQUESTED) {
                     match self.unrequested[index].pop_front() {
-                        Some(came) => {
-                            let asked = self.loop_at(came).unwrap_or(came);
-                            self.registered[index].push(between(asked, came));
+                        Some(registered_at) => {
+                            let requested_at = self.loop_at(registered_at).unwrap_or(registered_at);
+                            self.registered[index].push(between(requested_at, registered_at));
                         }
                         None => self.requested[index].push_back(at),
                     }
@@ -180,15 +180,16 @@ impl<'a> ProvisioningMeter<'a> {
 
     fn loop_ended(&mut self, at: Moment, map: &Object) {
         if let Some(began) = loop_start_from_config_map(map) {
-            self.loops.retain(|(_, told)| between(*told, at) <= MAX_LAG);
+            self.loops.retain(|(_, written_at)| between(*written_at, at) <= MAX_LAG);
             self.loops.push_back((began, at));
         }
     }
 
     /// Returns the start of the loop that ran at a moment.
     fn loop_at(&self, moment: Moment) -> Option<Moment> {
-        let ran = self.loops.iter().find(|(began, told)| *began <= moment && moment <= *told);
-        ran.map(|(began, _)| *began)
+        let matching_loop =
+            self.loops.iter().find(|(began, written_at)| *began <= moment && moment <= *written_at);
+        matching_loop.map(|(began, _)| *began)
     }
 
     fn observe_node(&mut self, at: Moment, object: &Object) {
@@ -199,21 +200,23 @@ impl<'a> ProvisioningMeter<'a> {
             .iter()
             .any(|condition| condition.kind == "Ready" && condition.status == "True");
         if !self.nodes.contains_key(&node.metadata.name) {
-            let is_new = node.metadata.creation_timestamp.is_some_and(|made| between(made, at) <= MAX_LAG);
+            let is_new =
+                node.metadata.creation_timestamp.is_some_and(|created| between(created, at) <= MAX_LAG);
             let group = self.groups.iter().position(|group| node.is_of(&group.members)).filter(|_| is_new);
             if let Some(group) = group {
                 match self.requested[group].pop_front() {
-                    Some(asked) => self.registered[group].push(between(asked, at)),
+                    Some(requested_at) => self.registered[group].push(between(requested_at, at)),
                     None => {
-                        self.unrequested[group].retain(|came| between(*came, at) <= MAX_LAG);
+                        self.unrequested[group]
+                            .retain(|registered_at| between(*registered_at, at) <= MAX_LAG);
                         self.unrequested[group].push_back(at);
                     }
                 }
             }
             self.nodes.insert(node.metadata.name.clone(), group.map(|group| (group, at)));
         }
-        let coming = self.nodes.get_mut(&node.metadata.name);
-        if is_ready && let Some((group, since)) = coming.and_then(Option::take) {
+        let provisioning_node = self.nodes.get_mut(&node.metadata.name);
+        if is_ready && let Some((group, since)) = provisioning_node.and_then(Option::take) {
             self.ready[group].push(between(since, at));
         }
     }
@@ -234,9 +237,9 @@ fn between(from: Moment, to: Moment) -> Duration {
 }
 
 /// Sorted, so that the result is deterministic.
-fn sorted_delay(mut spans: Vec<Duration>, usual: Delay) -> Delay {
+fn sorted_delay(mut spans: Vec<Duration>, default_delay: Delay) -> Delay {
     spans.sort();
-    if spans.is_empty() { usual } else { Delay::Samples(spans) }
+    if spans.is_empty() { default_delay } else { Delay::Samples(spans) }
 }
 
 // === impl NodeJson ===
@@ -302,15 +305,15 @@ mod tests {
     #[test]
     fn nodes_match_requests_in_order() {
         let groups = [group("a"), group("b"), group("c")];
-        let mut measure = ProvisioningMeter::new(&groups);
-        measure.observe(at(0), &node("old", "a", -500, "True"));
-        measure.observe(at(10), &triggered("e1", "[{a 1->3 (max: 8)} {b 0->1 (max: 2)}]"));
-        measure.observe(at(10), &triggered("e2", "[{a 1->3 (max: 8)} {b 0->1 (max: 2)}]"));
-        measure.observe(at(40), &node("a1", "a", 40, "False"));
-        measure.observe(at(70), &node("a2", "a", 70, "True"));
-        measure.observe(at(75), &node("a1", "a", 40, "True"));
-        measure.observe(at(90), &node("a3", "a", 90, "False"));
-        let found = measure.finish();
+        let mut meter = ProvisioningMeter::new(&groups);
+        meter.observe(at(0), &node("old", "a", -500, "True"));
+        meter.observe(at(10), &triggered("e1", "[{a 1->3 (max: 8)} {b 0->1 (max: 2)}]"));
+        meter.observe(at(10), &triggered("e2", "[{a 1->3 (max: 8)} {b 0->1 (max: 2)}]"));
+        meter.observe(at(40), &node("a1", "a", 40, "False"));
+        meter.observe(at(70), &node("a2", "a", 70, "True"));
+        meter.observe(at(75), &node("a1", "a", 40, "True"));
+        meter.observe(at(90), &node("a3", "a", 90, "False"));
+        let found = meter.finish();
         let of_a = Provisioning { registers_after: seconds(&[30, 60]), ready_after: seconds(&[0, 35]) };
         assert_eq!(found, [Some(of_a), None, None]);
     }
@@ -318,40 +321,40 @@ mod tests {
     #[test]
     fn old_requests_are_ignored_and_repeated_ones_count_again() {
         let groups = [group("a")];
-        let mut measure = ProvisioningMeter::new(&groups);
+        let mut meter = ProvisioningMeter::new(&groups);
         let listed = event("e0", "[{a 0->1 (max: 8)}]").created(at(0));
-        measure.observe(at(900), &listed.added().into());
-        for (asked, name) in [(1_000, "a1"), (2_000, "a2")] {
-            measure.observe(at(asked), &triggered("e1", "[{a 1->2 (max: 8)}]"));
-            measure.observe(at(asked + 3), &triggered("e2", "[{a 1->2 (max: 8)}]"));
-            measure.observe(at(asked + 40), &node(name, "a", asked + 40, "True"));
+        meter.observe(at(900), &listed.added().into());
+        for (requested_at, name) in [(1_000, "a1"), (2_000, "a2")] {
+            meter.observe(at(requested_at), &triggered("e1", "[{a 1->2 (max: 8)}]"));
+            meter.observe(at(requested_at + 3), &triggered("e2", "[{a 1->2 (max: 8)}]"));
+            meter.observe(at(requested_at + 40), &node(name, "a", requested_at + 40, "True"));
         }
-        assert_eq!(measure.finish()[0].as_ref().unwrap().registers_after, seconds(&[40, 40]));
+        assert_eq!(meter.finish()[0].as_ref().unwrap().registers_after, seconds(&[40, 40]));
     }
 
     #[test]
     fn a_node_that_is_added_during_a_loop_was_requested_by_it() {
         let groups = [group("a")];
-        let mut measure = ProvisioningMeter::new(&groups);
+        let mut meter = ProvisioningMeter::new(&groups);
         let status = "autoscalerStatus: Running\ntime: 1970-01-01 00:00:08.5 +0000 UTC\n";
         let status = resource("v1", "ConfigMap", "cluster-autoscaler-status").set("data.status", status);
-        measure.observe(at(7), &node("a1", "a", 7, "True"));
-        measure.observe(at(9), &node("a2", "a", 9, "True"));
-        measure.observe(at(10), &status.added().into());
-        measure.observe(at(11), &triggered("e1", "[{a 0->3 (max: 8)}]"));
-        measure.observe(at(14), &node("a3", "a", 14, "True"));
+        meter.observe(at(7), &node("a1", "a", 7, "True"));
+        meter.observe(at(9), &node("a2", "a", 9, "True"));
+        meter.observe(at(10), &status.added().into());
+        meter.observe(at(11), &triggered("e1", "[{a 0->3 (max: 8)}]"));
+        meter.observe(at(14), &node("a3", "a", 14, "True"));
         let delays = [0, 500, 3_000].map(Duration::from_millis).to_vec();
-        assert_eq!(measure.finish()[0].as_ref().unwrap().registers_after, Delay::Samples(delays));
+        assert_eq!(meter.finish()[0].as_ref().unwrap().registers_after, Delay::Samples(delays));
     }
 
     #[test]
     fn a_node_may_register_before_its_scale_up_event() {
         let groups = [NodeGroup { members: Membership::Named(BTreeSet::from(["x".into()])), ..group("a") }];
-        let mut measure = ProvisioningMeter::new(&groups);
-        measure.observe(at(9), &node("x", "z", 9, "False"));
-        measure.observe(at(10), &triggered("e1", "[{a 0->1 (max: 8)}]"));
-        measure.observe(at(12), &node("x", "z", 9, "True"));
+        let mut meter = ProvisioningMeter::new(&groups);
+        meter.observe(at(9), &node("x", "z", 9, "False"));
+        meter.observe(at(10), &triggered("e1", "[{a 0->1 (max: 8)}]"));
+        meter.observe(at(12), &node("x", "z", 9, "True"));
         let measured = Provisioning { registers_after: seconds(&[0]), ready_after: seconds(&[3]) };
-        assert_eq!(measure.finish(), [Some(measured)]);
+        assert_eq!(meter.finish(), [Some(measured)]);
     }
 }

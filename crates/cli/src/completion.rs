@@ -18,15 +18,19 @@ use super::{Outcome, history_arg};
 const MAX_CANDIDATES: usize = 500;
 
 const AFTER: &str = "\
+Completes commands, flags, and the kinds, namespaces and names of objects in the history.
+
 Examples:
+  # Load completion into the current shell
   source <(kinescope completion bash)
+  # Install it for fish
   kinescope completion fish > ~/.config/fish/completions/kinescope.fish";
 
-/// Print the script that completes commands, kinds, namespaces and names in a shell
+/// Print a shell completion script
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Completion {
-    /// bash, zsh, fish, elvish or powershell
+    /// Shell: bash, zsh, fish, elvish or powershell
     shell: String,
 }
 
@@ -35,7 +39,7 @@ impl Completion {
         let shells = Shells::builtins();
         let Some(shell) = shells.completer(&self.shell) else {
             let names: Vec<&str> = shells.names().collect();
-            bail!("there is no completion for {:?}: choose {}", self.shell, names.join(", "));
+            bail!("unknown shell {:?}: must be one of {}", self.shell, names.join(", "));
         };
         let mut script = Vec::new();
         shell.write_registration("COMPLETE", "kinescope", "kinescope", "kinescope", &mut script)?;
@@ -59,13 +63,16 @@ pub(super) fn kinds_and_names(current: &OsStr) -> Vec<CompletionCandidate> {
 /// `pod/NAME` or `node/NAME`.
 pub(super) fn pods_and_nodes(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
-    let of = |kind: &str, prefix: &str| {
+    let completions = |kind: &str, prefix: &str| {
         let names = object_names(kind, prefix).into_iter().map(|name| format!("{kind}/{name}"));
-        names.filter(|word| word.starts_with(&*current)).map(CompletionCandidate::new).collect::<Vec<_>>()
+        names
+            .filter(|candidate| candidate.starts_with(&*current))
+            .map(CompletionCandidate::new)
+            .collect::<Vec<_>>()
     };
     match current.split_once('/') {
-        Some((kind, prefix)) => of(kind, prefix),
-        None => ["pod", "node"].into_iter().flat_map(|kind| of(kind, "")).collect(),
+        Some((kind, prefix)) => completions(kind, prefix),
+        None => ["pod", "node"].into_iter().flat_map(|kind| completions(kind, "")).collect(),
     }
 }
 
@@ -83,8 +90,11 @@ pub(super) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Names of objects of the kind given earlier on the command line.
 pub(super) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
-    let words = completed_words();
-    let kind = words.iter().skip_while(|word| !matches!(word.as_str(), "get" | "log" | "explain")).nth(1);
+    let arguments = completed_words();
+    let kind = arguments
+        .iter()
+        .skip_while(|argument| !matches!(argument.as_str(), "get" | "log" | "history" | "explain" | "why"))
+        .nth(1);
     let Some(kind) = kind else { return Vec::new() };
     object_names(kind, &current.to_string_lossy()).into_iter().map(CompletionCandidate::new).collect()
 }
@@ -124,18 +134,18 @@ fn open_history() -> Option<History> {
 
 /// The words of the command line being completed, which the shell passes after `--`.
 fn completed_words() -> Vec<String> {
-    std::env::args().skip_while(|word| word != "--").skip(1).collect()
+    std::env::args().skip_while(|argument| argument != "--").skip(1).collect()
 }
 
 fn option_value(names: &[&str]) -> Option<String> {
-    let words = completed_words();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
+    let arguments = completed_words();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
         for name in names {
-            if word == name {
-                return words.next().cloned();
+            if argument == name {
+                return arguments.next().cloned();
             }
-            if let Some(value) = word.strip_prefix(&format!("{name}=")) {
+            if let Some(value) = argument.strip_prefix(&format!("{name}=")) {
                 return Some(value.to_owned());
             }
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use history::BulkWriter;
-use workload::shop::{self, Story};
+use workload::shop::{self, DayHighlights};
 
 use self::walkthrough::{WalkthroughStep, clock_time};
 use super::Outcome;
@@ -22,17 +22,17 @@ Examples:
   kinescope demo --seed 7 --folder /tmp/shop
   kinescope demo --no-walk";
 
-/// Make up a day in the cluster of a shop and walk through it: no cluster is needed
+/// Generate a day in the cluster of a shop and walk through it; requires no cluster
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Demo {
-    /// Another day: names and delays differ, the story stays
+    /// Random seed; changes names and delays, not the story
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where to put the history, and what comes of its replays
+    /// Output folder for the history and its replays
     #[arg(long, value_name = "FOLDER", default_value = "kinescope-demo")]
     folder: PathBuf,
-    /// Make the history and leave it at that
+    /// Only generate the history
     #[arg(long)]
     no_walk: bool,
 }
@@ -43,13 +43,13 @@ const MAX_WIDTH: usize = 100;
 impl Demo {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let path = self.folder.join("shop.kine");
-        let (story, changes) = self.generate(&path)?;
-        let hours = story.end.nanos_since(story.begin) / (3_600 * 1_000_000_000);
+        let (highlights, changes) = self.generate(&path)?;
+        let hours = highlights.end.nanos_since(highlights.begin) / (3_600 * 1_000_000_000);
         let about = format!(
-            "Kinescope films Kubernetes clusters, shows them as they were at any moment, and plays them again with other \
-             settings. Here are {hours} hours of a shop with a hundred nodes: {} changes, in {}. What people asked for is \
-             made up (seed {}); where pods went, and which nodes came and went, was decided as kube-scheduler and \
-             cluster-autoscaler decide.",
+            "Kinescope records Kubernetes clusters, shows them at any moment of the recording, and replays them with other \
+             settings. This history holds {hours} hours of a shop with a hundred nodes: {} changes, in {}. The workloads \
+             are generated (seed {}); pods were scheduled and nodes added and removed by the rules of kube-scheduler and \
+             cluster-autoscaler.",
             group_digits(changes),
             path.display(),
             self.seed,
@@ -60,18 +60,18 @@ impl Demo {
         }
         let history = path.display().to_string();
         writeln!(out, "\n$ export KINESCOPE_HISTORY={}", step_runner::shell_quoted(&history))?;
-        for scene in WalkthroughStep::all(&story, &self.folder) {
-            step_runner::run_step(&scene, &history, out)?;
+        for step in WalkthroughStep::all(&highlights, &self.folder) {
+            step_runner::run_step(&step, &history, out)?;
         }
         reports::compare(out, &self.folder)?;
-        self.print_next_steps(&story, out)?;
+        self.print_next_steps(&highlights, out)?;
         Ok(Outcome::Done)
     }
 
     /// Generates the history, replacing an earlier one.
-    fn generate(&self, path: &Path) -> anyhow::Result<(Story, u64)> {
+    fn generate(&self, path: &Path) -> anyhow::Result<(DayHighlights, u64)> {
         std::fs::create_dir_all(&self.folder)
-            .with_context(|| format!("cannot make the folder {}", self.folder.display()))?;
+            .with_context(|| format!("cannot create the folder {}", self.folder.display()))?;
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot replace {}", path.display()));
@@ -79,38 +79,38 @@ impl Demo {
             _ => {}
         }
         let mut bulk = BulkWriter::open(path)?;
-        let mut trouble = None;
-        let story = shop::day(self.seed, |observed| {
-            if trouble.is_none() {
-                trouble = bulk.push(&observed).err();
+        let mut failure = None;
+        let highlights = shop::day(self.seed, |observed| {
+            if failure.is_none() {
+                failure = bulk.push(&observed).err();
             }
         });
-        match trouble {
-            Some(trouble) => Err(trouble.into()),
-            None => Ok((story, bulk.finish()?)),
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok((highlights, bulk.finish()?)),
         }
     }
 
     /// Prints commands to try next.
-    fn print_next_steps(&self, story: &Story, out: &mut Printer) -> anyhow::Result<()> {
+    fn print_next_steps(&self, highlights: &DayHighlights, out: &mut Printer) -> anyhow::Result<()> {
         let mut next = Vec::new();
-        if let Some(pod) = &story.preempted_pod {
-            next.push((format!("log pod/{} -n {}", pod.name, pod.namespace), "a pod that had to make room"));
+        if let Some(pod) = &highlights.preempted_pod {
+            next.push((format!("log pod/{} -n {}", pod.name, pod.namespace), "a pod that was preempted"));
         }
-        if let Some(node) = &story.lost_node {
-            let before = clock_time(story.node_lost.plus_nanos(-walkthrough::MINUTE));
-            next.push((format!("log node/{} --from {before}", node.name), "a node that was lost"));
+        if let Some(node) = &highlights.lost_node {
+            let before = clock_time(highlights.node_lost.plus_nanos(-walkthrough::MINUTE));
+            next.push((format!("log node/{} --from {before}", node.name), "a node that failed"));
         }
-        next.push(("replay --help".to_owned(), "what else can be set otherwise"));
+        next.push(("replay --help".to_owned(), "all settings that can be changed"));
         next.push((
             "record --into mine.kine".to_owned(),
-            "film the cluster of your kubeconfig, until Ctrl-C",
+            "record the cluster of your kubeconfig, until Ctrl-C",
         ));
-        let room = next.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+        let command_width = next.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
         writeln!(out)?;
-        print_wrapped(out, &format!("All of it stays in {}. Some more to try:", self.folder.display()))?;
+        print_wrapped(out, &format!("All files are in {}. More to try:", self.folder.display()))?;
         for (command, why) in next {
-            writeln!(out, "  kinescope {command:<room$}  # {why}")?;
+            writeln!(out, "  kinescope {command:<command_width$}  # {why}")?;
         }
         Ok(())
     }

@@ -17,44 +17,47 @@ use super::output::{HEADING, NEW, OLD, Printer};
 use super::{Outcome, history_arg, secret_mask};
 
 const AFTER: &str = "\
+Events are only counted, unless given as a resource type.
+
+Exit codes: 0 no differences, 1 differences, 2 error.
+
 Examples:
   kinescope diff 14:00 14:10
   kinescope diff -1h now pods,nodes -n web
   kinescope diff start end deploy -o json | jq '.[].kind'
-  kinescope diff 14:30 pods --history prod.kine --against replay-prod/replay.kine
+  # Compare a recording with its replay
+  kinescope diff 14:30 pods --history prod.kine \\
+    --against replay-prod/replay.kine";
 
-Events are counted, and listed only if asked for as a kind.
-Exit codes: 0 nothing differs, 1 something does, 2 trouble.";
-
-/// Show what differs between two moments, or between two histories at one, by kind and object
+/// Display differences between two times, or between two histories at one time
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Diff {
-    /// The earlier moment
+    /// Earlier time
     #[arg(value_name = "TIME1", allow_hyphen_values = true)]
     before: String,
-    /// The later moment; with --against, the kinds
+    /// Later time; with --against, the resource types
     #[arg(value_name = "TIME2", allow_hyphen_values = true, required_unless_present = "against")]
     after: Option<String>,
-    /// Only these kinds
+    /// Resource types: pods,nodes [default: all]
     #[arg(value_name = "KINDS")]
     kinds: Option<String>,
-    /// Another history: show what differs in it at the same moment
+    /// Another history to compare with, at time TIME1
     #[arg(long, value_name = "FILE", conflicts_with = "kinds")]
     against: Option<PathBuf>,
-    /// Only this namespace [default: all, and what belongs to none]
+    /// Namespace [default: all namespaces, and cluster-scoped objects]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Only objects with these labels, before or after
+    /// Label selector; matches objects that have the labels before or after
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_parser = ["text", "json", "name"], default_value = "text")]
     output: String,
-    /// The recording, if the history holds several
+    /// Source to read; required if the history has several
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    /// History to read [default: $KINESCOPE_HISTORY, else the only .kine file in the current directory]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 }
@@ -69,38 +72,38 @@ struct DifferenceCounts {
 
 impl Diff {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
-        let chosen = history_arg::open(self.history.as_deref())?;
-        let before = chosen.moment(Some(&self.before))?;
+        let open_history = history_arg::open(self.history.as_deref())?;
+        let before = open_history.moment(Some(&self.before))?;
         let (after, kinds) = match &self.against {
             Some(_) => (before, self.after.as_deref()),
-            None => (chosen.moment(self.after.as_deref())?, self.kinds.as_deref()),
+            None => (open_history.moment(self.after.as_deref())?, self.kinds.as_deref()),
         };
         let with_events = kinds.is_some();
-        let words = KindResolver::read(&chosen.history, after)?;
-        let kinds = kinds.map(|text| words.resolve(text)).transpose()?;
+        let kind_resolver = KindResolver::read(&open_history.history, after)?;
+        let kinds = kinds.map(|text| kind_resolver.resolve(text)).transpose()?;
         let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
         let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
         let selection = Selection {
             kinds,
-            source: chosen.source(self.source.as_deref(), "--source")?,
+            source: open_history.source(self.source.as_deref(), "--source")?,
             namespace: self.namespace.clone(),
             name: None,
         };
-        warn_of_gaps(out, &chosen, &selection, before, after)?;
-        let old = chosen.history.at(before, &selection)?;
+        warn_of_gaps(out, &open_history, &selection, before, after)?;
+        let old = open_history.history.at(before, &selection)?;
         let new = match &self.against {
-            None => chosen.history.at(after, &selection)?,
+            None => open_history.history.at(after, &selection)?,
             Some(path) => read_other(out, path, &selection, after)?,
         };
-        let wanted = |version: &ObjectVersion| {
+        let is_selected = |version: &ObjectVersion| {
             labels.as_ref().is_none_or(|labels| matches_labels(&version.object, labels))
         };
         let mut found = difference(&old, &new);
         found.retain(|difference| match difference {
-            Difference::Created(version) | Difference::Deleted(version) => wanted(version),
-            Difference::Changed(old, new) => wanted(old) || wanted(new),
+            Difference::Created(version) | Difference::Deleted(version) => is_selected(version),
+            Difference::Changed(old, new) => is_selected(old) || is_selected(new),
         });
-        let mut shown = Vec::new();
+        let mut differences = Vec::new();
         for difference in &found {
             let fields = match difference {
                 Difference::Changed(old, new) => changed_fields(Some(&old.object), Some(&new.object))?,
@@ -111,31 +114,31 @@ impl Diff {
             secret_mask::mask(&version(difference).key.kind, &mut fields);
             // An object that was rewritten unchanged, or only sent a heartbeat, counts as unchanged.
             if !matches!(difference, Difference::Changed(..)) || !fields.is_empty() {
-                shown.push((difference, fields));
+                differences.push((difference, fields));
             }
         }
         match self.output.as_str() {
-            "json" => write_json(out, &shown)?,
-            "name" => write_names(out, &shown)?,
-            _ => write_text(out, &shown, with_events)?,
+            "json" => write_json(out, &differences)?,
+            "name" => write_names(out, &differences)?,
+            _ => write_text(out, &differences, with_events)?,
         }
-        Ok(if shown.is_empty() { Outcome::Done } else { Outcome::Negative })
+        Ok(if differences.is_empty() { Outcome::Done } else { Outcome::Negative })
     }
 }
 
 fn warn_of_gaps(
     out: &mut Printer,
-    chosen: &OpenHistory,
+    open_history: &OpenHistory,
     selection: &Selection,
     before: Moment,
     after: Moment,
 ) -> anyhow::Result<()> {
-    let gaps = chosen.history.gaps()?;
+    let gaps = open_history.history.gaps()?;
     let (first, last) = (before.min(after), before.max(after));
     out.warn_of_gaps(gaps.iter().filter(|gap| {
         let kinds = selection.kinds.as_ref();
-        let concerns = kinds.is_none_or(|kinds| kinds.iter().any(|kind| gap.concerns(kind)));
-        concerns && gap.from < last && first < gap.to
+        let is_relevant = kinds.is_none_or(|kinds| kinds.iter().any(|kind| gap.concerns(kind)));
+        is_relevant && gap.from < last && first < gap.to
     }));
     Ok(())
 }
@@ -145,7 +148,7 @@ fn read_other(out: &mut Printer, path: &Path, selection: &Selection, at: Moment)
     let other = OpenHistory::open(path)?;
     if !(other.times.start..=other.times.end).contains(&at) {
         let (start, end) = (other.times.start, other.times.end);
-        bail!("{at} is outside {}, which reaches from {start} to {end}", path.display());
+        bail!("{at} is outside {}, which covers {start} to {end}", path.display());
     }
     let same = selection.source.as_deref();
     let sources = other.history.sources()?;
@@ -163,8 +166,12 @@ fn read_other(out: &mut Printer, path: &Path, selection: &Selection, at: Moment)
 
 type ShownDifference<'a> = (&'a Difference<'a>, Vec<FieldChange>);
 
-fn write_text(out: &mut Printer, shown: &[ShownDifference<'_>], with_events: bool) -> anyhow::Result<()> {
-    let mut rest = shown;
+fn write_text(
+    out: &mut Printer,
+    differences: &[ShownDifference<'_>],
+    with_events: bool,
+) -> anyhow::Result<()> {
+    let mut rest = differences;
     while let Some((first, _)) = rest.first() {
         let kind = &version(first).key.kind;
         let length = rest.iter().take_while(|(difference, _)| version(difference).key.kind == *kind).count();
@@ -207,15 +214,18 @@ fn write_text(out: &mut Printer, shown: &[ShownDifference<'_>], with_events: boo
             }
         }
     }
-    let total = DifferenceCounts::of(shown);
-    let words =
-        if shown.is_empty() { "nothing differs".to_owned() } else { format!("in all: {}", total.to_text()) };
-    writeln!(out, "{words}")?;
+    let total = DifferenceCounts::of(differences);
+    let text = if differences.is_empty() {
+        "no differences".to_owned()
+    } else {
+        format!("total: {}", total.to_text())
+    };
+    writeln!(out, "{text}")?;
     Ok(())
 }
 
-fn write_names(out: &mut Printer, shown: &[ShownDifference<'_>]) -> anyhow::Result<()> {
-    for (difference, _) in shown {
+fn write_names(out: &mut Printer, differences: &[ShownDifference<'_>]) -> anyhow::Result<()> {
+    for (difference, _) in differences {
         let key = &version(difference).key;
         let mark = match difference {
             Difference::Created(_) => '+',
@@ -229,8 +239,8 @@ fn write_names(out: &mut Printer, shown: &[ShownDifference<'_>]) -> anyhow::Resu
     Ok(())
 }
 
-fn write_json(out: &mut Printer, shown: &[ShownDifference<'_>]) -> anyhow::Result<()> {
-    let list: Vec<_> = shown
+fn write_json(out: &mut Printer, differences: &[ShownDifference<'_>]) -> anyhow::Result<()> {
+    let list: Vec<_> = differences
         .iter()
         .map(|(difference, fields)| {
             let key = &version(difference).key;
@@ -267,9 +277,9 @@ fn version<'a>(difference: &'a Difference<'a>) -> &'a ObjectVersion {
 // === impl DifferenceCounts ===
 
 impl DifferenceCounts {
-    fn of(shown: &[ShownDifference<'_>]) -> DifferenceCounts {
+    fn of(differences: &[ShownDifference<'_>]) -> DifferenceCounts {
         let mut count = DifferenceCounts::default();
-        for (difference, _) in shown {
+        for (difference, _) in differences {
             match difference {
                 Difference::Created(_) => count.created += 1,
                 Difference::Deleted(_) => count.deleted += 1,
@@ -280,12 +290,12 @@ impl DifferenceCounts {
     }
 
     fn to_text(&self) -> String {
-        let words = [(self.created, "created"), (self.deleted, "deleted"), (self.changed, "changed")];
-        let words: Vec<String> = words
+        let counts = [(self.created, "created"), (self.deleted, "deleted"), (self.changed, "changed")];
+        let counts: Vec<String> = counts
             .into_iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, word)| format!("{count} {word}"))
+            .map(|(count, verb)| format!("{count} {verb}"))
             .collect();
-        words.join(", ")
+        counts.join(", ")
     }
 }

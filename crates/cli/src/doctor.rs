@@ -10,22 +10,22 @@ use super::output::{Printer, count_noun, group_digits};
 use super::{Outcome, history_arg};
 
 const AFTER: &str = "\
+Exit codes: 0 no damage, 1 damaged.
+
 Examples:
   kinescope doctor prod.kine
-  kinescope doctor broken.kine --salvage saved.kine
+  kinescope doctor broken.kine --salvage saved.kine";
 
-Exit codes: 0 the history is whole, 1 it is damaged.";
-
-/// Check a history, and save what can be saved of a damaged one
+/// Check a history for damage, and salvage a damaged one
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Doctor {
-    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    /// History to check [default: $KINESCOPE_HISTORY, else the only .kine file in the current directory]
     history: Option<PathBuf>,
-    /// Copy all that can still be read into a new history
+    /// Copy all readable changes to a new history
     #[arg(long, value_name = "NEW")]
     salvage: Option<PathBuf>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_parser = ["text", "json"], default_value = "text")]
     output: String,
 }
@@ -71,12 +71,16 @@ impl Doctor {
             writeln!(out, "{report:#}")?;
             return Ok(Outcome::Done);
         }
-        writeln!(out, "{} changes saved in {}", group_digits(saved.changes), into.display())?;
+        writeln!(out, "{} changes salvaged to {}", group_digits(saved.changes), into.display())?;
         if lost > 0 {
-            writeln!(out, "{} changes are lost", group_digits(lost.unsigned_abs()))?;
+            writeln!(out, "{} changes lost", group_digits(lost.unsigned_abs()))?;
         }
         if saved.gaps > 0 {
-            writeln!(out, "{} gaps tell when: `kinescope info` lists them", group_digits(saved.gaps as u64))?;
+            writeln!(
+                out,
+                "{} recorded for them: see `kinescope info`",
+                count_noun(saved.gaps as u64, "gap")
+            )?;
         }
         for note in &saved.notes {
             writeln!(out, "{note}")?;
@@ -91,12 +95,12 @@ fn write_text(out: &mut Printer, report: &DoctorReport) -> anyhow::Result<()> {
     }
     let read = format!("{} changes in {} frames", group_digits(report.changes), group_digits(report.frames));
     if report.is_clean() {
-        writeln!(out, "the history is whole: {read}")?;
+        writeln!(out, "no damage found: {read}")?;
     } else {
-        writeln!(out, "the history is damaged; {read} are whole: --salvage NEW copies what can be read")?;
+        writeln!(out, "damage found: {read} are readable; copy them with --salvage NEW")?;
     }
     if report.gaps > 0 {
-        writeln!(out, "{} recorded: `kinescope info` lists them", count_noun(report.gaps as u64, "gap"))?;
+        writeln!(out, "{} recorded: see `kinescope info`", count_noun(report.gaps as u64, "gap"))?;
     }
     Ok(())
 }

@@ -21,19 +21,19 @@ pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_escaped) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len() + 8);
+    let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {
-            '\r' => shown.push_str("\\r"),
+            '\r' => out.push_str("\\r"),
             '\0'..='\x1f' | '\x7f' if is_escaped(c) => {
-                shown.push('^');
-                shown.push(char::from(c as u8 ^ 0x40));
+                out.push('^');
+                out.push(char::from(c as u8 ^ 0x40));
             }
-            c if is_escaped(c) => shown.push_str(&format!("<U+{:04X}>", u32::from(c))),
-            c => shown.push(c),
+            c if is_escaped(c) => out.push_str(&format!("<U+{:04X}>", u32::from(c))),
+            c => out.push(c),
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(out)
 }
 
 /// Whether a terminal may interpret the character as a command, or change the direction of text at it.

@@ -13,35 +13,39 @@ use clap_complete::ArgValueCompleter;
 use explain::node::explain_node as node_of;
 use explain::{ExplainOptions, Manifest, Subject};
 use kubernetes::kinds;
-use query::{autoscaler_choice, scheduler_choice};
+use query::{OptionNames, autoscaler_choice, scheduler_choice};
 use scheduler::Version;
 
 use super::listener::TerminalListener;
 use super::output::Printer;
-use super::{Outcome, completion, history_arg};
+use super::{Outcome, completion, history_arg, replay};
+
+/// The names of options in messages.
+const FLAGS: OptionNames = OptionNames { autoscaler: "--autoscaler-flags", ..replay::FLAGS };
 
 const AFTER: &str = "\
 Examples:
   kinescope explain pod/checkout-0 -n web
-  kinescope explain pod/checkout-0 -n web --at 14:03 -o wide
+  kinescope why pod/checkout-0 -n web --at 14:03 -o wide
   kinescope explain pod/checkout-0 -n web --scheduler-config new.yaml --nodes
   kinescope explain --manifest pod.yaml --at -2h
   kinescope explain pod/checkout-0 -n web -o json | jq -r .message
-  kinescope explain node/pool-a-7xk2p --at 14:03
-  kinescope explain node/pool-a-7xk2p --autoscaler-flags '--scale-down-unneeded-time=2m'
   kinescope explain pod/checkout-0 -n web --node-groups groups.yaml
+  kinescope explain node/pool-a-7xk2p --at 14:03
+  kinescope explain node/pool-a-7xk2p \\
+    --autoscaler-flags '--scale-down-unneeded-time=2m'
 
-A pod that was placed is explained as of just before it was bound, one that waited as of the moment asked for; for one \
-that waited, other pods bound within 50 ms after it count as placed, for a scheduler knows what it decided before others \
-do. Every node is judged; the decision is the scheduler's own, which looks at a part of the nodes if there are many. \
-Scores are weighted; -o wide tells how each came about.
+A scheduled pod is explained as of just before its binding, a pending pod as of --at. For a pending pod, other pods \
+bound within 50 ms after that time count as bound, since the scheduler assumes pods before their binding is visible. \
+All nodes are evaluated; the decision is the scheduler's, which evaluates only a part of the nodes in large clusters. \
+Scores are weighted; -o wide shows how they are computed.
 
-A node is explained as cluster-autoscaler sees it: whether it could go, since when, what holds it back. A pod that waits, \
-or waited, is explained so too where node groups are known: from --node-groups, or from what the history holds of \
-cluster-autoscaler, Gardener or Karpenter. The half hour before the moment is played, or more where flags ask for it, \
-for an autoscaler remembers; it only watches, and what it decides has no effect.
+A node is explained as by cluster-autoscaler: whether it is removable, since when it is unneeded, what delays its \
+removal. For a pod that is or was unschedulable, the scale-up is explained too. Both require node groups: from --node-groups, or recorded \
+from cluster-autoscaler, Gardener or Karpenter. The autoscaler is simulated for the half hour before the time, or \
+longer if its flags require it; its decisions have no effect.
 
-The file of --node-groups; docs/node-groups.md tells the rest:
+Example of a --node-groups file (all fields: docs/node-groups.md):
   groups:
   - name: workers
     min: 1
@@ -49,56 +53,64 @@ The file of --node-groups; docs/node-groups.md tells the rest:
     members: {label: pool, value: workers}
     template: {cpu: 4, memory: 16Gi, pods: 110}
 
-In JSON, `decision` is placed, refused, gated, skipped or failed; `message` is the whole text that kube-scheduler \
-writes to a pod it does not place, `reason` why it does not even try; each of `nodes`, in the scheduler's order, has \
-plugin, code and reasons, or scores by plugin (raw, normalised, weighted) and their total; `happened` is what the \
-history knows; `autoscaler` what was played and what came of it. Of a node, `verdict` is goes, mayGo, stays, notLookedAt \
-or notTried, `reason` cluster-autoscaler's word for it, and `means` the same in a sentence.";
+Fields of -o json for a pod:
+  decision    placed, refused, gated, skipped or failed
+  message     kube-scheduler's message, if the pod is unschedulable
+  reason      why scheduling is not attempted
+  nodes       per node, in the scheduler's order: plugin, code and reasons, or
+              scores by plugin (raw, normalised, weighted) and their total
+  happened    what was recorded
+  autoscaler  the simulated autoscaler loops and their result
+Fields of -o json for a node:
+  verdict     goes, mayGo, stays, notLookedAt or notTried
+  reason      cluster-autoscaler's reason, such as NotUnderutilized
+  means       the verdict in words
+  happened    what was recorded";
 
-/// Show how the scheduler and the autoscaler decide about a pod, or the autoscaler about a node, and what really happened
+/// Explain the scheduling of a pod, or the scale-down of a node
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Explain {
-    /// The pod or node: pod/NAME, node/NAME
+    /// Pod or node to explain: pod/NAME, node/NAME
     #[arg(value_name = "pod/NAME|node/NAME", required_unless_present = "manifest", add = ArgValueCompleter::new(completion::pods_and_nodes))]
     what: Option<String>,
-    /// Its name, if `pod` or `node` stands alone
+    /// Name, if `pod` or `node` is a separate argument
     #[arg(value_name = "NAME", hide = true, add = ArgValueCompleter::new(completion::names))]
     name: Option<String>,
-    /// The namespace [default: default, or what the manifest says]
+    /// Namespace of the pod [default: default, or that of the manifest]
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(completion::namespaces))]
     namespace: Option<String>,
-    /// The moment to look at [default: the history's end, or the end of the pod's or node's life]
+    /// Time to explain [default: the end of the history, or the deletion of the pod or node]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<String>,
-    /// A pod that never was, or a workload whose pods never were: YAML or JSON, `-` for standard input
+    /// Manifest of a new pod or workload to explain, YAML or JSON; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "what")]
     manifest: Option<PathBuf>,
-    /// How the scheduler is set [default: as the history says, else kube-scheduler's defaults]
+    /// KubeSchedulerConfiguration file [default: as recorded, else kube-scheduler's defaults]
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
-    /// Whose rules are followed: 1.32 to 1.36, of which the newest alone is verified [default: 1.36]
+    /// kube-scheduler version to simulate: 1.32 to 1.36; only 1.36 is verified [default: 1.36]
     #[arg(long, value_name = "VERSION")]
     scheduler_version: Option<Version>,
-    /// Which node groups there are, and how their autoscaler is set: see below [default: as the history says]
+    /// Node groups and cluster-autoscaler settings, YAML; see below [default: as recorded]
     #[arg(long, value_name = "FILE")]
     node_groups: Option<PathBuf>,
-    /// Flags of cluster-autoscaler that count more than those the history or the file has, in one text; those that may be given several times add to them
+    /// cluster-autoscaler flags, as one string; they override the recorded ones, repeatable flags are added
     #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
     autoscaler_flags: Option<String>,
-    /// Which cluster-autoscaler's rules are followed: 1.32 to 1.37, of which 1.36 alone is verified [default: as the history says, else 1.36]
+    /// cluster-autoscaler version to simulate: 1.32 to 1.37; only 1.36 is verified [default: as recorded, else 1.36]
     #[arg(long, value_name = "VERSION", value_parser = autoscaler::Version::parse)]
     autoscaler_version: Option<autoscaler::Version>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_parser = ["table", "wide", "json"], default_value = "table")]
     output: String,
-    /// Every node, however many there are
+    /// List all nodes
     #[arg(long)]
     nodes: bool,
-    /// The recording, if the history holds several
+    /// Source to read; required if the history has several
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    /// History to read [default: $KINESCOPE_HISTORY, else the only .kine file in the current directory]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 }
@@ -114,17 +126,18 @@ enum ExplainTarget<'a> {
 
 impl Explain {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
-        let asked = self.target()?;
-        let chosen = history_arg::open(self.history.as_deref())?;
-        let at = self.at.as_deref().map(|word| chosen.moment(Some(word))).transpose()?;
-        let source = chosen.source(self.source.as_deref(), "--source")?.unwrap_or_default();
-        let subject = match asked {
+        let target = self.target()?;
+        let open_history = history_arg::open(self.history.as_deref())?;
+        let at = self.at.as_deref().map(|text| open_history.moment(Some(text))).transpose()?;
+        let source = open_history.source(self.source.as_deref(), "--source")?.unwrap_or_default();
+        let subject = match target {
             ExplainTarget::Node(name) => {
                 let listener = &mut TerminalListener::new(out);
-                let told = node_of(&chosen, source, name, at, &self.autoscaler_options(), listener)?;
+                let explanation =
+                    node_of(&open_history, source, name, at, &self.autoscaler_options(), listener)?;
                 match self.output.as_str() {
-                    "json" => writeln!(out.data()?, "{:#}", told.to_json())?,
-                    style => node::write(out, &told, style == "wide")?,
+                    "json" => writeln!(out.data()?, "{:#}", explanation.to_json())?,
+                    style => node::write(out, &explanation, style == "wide")?,
                 }
                 return Ok(Outcome::Done);
             }
@@ -141,28 +154,35 @@ impl Explain {
                 file: self.scheduler_config.as_deref(),
                 version: self.scheduler_version.unwrap_or(Version::V1_36),
                 edits: &[],
+                names: FLAGS,
             },
             autoscaler: self.autoscaler_options(),
         };
-        let told =
-            explain::explain_pod(&chosen, source, &subject, at, &settings, &mut TerminalListener::new(out))?;
+        let explanation = explain::explain_pod(
+            &open_history,
+            source,
+            &subject,
+            at,
+            &settings,
+            &mut TerminalListener::new(out),
+        )?;
         match self.output.as_str() {
-            "json" => writeln!(out.data()?, "{:#}", told.to_json())?,
-            style => text::write(out, &told, style == "wide", self.nodes)?,
+            "json" => writeln!(out.data()?, "{:#}", explanation.to_json())?,
+            style => text::write(out, &explanation, style == "wide", self.nodes)?,
         }
-        Ok(if told.is_invalid_manifest() { Outcome::Negative } else { Outcome::Done })
+        Ok(if explanation.is_invalid_manifest() { Outcome::Negative } else { Outcome::Done })
     }
 
     fn target(&self) -> anyhow::Result<ExplainTarget<'_>> {
-        let Some(word) = &self.what else {
+        let Some(argument) = &self.what else {
             return Ok(ExplainTarget::Manifest(
                 self.manifest.as_deref().expect("there is a pod, a node or a manifest"),
             ));
         };
-        let (kind, name) = match (word.split_once('/'), &self.name) {
+        let (kind, name) = match (argument.split_once('/'), &self.name) {
             (Some((kind, name)), None) if !name.is_empty() => (kind, name),
-            (None, Some(name)) => (word.as_str(), name.as_str()),
-            _ => bail!("name one pod or node: pod/NAME, node/NAME"),
+            (None, Some(name)) => (argument.as_str(), name.as_str()),
+            _ => bail!("specify one pod or node: pod/NAME or node/NAME"),
         };
         match kinds::find(kind) {
             Some(info) if info.group.is_empty() && info.kind == "Pod" => Ok(ExplainTarget::Pod(name)),
@@ -171,12 +191,10 @@ impl Explain {
                 Ok(ExplainTarget::Node(name))
             }
             Some(info) => bail!(
-                "explain tells how a pod is scheduled or a node removed, and a {} is neither: name one as pod/NAME or node/NAME, or give what its pods are made of with --manifest",
+                "explain supports pods and nodes, not {}: use pod/NAME, node/NAME, or --manifest for the pods of a workload",
                 info.kind
             ),
-            None => bail!(
-                "explain tells how a pod is scheduled or a node removed, and {kind:?} is no word for either: pod/NAME, node/NAME"
-            ),
+            None => bail!("unknown resource type {kind:?}: use pod/NAME or node/NAME"),
         }
     }
 
@@ -188,7 +206,7 @@ impl Explain {
             (self.scheduler_version.is_some(), "--scheduler-version"),
         ] {
             if is_given {
-                bail!("{flag} means nothing for a node: leave it out");
+                bail!("{flag} cannot be used with a node");
             }
         }
         Ok(())
@@ -197,8 +215,8 @@ impl Explain {
     fn autoscaler_options(&self) -> autoscaler_choice::AutoscalerOptions<'_> {
         autoscaler_choice::AutoscalerOptions {
             node_groups: self.node_groups.as_deref(),
-            flags_origin: "--autoscaler-flags",
             edits: &[],
+            names: FLAGS,
             flags: self.autoscaler_flags.as_deref().filter(|flags| !flags.trim().is_empty()),
             version: self.autoscaler_version,
         }

@@ -35,111 +35,117 @@ const FORMATS: [Format; 8] = [
 ];
 
 const AFTER: &str = "\
-Formats of a span of time:
-  jsonl            a watch event a line, nothing lost
-  sched-record     kube-scheduler-simulator's recording; its seven kinds, or those of --kinds
-  sktrace          SimKube's trace; --tracer-config says what is tracked and how
-  scaling-history  the SQLite file of Gardener's scaling history
-  kwok             KWOK's recording; with --at its snapshot
-Formats of one moment:
-  manifests        the objects as YAML documents
-  kss-snapshot     kube-scheduler-simulator's export; YAML if the file's name ends in .yaml or .yml
-  kai-snapshot     the KAI scheduler's snapshot, ZIP; --partition narrows it as the scheduler's does
+Formats of a time range:
+  jsonl            one watch event per line, lossless
+  sched-record     recording of kube-scheduler-simulator: its seven kinds, or
+                   those of --kinds
+  sktrace          SimKube trace of the objects selected by --tracer-config
+  scaling-history  SQLite file of Gardener's scaling history
+  kwok             recording of KWOK; with --at a snapshot
+Formats of one time:
+  manifests        YAML documents
+  kss-snapshot     export of kube-scheduler-simulator, JSON; YAML if the file
+                   name ends in .yaml or .yml
+  kai-snapshot     snapshot of the KAI scheduler, ZIP; --partition selects nodes
+                   as the scheduler does
 
-With --from a file begins with the cluster as it was then, as if each object had been added; --changes-only \
-leaves that out. What a format has no place for is told. Secrets, which only imports bring into a history, are left \
-out and counted; --with-secrets writes them. A file name that ends in .gz or .zst is compressed.
+With --from, an export starts with the objects that exist then, as ADDED events; --changes-only omits them. Data that \
+a format cannot represent is skipped and counted. So are Secrets, which a history has only from imports, unless \
+--with-secrets is given. Files ending in .gz or .zst are compressed.
 
 Examples:
   kinescope export --format jsonl --out film.jsonl.gz
   kinescope export prod.kine --format jsonl --from 14:00 --to 14:10 -n web
   kinescope export --format manifests --at 14:03 --kinds pods,nodes > then.yaml
-  kinescope export --format sktrace --from -1h --exclude-namespaces kube-system --out hour.sktrace
-  kinescope export --format kai-snapshot --at 14:03 --partition kai.scheduler/node-pool=a100 --out then.zip
-  kinescope export --format jsonl --anonymise --key ~/anon.key --out stranger.jsonl.zst";
+  kinescope export --format sktrace --from -1h \\
+    --exclude-namespaces kube-system --out hour.sktrace
+  kinescope export --format kai-snapshot --at 14:03 \\
+    --partition kai.scheduler/node-pool=a100 --out then.zip
+  kinescope export --format jsonl --anonymize --key ~/anon.key \\
+    --out shareable.jsonl.zst";
 
-/// Write a history, or one moment of it, for other programs
+/// Export a history, or its state at one time, to another format
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Export {
-    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    /// History to read [default: $KINESCOPE_HISTORY, else the only .kine file in the current directory]
     history: Option<PathBuf>,
-    /// The format
+    /// Output format
     #[arg(long, value_name = "FORMAT", value_parser = format_arg::parser(&FORMATS))]
     format: Format,
-    /// From this moment
+    /// Start time, inclusive [default: the start of the history]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<String>,
-    /// Up to and at this moment
+    /// End time, inclusive [default: the end of the history]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
-    /// The moment, for formats that show one [default: the history's end]
+    /// Time, for formats of one time [default: the end of the history]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
     at: Option<String>,
-    /// With --from: do not begin with the state at that moment
+    /// Omit the state at --from
     #[arg(long, requires = "from")]
     changes_only: bool,
-    /// Only this namespace [default: all, and what belongs to none]
+    /// Namespace [default: all namespaces, and cluster-scoped objects]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Not these namespaces
+    /// Namespaces to exclude
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     exclude_namespaces: Vec<String>,
-    /// Only objects with these labels
+    /// Label selector: app=web,tier!=db
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
-    /// Not objects with these labels; may be given several times
+    /// Label selector of objects to exclude; repeatable
     #[arg(long, value_name = "LABELS")]
     exclude_labels: Vec<String>,
-    /// Only these kinds: pods,nodes
+    /// Resource types: pods,nodes [default: all]
     #[arg(long, value_name = "KINDS")]
     kinds: Option<String>,
-    /// Only this recording
+    /// Source to export; required by most formats if the history has several
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// The file; - is standard output
+    /// Output file; - for standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
-    /// Replace every name, label, image and address by a made-up one, the same always by the same
-    #[arg(long)]
-    anonymise: bool,
-    /// The key that made-up names come from, so that two exports agree; made if the file is missing
-    #[arg(long, value_name = "FILE", requires = "anonymise")]
+    /// Replace names, labels, images and addresses by generated ones, equal values by equal ones
+    #[arg(long, alias = "anonymise")]
+    anonymize: bool,
+    /// Key file for --anonymize, created if missing; exports with the same key use the same names
+    #[arg(long, value_name = "FILE", requires = "anonymize")]
     key: Option<PathBuf>,
-    /// sched-record: the offset of the times, such as +09:00 [default: Z]
+    /// sched-record: UTC offset of times, such as +09:00 [default: Z]
     #[arg(long, value_name = "OFFSET", allow_hyphen_values = true)]
     utc_offset: Option<String>,
-    /// sktrace: the tracer's configuration, YAML [default: workloads and bare pods, with lifecycles]
+    /// sktrace: tracer configuration, YAML [default: workloads and bare pods, with lifecycles]
     #[arg(long, value_name = "FILE")]
     tracer_config: Option<PathBuf>,
-    /// kai-snapshot: only nodes, queues and pod groups with this label, or without it if there is no value
+    /// kai-snapshot: select nodes, queues and pod groups with this label, or without it if no value is given
     #[arg(long, value_name = "KEY[=VALUE]")]
     partition: Option<String>,
-    /// Write Secrets too, into a file that only its owner can read [default: they are left out, and it is said how many]
-    #[arg(long, conflicts_with = "anonymise")]
+    /// Export Secrets too, to a file readable only by its owner [default: skipped and counted]
+    #[arg(long, conflicts_with = "anonymize")]
     with_secrets: bool,
 }
 
 impl Export {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         self.check_options()?;
-        let chosen = history_arg::open(self.history.as_deref())?;
-        if self.out.try_exists().with_context(|| format!("cannot look for {}", self.out.display()))?
-            && std::fs::canonicalize(&self.out)? == std::fs::canonicalize(chosen.history.path())?
+        let open_history = history_arg::open(self.history.as_deref())?;
+        if self.out.try_exists().with_context(|| format!("cannot access {}", self.out.display()))?
+            && std::fs::canonicalize(&self.out)? == std::fs::canonicalize(open_history.history.path())?
         {
-            bail!("{} is the history itself: say another file with --out", self.out.display());
+            bail!("{} is the history itself: pass another file with --out", self.out.display());
         }
-        let tracer = self.resolve_tracer_config(&chosen, out)?;
-        let feed = self.export_stream(&chosen)?;
-        let (written, fed) = if self.out == Path::new("-") {
-            let mut writer = self.writer(out.data()?, &feed, tracer)?;
-            let fed = feed.write_to(&mut *writer, || Ok(()))?;
-            (writer.finish()?, fed)
+        let tracer = self.resolve_tracer_config(&open_history, out)?;
+        let stream = self.export_stream(&open_history)?;
+        let (written, summary) = if self.out == Path::new("-") {
+            let mut writer = self.writer(out.data()?, &stream, tracer)?;
+            let summary = stream.write_to(&mut *writer, || Ok(()))?;
+            (writer.finish()?, summary)
         } else {
-            let progress = Progress::changes(out, feed.total_changes()?);
-            self.write_file(&feed, tracer, &progress)?
+            let progress = Progress::changes(out, stream.total_changes()?);
+            self.write_file(&stream, tracer, &progress)?
         };
-        self.print_summary(out, &feed, &written, fed)?;
+        self.print_summary(out, &stream, &written, summary)?;
         Ok(Outcome::Done)
     }
 
@@ -152,64 +158,62 @@ impl Export {
         ];
         for (name, is_given, format) in options {
             if is_given && self.format != format {
-                bail!("{name} belongs to {}, not to {}", format.name(), self.format.name());
+                bail!("{name} requires --format {}, not {}", format.name(), self.format.name());
             }
         }
         if self.format == Format::ScalingHistory {
             let compressed = self.out.extension().is_some_and(|end| end == "gz" || end == "zst");
             if self.out == Path::new("-") {
-                bail!("a database cannot go to standard output: say with --out where to put it");
+                bail!("a database cannot be written to standard output: pass --out FILE");
             }
             if compressed {
-                bail!("a database is not compressed on the way: give it a name without .gz or .zst");
+                bail!("a database cannot be compressed: use a name without .gz or .zst");
             }
         }
-        if self.partition.is_some() && self.anonymise {
-            bail!("--partition goes by labels, which --anonymise replaces: say one of them");
+        if self.partition.is_some() && self.anonymize {
+            bail!("--partition cannot be used with --anonymize, which replaces labels");
         }
         if self.format == Format::Sktrace {
             if self.kinds.is_some() {
-                bail!("which kinds a trace has is said by --tracer-config, not by --kinds");
+                bail!("--kinds cannot be used with sktrace: use --tracer-config");
             }
             if self.selector.is_some() {
-                bail!(
-                    "a trace follows pods to their owners, whatever their labels: say --exclude-labels, or -n"
-                );
+                bail!("--selector cannot be used with sktrace: use --exclude-labels or --namespace");
             }
             if self.changes_only {
-                bail!("a trace always begins with the state: --changes-only means nothing to it");
+                bail!("--changes-only cannot be used with sktrace: a trace begins with the initial state");
             }
         }
         Ok(())
     }
 
     /// The stream of changes to export, as the options select it.
-    fn export_stream<'a>(&self, chosen: &'a OpenHistory) -> anyhow::Result<ExportStream<'a>> {
+    fn export_stream<'a>(&self, open_history: &'a OpenHistory) -> anyhow::Result<ExportStream<'a>> {
         let end = self.at.as_deref().or(self.to.as_deref());
-        let end = end.map(|word| chosen.moment(Some(word))).transpose()?;
-        let words = KindResolver::read(&chosen.history, end.unwrap_or(chosen.times.end))?;
-        let kinds = self.kinds.as_deref().map(|text| words.resolve(text)).transpose()?;
+        let end = end.map(|time_text| open_history.moment(Some(time_text))).transpose()?;
+        let kind_resolver = KindResolver::read(&open_history.history, end.unwrap_or(open_history.times.end))?;
+        let kinds = self.kinds.as_deref().map(|text| kind_resolver.resolve(text)).transpose()?;
         let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
         // Only jsonl names the source of a change, and manifests never did.
         let many_sources = matches!(self.format, Format::Jsonl | Format::Manifests);
         let source = match &self.source {
             None if many_sources => None,
-            named => chosen.source(named.as_deref(), "--source")?,
+            named => open_history.source(named.as_deref(), "--source")?,
         };
         // SimKube's tracer applies exclusions itself, because it needs to see what excluded objects own. After
         // anonymization it cannot: names and labels have changed.
-        let excludes = self.format != Format::Sktrace || self.anonymise;
+        let excludes = self.format != Format::Sktrace || self.anonymize;
         Ok(ExportStream {
-            open_history: chosen,
-            scope: self.export_span(chosen, end)?,
+            open_history,
+            scope: self.export_span(open_history, end)?,
             selection: Selection { kinds, source, namespace: self.namespace.clone(), name: None },
             labels: self.selector.as_deref().map(Selector::parse).transpose()?,
             excluded_namespaces: if excludes { self.exclude_namespaces.clone() } else { Vec::new() },
             excluded_labels: if excludes { self.excluded_labels()? } else { Vec::new() },
-            anonymiser: self.anonymise.then(|| self.anonymiser()).transpose()?,
+            anonymiser: self.anonymize.then(|| self.anonymizer()).transpose()?,
             with_settings: matches!(self.format, Format::KssSnapshot | Format::KaiSnapshot),
             with_secrets: self.with_secrets,
-            with_audit_logs: self.format == Format::Jsonl && !self.anonymise,
+            with_audit_logs: self.format == Format::Jsonl && !self.anonymize,
         })
     }
 
@@ -217,7 +221,7 @@ impl Export {
         self.exclude_labels.iter().map(|text| Ok(Selector::parse(text)?)).collect()
     }
 
-    fn export_span(&self, chosen: &OpenHistory, end: Option<Moment>) -> anyhow::Result<ExportScope> {
+    fn export_span(&self, open_history: &OpenHistory, end: Option<Moment>) -> anyhow::Result<ExportScope> {
         let name = self.format.name();
         let one_moment = match self.format {
             Format::Manifests | Format::KssSnapshot | Format::KaiSnapshot => true,
@@ -226,18 +230,18 @@ impl Export {
         };
         if one_moment {
             if self.from.is_some() {
-                bail!("{name} shows one moment: say --at, not --from");
+                bail!("{name} holds one moment: use --at, not --from");
             }
-            return Ok(ExportScope::Moment(end.unwrap_or(chosen.times.end)));
+            return Ok(ExportScope::Moment(end.unwrap_or(open_history.times.end)));
         }
         if self.at.is_some() {
-            bail!("{name} holds a span of time: say --from and --to, not --at");
+            bail!("{name} holds a time range: use --from and --to, not --at");
         }
         let mut window = Window { to: end.map_or(Moment::MAX, |end| end.plus_nanos(1)), ..Window::ALL };
-        if let Some(word) = &self.from {
-            window.from = chosen.moment(Some(word))?;
+        if let Some(time_text) = &self.from {
+            window.from = open_history.moment(Some(time_text))?;
             if window.to <= window.from {
-                bail!("the window ends at {} before it begins at {}", end.unwrap_or_default(), window.from);
+                bail!("--to {} is before --from {}", end.unwrap_or_default(), window.from);
             }
         }
         Ok(match self.format {
@@ -250,7 +254,7 @@ impl Export {
     /// The configuration of SimKube's tracer: the one given, else that of the imported trace, else the default.
     fn resolve_tracer_config(
         &self,
-        chosen: &OpenHistory,
+        open_history: &OpenHistory,
         out: &mut Printer,
     ) -> anyhow::Result<Option<TracerConfig>> {
         if self.format != Format::Sktrace {
@@ -259,18 +263,18 @@ impl Export {
         if let Some(path) = &self.tracer_config {
             return tracer_config::read(path, out).map(Some);
         }
-        let source = chosen.source(self.source.as_deref(), "--source")?;
-        chosen.tracer_config(source).map(Some)
+        let source = open_history.source(self.source.as_deref(), "--source")?;
+        open_history.tracer_config(source).map(Some)
     }
 
     fn writer<'a>(
         &self,
         out: impl Write + 'a,
-        feed: &ExportStream<'_>,
+        stream: &ExportStream<'_>,
         tracer: Option<TracerConfig>,
     ) -> anyhow::Result<Box<dyn Writer + 'a>> {
-        if let (Some(config), ExportScope::WindowAndPast(window)) = (tracer, feed.scope) {
-            let filters = match self.anonymise {
+        if let (Some(config), ExportScope::WindowAndPast(window)) = (tracer, stream.scope) {
+            let filters = match self.anonymize {
                 true => TraceFilters::default(),
                 false => TraceFilters {
                     excluded_namespaces: self.exclude_namespaces.clone(),
@@ -306,7 +310,7 @@ impl Export {
     /// Writes the file atomically.
     fn write_file(
         &self,
-        feed: &ExportStream<'_>,
+        stream: &ExportStream<'_>,
         tracer: Option<TracerConfig>,
         progress: &Progress,
     ) -> anyhow::Result<(WriteSummary, ExportSummary)> {
@@ -315,27 +319,27 @@ impl Export {
         let doing = || format!("cannot write {}", self.out.display());
         if self.format == Format::ScalingHistory {
             let mut writer = Box::new(scaling_history::ScalingHistoryWriter::create(scratch.path())?);
-            let fed = feed.write_to(&mut *writer, || {
+            let summary = stream.write_to(&mut *writer, || {
                 progress.increment();
                 signals::check()
             })?;
             let written = writer.finish().with_context(doing)?;
             scratch.publish()?;
-            return Ok((written, fed));
+            return Ok((written, summary));
         }
         let mut file = scratch.create()?;
-        let mut writer = self.writer(&mut file, feed, tracer)?;
-        let fed = feed.write_to(&mut *writer, || {
+        let mut writer = self.writer(&mut file, stream, tracer)?;
+        let summary = stream.write_to(&mut *writer, || {
             progress.increment();
             signals::check()
         })?;
         let written = writer.finish().with_context(doing)?;
         file.finish().with_context(doing)?;
         scratch.publish()?;
-        Ok((written, fed))
+        Ok((written, summary))
     }
 
-    fn anonymiser(&self) -> anyhow::Result<Anonymizer> {
+    fn anonymizer(&self) -> anyhow::Result<Anonymizer> {
         let key = match &self.key {
             Some(path) => secret_key::read_or_create(path)?,
             None => secret_key::random_key()?,
@@ -347,54 +351,49 @@ impl Export {
     fn print_summary(
         &self,
         out: &mut Printer,
-        feed: &ExportStream<'_>,
+        stream: &ExportStream<'_>,
         written: &WriteSummary,
-        fed: ExportSummary,
+        summary: ExportSummary,
     ) -> anyhow::Result<()> {
-        let there = fed.initial_objects;
-        let place =
+        let initial_objects = summary.initial_objects;
+        let target_text =
             if self.out == Path::new("-") { String::new() } else { format!(" to {}", self.out.display()) };
         let mut left_out: Vec<String> =
             written.left_out.iter().map(|(what, count)| count_text(count, what)).collect();
-        let mut text = format!("{} changes written{place}", group_digits(written.count));
-        match feed.scope {
+        let mut text = format!("{} changes written{target_text}", group_digits(written.count));
+        match stream.scope {
             ExportScope::Moment(moment) => {
-                text = format!("{} objects written{place}", group_digits(written.count));
-                let others = feed.total_changes()?.saturating_sub(there);
+                text = format!("{} objects written{target_text}", group_digits(written.count));
+                let others = stream.total_changes()?.saturating_sub(initial_objects);
                 if others > 0 {
-                    left_out.insert(
-                        0,
-                        count_text(
-                            others,
-                            &format!("changes of the history that are not this state of {moment}"),
-                        ),
-                    );
+                    left_out.insert(0, count_text(others, &format!("changes not in the state at {moment}")));
                 }
             }
-            _ if there > 0 => {
-                text += &format!(", beginning with the {} objects that were there", group_digits(there));
+            _ if initial_objects > 0 => {
+                text += &format!(", including {} initial objects", group_digits(initial_objects));
             }
             _ => {}
         }
         out.print_to_stderr(&text);
-        if self.anonymise {
-            let hidden = feed.settings_at(feed.open_history.times.end)?.len() as u64;
+        if self.anonymize {
+            let hidden = stream.settings_at(stream.open_history.times.end)?.len() as u64;
             if hidden > 0 {
-                left_out.push(count_text(hidden, "settings of schedulers, which cannot be anonymised"));
+                left_out.push(count_text(hidden, "settings of schedulers, which cannot be anonymized"));
             }
         }
-        if fed.audit_events_left_out > 0 {
-            left_out.push(count_text(fed.audit_events_left_out, "writes of the audit log"));
+        if summary.audit_events_left_out > 0 {
+            left_out.push(count_text(summary.audit_events_left_out, "writes of the audit log"));
         }
-        if fed.secrets_left_out > 0 {
-            let what = match feed.scope {
+        if summary.secrets_left_out > 0 {
+            let what = match stream.scope {
                 ExportScope::Moment(_) => "Secrets",
                 _ => "changes of Secrets",
             };
-            left_out.push(count_text(fed.secrets_left_out, what) + " (--with-secrets writes them)");
+            left_out
+                .push(count_text(summary.secrets_left_out, what) + " (use --with-secrets to include them)");
         }
         if !left_out.is_empty() {
-            out.print_to_stderr(&format!("left out: {}", left_out.join(", ")));
+            out.print_to_stderr(&format!("skipped: {}", left_out.join(", ")));
         }
         Ok(())
     }
@@ -404,7 +403,6 @@ impl Export {
 fn count_text(count: u64, what: &str) -> String {
     let (noun, rest) = what.split_at(what.find(' ').unwrap_or(what.len()));
     let noun = match (count, noun) {
-        (1, "lives") => "life",
         (1, noun) => noun.strip_suffix('s').unwrap_or(noun),
         (_, noun) => noun,
     };
@@ -413,7 +411,7 @@ fn count_text(count: u64, what: &str) -> String {
 
 /// Parses an offset from UTC: `+09:00`, `-03:30`, `Z`.
 fn parse_offset(text: &str) -> anyhow::Result<Offset> {
-    let wrong = || format!("{text:?} is no offset from UTC such as +09:00 or Z");
+    let wrong = || format!("invalid UTC offset {text:?}: expected Z or an offset such as +09:00");
     if text.eq_ignore_ascii_case("z") {
         return Ok(Offset::UTC);
     }

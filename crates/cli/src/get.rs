@@ -21,52 +21,53 @@ Examples:
   kinescope get pods -n web --at 14:03
   kinescope get deploy,rs -A --at -2h -o wide
   kinescope get pod/checkout-0 -n web -o yaml --at '2026-11-01T14:03Z'
-  kinescope get pods -A -l app=web --field-selector status.phase=Pending --sort-by .metadata.creationTimestamp
-  kinescope get events -A --at 14:05 --field-selector reason=FailedScheduling";
+  kinescope get pods -A -l app=web --sort-by .metadata.creationTimestamp
+  kinescope get pods -A --field-selector status.phase=Pending
+  kinescope get events -A --field-selector reason=FailedScheduling";
 
-/// Show objects as they were at a moment, the way kubectl get does
+/// Display objects as of a time, like kubectl get
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Get {
-    /// What to show: pods | po,svc | pod/NAME | all
+    /// Resource types, or a type and a name: pods | po,svc | pod/NAME | all
     #[arg(value_name = "KIND", add = ArgValueCompleter::new(completion::kinds))]
     kind: String,
-    /// Names of objects of that kind
+    /// Names of objects
     #[arg(value_name = "NAME", add = ArgValueCompleter::new(completion::names))]
     names: Vec<String>,
-    /// The moment to look at [default: the history's end]
+    /// Time to display [default: the end of the history]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<String>,
     #[command(flatten)]
     scope: Scope,
-    /// Only objects with these labels: app=web,tier!=db,env in (a,b),!canary
+    /// Label selector: app=web,tier!=db,env in (a,b),!canary
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
-    /// Only objects with these fields: status.phase=Pending,spec.nodeName!=node-1
+    /// Field selector: status.phase=Pending,spec.nodeName!=node-1
     #[arg(long, value_name = "FIELDS")]
     field_selector: Option<String>,
-    /// How to print them
+    /// Output format
     #[arg(short, long, value_parser = ["table", "wide", "json", "yaml", "name"], default_value = "table")]
     output: String,
-    /// Order by a field: .metadata.creationTimestamp
+    /// Sort by a field: .metadata.creationTimestamp
     #[arg(long, value_name = "PATH")]
     sort_by: Option<String>,
-    /// No line of column names
+    /// Do not print headers
     #[arg(long)]
     no_headers: bool,
-    /// All labels as the last column
+    /// Show all labels as the last column
     #[arg(long)]
     show_labels: bool,
-    /// A column for each of these labels
+    /// Labels to show as columns
     #[arg(short = 'L', long, value_name = "LABEL", value_delimiter = ',')]
     label_columns: Vec<String>,
-    /// Keep managedFields in JSON and YAML
+    /// Keep managedFields in JSON and YAML output
     #[arg(long)]
     show_managed_fields: bool,
-    /// The recording, if the history holds several
+    /// Source to read; required if the history has several
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    /// History to read [default: $KINESCOPE_HISTORY, else the only .kine file in the current directory]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 }
@@ -74,10 +75,10 @@ pub(super) struct Get {
 /// One namespace or all of them.
 #[derive(clap::Args)]
 pub(super) struct Scope {
-    /// The namespace
+    /// Namespace
     #[arg(short, long, value_name = "NAME", default_value = "default", add = ArgValueCompleter::new(completion::namespaces))]
     pub(super) namespace: String,
-    /// All namespaces, whatever -n says
+    /// All namespaces; overrides -n
     #[arg(short = 'A', long)]
     pub(super) all_namespaces: bool,
 }
@@ -96,17 +97,17 @@ struct ResourceResult {
 
 impl Get {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
-        let chosen = history_arg::open(self.history.as_deref())?;
-        let moment = chosen.moment(self.at.as_deref())?;
-        let source = chosen.source(self.source.as_deref(), "--source")?;
-        let words = KindResolver::read(&chosen.history, moment)?;
+        let open_history = history_arg::open(self.history.as_deref())?;
+        let moment = open_history.moment(self.at.as_deref())?;
+        let source = open_history.source(self.source.as_deref(), "--source")?;
+        let kind_resolver = KindResolver::read(&open_history.history, moment)?;
         let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
         let sort_by = self.sort_by.as_deref().map(SortBy::parse).transpose()?;
-        let wanted = self.resource_requests(&words)?;
+        let requests = self.resource_requests(&kind_resolver)?;
 
-        let mut answers = Vec::new();
+        let mut results = Vec::new();
         let mut missing = Vec::new();
-        for ResourceRequest { found, names } in wanted {
+        for ResourceRequest { found, names } in requests {
             let fields = self
                 .field_selector
                 .as_deref()
@@ -124,15 +125,15 @@ impl Get {
             }
             let mut versions: Vec<ObjectVersion> = Vec::new();
             if names.is_empty() {
-                versions = chosen.history.at(moment, &selection)?.into_objects();
+                versions = open_history.history.at(moment, &selection)?.into_objects();
             }
             for name in &names {
                 selection.name = Some(name.clone());
-                let one = chosen.history.at(moment, &selection)?.into_objects();
-                if one.is_empty() {
+                let named_versions = open_history.history.at(moment, &selection)?.into_objects();
+                if named_versions.is_empty() {
                     missing.push(format!("{} \"{name}\" not found", KindResolver::plural(&found.kind)));
                 }
-                versions.extend(one);
+                versions.extend(named_versions);
             }
             let mut objects: Vec<Object> = versions
                 .into_iter()
@@ -147,14 +148,14 @@ impl Get {
             if let Some(sort_by) = &sort_by {
                 sort(&mut objects, sort_by);
             }
-            answers.push(ResourceResult { found, objects });
+            results.push(ResourceResult { found, objects });
         }
-        let gaps = chosen.history.gaps()?;
+        let gaps = open_history.history.gaps()?;
         out.warn_of_gaps(gaps.iter().filter(|gap| {
-            let concerns = answers.iter().any(|answer| gap.concerns(&answer.found.kind));
+            let concerns = results.iter().any(|result| gap.concerns(&result.found.kind));
             concerns && gap.from <= moment && moment < gap.to
         }));
-        self.print(out, &words, &answers, moment, &missing)?;
+        self.print(out, &kind_resolver, &results, moment, &missing)?;
         if missing.is_empty() {
             return Ok(Outcome::Done);
         }
@@ -163,46 +164,46 @@ impl Get {
     }
 
     /// Parses kubectl's three forms: `pods a b`, `pod/a svc/b` and `po,svc`.
-    fn resource_requests(&self, words: &KindResolver) -> anyhow::Result<Vec<ResourceRequest>> {
+    fn resource_requests(&self, kind_resolver: &KindResolver) -> anyhow::Result<Vec<ResourceRequest>> {
         if !self.kind.contains('/') {
             if let Some(odd) = self.names.iter().find(|name| name.contains('/')) {
-                bail!("{odd:?} is KIND/NAME, but {:?} before it is not: use one form for all", self.kind);
+                bail!("no separate resource type is needed with {odd:?}: omit {:?}", self.kind);
             }
-            let found = words.resolve(&self.kind)?;
+            let found = kind_resolver.resolve(&self.kind)?;
             return Ok(found
                 .into_iter()
                 .map(|found| ResourceRequest { found, names: self.names.clone() })
                 .collect());
         }
-        let mut wanted: Vec<ResourceRequest> = Vec::new();
-        for word in std::iter::once(&self.kind).chain(&self.names) {
+        let mut requests: Vec<ResourceRequest> = Vec::new();
+        for argument in std::iter::once(&self.kind).chain(&self.names) {
             let Some((kind, name)) =
-                word.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
+                argument.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
             else {
-                bail!("{word:?} is not KIND/NAME");
+                bail!("{argument:?} must be in resource/name form, such as pod/NAME");
             };
-            for found in words.resolve(kind)? {
-                match wanted.iter_mut().find(|wanted| wanted.found == found) {
-                    Some(wanted) => wanted.names.push(name.to_owned()),
-                    None => wanted.push(ResourceRequest { found, names: vec![name.to_owned()] }),
+            for found in kind_resolver.resolve(kind)? {
+                match requests.iter_mut().find(|requests| requests.found == found) {
+                    Some(requests) => requests.names.push(name.to_owned()),
+                    None => requests.push(ResourceRequest { found, names: vec![name.to_owned()] }),
                 }
             }
         }
-        Ok(wanted)
+        Ok(requests)
     }
 
     fn print(
         &self,
         out: &mut Printer,
-        words: &KindResolver,
-        answers: &[ResourceResult],
+        kind_resolver: &KindResolver,
+        results: &[ResourceResult],
         moment: Moment,
         missing: &[String],
     ) -> anyhow::Result<()> {
-        let count: usize = answers.iter().map(|answer| answer.objects.len()).sum();
+        let count: usize = results.iter().map(|result| result.objects.len()).sum();
         match self.output.as_str() {
             "json" | "yaml" => {
-                let objects = answers.iter().flat_map(|answer| &answer.objects);
+                let objects = results.iter().flat_map(|result| &result.objects);
                 let mut objects: Vec<Value> = objects.map(Object::value).collect::<Result<_, _>>()?;
                 if !self.show_managed_fields {
                     objects.iter_mut().for_each(hide_managed_fields);
@@ -222,30 +223,30 @@ impl Get {
                 }
             }
             "name" => {
-                for answer in answers {
-                    let kind = answer.found.kind.to_string().to_lowercase();
-                    for object in &answer.objects {
+                for result in results {
+                    let kind = result.found.kind.to_string().to_lowercase();
+                    for object in &result.objects {
                         writeln!(out, "{kind}/{}", object.meta().name)?;
                     }
                 }
             }
             _ if count == 0 => {
                 if missing.is_empty() {
-                    self.print_nothing_found(out, answers);
+                    self.print_nothing_found(out, results);
                 }
             }
             _ => {
-                let tables: Vec<Table> = answers
+                let tables: Vec<Table> = results
                     .iter()
-                    .map(|answer| {
-                        let layout = words.layout(&answer.found.kind);
-                        Table::of(&answer.found.kind, &layout, &answer.objects, moment)
+                    .map(|result| {
+                        let layout = kind_resolver.layout(&result.found.kind);
+                        Table::of(&result.found.kind, &layout, &result.objects, moment)
                     })
                     .collect();
                 let style = PrintOptions {
                     wide: self.output == "wide",
                     with_namespace: self.scope.all_namespaces,
-                    with_kind: answers.len() > 1,
+                    with_kind: results.len() > 1,
                     no_headers: self.no_headers,
                     show_labels: self.show_labels,
                     column_labels: self.label_columns.clone(),
@@ -256,8 +257,8 @@ impl Get {
         Ok(())
     }
 
-    fn print_nothing_found(&self, out: &mut Printer, answers: &[ResourceResult]) {
-        let namespaced = answers.iter().any(|answer| answer.found.namespaced);
+    fn print_nothing_found(&self, out: &mut Printer, results: &[ResourceResult]) {
+        let namespaced = results.iter().any(|result| result.found.namespaced);
         if !namespaced || self.scope.all_namespaces {
             out.print_to_stderr("No resources found");
         } else {

@@ -19,7 +19,7 @@ pub(super) fn resolve(named: Option<&Path>) -> anyhow::Result<PathBuf> {
         return Ok(path.into());
     }
     let mut found: Vec<PathBuf> = std::fs::read_dir(".")
-        .context("cannot look for a history in this folder")?
+        .context("cannot list the current directory")?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "kine"))
         .map(|path| path.strip_prefix(".").map(Path::to_owned).unwrap_or(path))
@@ -27,11 +27,11 @@ pub(super) fn resolve(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     found.sort_unstable();
     match &found[..] {
         [only] => Ok(only.clone()),
-        [] => bail!("there is no .kine file in this folder: name a history, or set $KINESCOPE_HISTORY"),
+        [] => bail!("no .kine file in the current directory: specify a history, or set $KINESCOPE_HISTORY"),
         several => {
             let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
             bail!(
-                "there are several histories in this folder ({}): name one, or set $KINESCOPE_HISTORY",
+                "several .kine files in the current directory ({}): specify one, or set $KINESCOPE_HISTORY",
                 names.join(", ")
             )
         }

@@ -38,64 +38,73 @@ const MAX_WARNINGS: usize = 20;
 const BATCH_QUEUE_LENGTH: usize = 8;
 
 const AFTER: &str = "\
-Formats are recognised by content, compressed with gzip or zstd or not:
-  jsonl             a watch event a line: {\"at\": …, \"type\": \"ADDED\", \"object\": {…}}; also what
-                    kubectl get --watch --output-watch-events -o json prints
-  manifests         YAML or JSON as kubectl takes it, lists, several documents, a folder
-  sched-record      kube-scheduler-simulator's recording, JSON lines
-  kss-snapshot      kube-scheduler-simulator's export, JSON or YAML
-  sktrace           SimKube's trace, of any version
-  scaling-history   the SQLite file of Gardener's scaling history
-  scaling-scenario  a report of Gardener's replayer, JSON
-  kai-snapshot      the KAI scheduler's snapshot, ZIP
-  kwok              KWOK's snapshot or recording, YAML
-  snapshotz         the cluster autoscaler's debugging snapshot, JSON
-  dlrm              Alibaba's trace of recommendation services, CSV; it begins at --at, or now
-  audit             the audit log of an API server, JSON lines; it joins a history, and log tells by whom
+Formats are detected from content, also if compressed with gzip or zstd:
+  jsonl             one watch event per line:
+                    {\"at\": …, \"type\": \"ADDED\", \"object\": {…}}
+                    also the output of kubectl get --watch -o json
+                    --output-watch-events
+  manifests         YAML or JSON as accepted by kubectl: objects, lists,
+                    several documents, a folder
+  sched-record      recording of kube-scheduler-simulator, JSON lines
+  kss-snapshot      export of kube-scheduler-simulator, JSON or YAML
+  sktrace           SimKube trace, any version
+  scaling-history   SQLite file of Gardener's scaling history
+  scaling-scenario  report of Gardener's replayer, JSON
+  kai-snapshot      snapshot of the KAI scheduler, ZIP
+  kwok              snapshot or recording of KWOK, YAML
+  snapshotz         debugging snapshot of cluster-autoscaler, JSON
+  dlrm              Alibaba's trace of recommendation services, CSV; starts at
+                    --at, or now
+  audit             audit log of an API server, JSON lines; import it into an
+                    existing history, and `log` shows who wrote each version
+
+The import is atomic: if it fails, the history is not changed. In an existing history it adds a new source, or appends \
+changes later than the end of an existing one.
 
 Examples:
-  kinescope import film.jsonl.gz                         makes film.kine
-  kinescope import record.jsonl                          a recording of kube-scheduler-simulator
+  # Create film.kine
+  kinescope import film.jsonl.gz
+  # Import a recording of kube-scheduler-simulator
+  kinescope import record.jsonl
   kinescope import trace.sktrace --into prod.kine --source simkube
   kinescope import monday.jsonl tuesday.jsonl --into week.kine --source prod
   kubectl get all -A -o json | kinescope import - --into now.kine
   kinescope import manifests/ --at 2026-11-01T09:00Z
-  kinescope import audit*.log --into prod.kine           who wrote what: all files of all API servers together
-  kinescope import film.jsonl.gz --strip                 keeps what matters to scheduling, hides environment values";
+  # Add the audit logs of all API servers together
+  kinescope import audit*.log --into prod.kine
+  # Keep only what matters to scheduling, and redact environment values
+  kinescope import film.jsonl.gz --strip";
 
-/// Bring files of other programs into a history
-///
-/// The history is there as a whole or not at all. Into one that exists goes a new source, or what is later than the
-/// end of a source.
+/// Import files of other programs into a history
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Import {
-    /// Files or folders; - is standard input
+    /// Files or folders; - for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The history [default: the first file's name with .kine]
+    /// History to write [default: the first file's name with .kine]
     #[arg(long, value_name = "HISTORY")]
     into: Option<PathBuf>,
-    /// The format, if it is not to be guessed
+    /// Input format [default: detected from content]
     #[arg(long, value_name = "FORMAT", value_parser = format_arg::parser(&Format::ALL))]
     format: Option<Format>,
-    /// When it was like this, for files without times [default: the newest time in the objects]
+    /// Time of the objects, for files without times [default: the latest time in the objects]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<String>,
-    /// The name of the recording [default: that of the file or folder]
+    /// Source name [default: the name of the file or folder]
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// Apply the recorder's rules: leave out what means nothing to scheduling, Secrets and the data of ConfigMaps, hide
-    /// environment values
+    /// Apply the rules of `record`: drop changes irrelevant to scheduling, Secrets and ConfigMap data; redact environment
+    /// values
     #[arg(long)]
     strip: bool,
-    /// With --strip: keep environment values
+    /// Keep environment values; requires --strip
     #[arg(long, requires = "strip")]
     no_redact: bool,
-    /// With --strip: the file with the key that environment values are hidden with
+    /// Key file to redact environment values with; requires --strip
     #[arg(long, value_name = "FILE", requires = "strip", conflicts_with = "no_redact")]
     redact_key: Option<PathBuf>,
-    /// How to print what was done
+    /// Output format
     #[arg(short, long, value_parser = ["text", "json"], default_value = "text")]
     output: String,
 }
@@ -151,18 +160,18 @@ impl Import {
         signals::remove_if_interrupted(bulk.temporary_files());
         let (sender, receiver) = sync_channel(BATCH_QUEUE_LENGTH);
         let (this, files, progress_bar) = (&self, &files, &progress);
-        let tally = std::thread::scope(|scope| {
+        let counts = std::thread::scope(|scope| {
             // The reading thread owns the sender, so that writing ends when reading does.
             let reading =
                 scope.spawn(move || this.read(files, at, audit_logs, filter, progress_bar, &sender));
             let written = write(&mut bulk, receiver);
-            let read = reading.join().unwrap_or_else(|_| bail!("the reading thread broke"));
+            let read = reading.join().unwrap_or_else(|_| bail!("the reader thread panicked"));
             // A failed write makes reading fail too; report the write's error.
             written.and(read)
         })?;
         bulk.finish()?;
         drop(progress);
-        self.print_summary(out, &into, existed, &tally)
+        self.print_summary(out, &into, existed, &counts)
     }
 
     /// Reads all files and sends their contents to the writing thread.
@@ -175,7 +184,7 @@ impl Import {
         progress: &Progress,
         sender: &SyncSender<ReaderMessage>,
     ) -> anyhow::Result<ImportCounts> {
-        let mut tally = ImportCounts::default();
+        let mut counts = ImportCounts::default();
         // All manifests form one snapshot, however many files they are in.
         let mut snapshot: Vec<(Arc<str>, Object)> = Vec::new();
         let now = jiff::Timestamp::now().into();
@@ -187,9 +196,9 @@ impl Import {
             let input = open(path, progress)?;
             let Some(format) = self.format.or(input.format) else {
                 if History::open(path).is_ok() {
-                    bail!("{} is a history already: look into it with --history", input.name);
+                    bail!("{} is already a history: pass it with --history", input.name);
                 }
-                bail!("{}: nothing known here begins like this; say what it is with --format", input.name);
+                bail!("{}: unrecognized format; pass --format", input.name);
             };
             if format == Format::Audit {
                 audit_logs.add(input, now)?;
@@ -205,7 +214,7 @@ impl Import {
                 }
                 match item {
                     ImportItem::Object(object) => snapshot.push((source.clone(), object)),
-                    ImportItem::Warning(text) => tally.warnings.add(text),
+                    ImportItem::Warning(text) => counts.warnings.add(text),
                     ImportItem::TimesInferred(source) => {
                         let _ = sender.send(ReaderMessage::TimesInferred(source));
                     }
@@ -213,8 +222,8 @@ impl Import {
                         let (source, seen) = (&observed.key.source, observed.seen);
                         if let Some(end) = before.get(source).filter(|end| seen < **end) {
                             bail!(
-                                "{} begins at {seen}, before the file that was named before it ends at {end}: name \
-                                 files of one source in the order of their times",
+                                "{} begins at {seen}, before the end of the previous file at {end}: list files of \
+                                 one source in chronological order",
                                 path.display()
                             );
                         }
@@ -222,10 +231,10 @@ impl Import {
                             Some(end) => *end = seen.max(*end),
                             None => drop(ends.insert(source.clone(), seen)),
                         }
-                        batch.push_change(observed, &mut filter, &mut tally)?;
+                        batch.push_change(observed, &mut filter, &mut counts)?;
                     }
                     ImportItem::Gap(gap) => {
-                        tally.gaps += 1;
+                        counts.gaps += 1;
                         batch.push(HistoryItem::Gap(gap))?;
                     }
                 }
@@ -234,13 +243,13 @@ impl Import {
         }
         if let Some((source, _)) = snapshot.iter().find(|(source, _)| ends.contains_key(source)) {
             bail!(
-                "objects without times and a recording of {source} in one import: import them one after the other, \
-                 the earlier first"
+                "objects without times cannot be imported together with a recording of {source}: import them one \
+                 after the other, the earlier one first"
             );
         }
-        self.send_snapshot(&snapshot, at, &mut filter, &mut tally, sender)?;
-        audit_logs.send(&mut tally, sender)?;
-        Ok(tally)
+        self.send_snapshot(&snapshot, at, &mut filter, &mut counts, sender)?;
+        audit_logs.send(&mut counts, sender)?;
+        Ok(counts)
     }
 
     fn send_snapshot(
@@ -248,7 +257,7 @@ impl Import {
         snapshot: &[(Arc<str>, Object)],
         at: Option<Moment>,
         filter: &mut Option<RecordFilter>,
-        tally: &mut ImportCounts,
+        counts: &mut ImportCounts,
         sender: &SyncSender<ReaderMessage>,
     ) -> anyhow::Result<()> {
         let moment = match at {
@@ -266,7 +275,7 @@ impl Import {
                 sources.push(source);
             }
             let observed = IncomingChange::received(moment, source, What::Added(object.clone()));
-            batch.push_change(observed, filter, tally)?;
+            batch.push_change(observed, filter, counts)?;
         }
         batch.send()?;
         for source in sources {
@@ -289,49 +298,45 @@ impl Import {
         out: &mut Printer,
         into: &Path,
         existed: bool,
-        tally: &ImportCounts,
+        counts: &ImportCounts,
     ) -> anyhow::Result<Outcome> {
         use std::io::Write;
-        tally.warnings.print(out);
+        counts.warnings.print(out);
         let size = std::fs::metadata(into).map_or(0, |file| file.len());
         if self.output == "json" {
             let report = json!({
                 "history": into.display().to_string(),
                 "appended": existed,
-                "changes": tally.changes,
-                "gaps": tally.gaps,
-                "dropped": tally.dropped,
-                "secretsLeftOut": tally.secrets,
-                "warnings": tally.warnings.shown,
-                "objectBytes": tally.raw_bytes,
+                "changes": counts.changes,
+                "gaps": counts.gaps,
+                "dropped": counts.dropped,
+                "secretsLeftOut": counts.secrets,
+                "warnings": counts.warnings.shown,
+                "objectBytes": counts.raw_bytes,
                 "fileBytes": size,
             });
             writeln!(out, "{report:#}")?;
             return Ok(Outcome::Done);
         }
         let verb = if existed { "appended to" } else { "written to" };
-        writeln!(out, "{} {verb} {}", count_noun(tally.changes, "change"), into.display())?;
-        if tally.dropped > 0 {
-            let dropped = count_noun(tally.dropped, "change");
-            writeln!(out, "{dropped} left out that mean nothing to scheduling")?;
+        writeln!(out, "{} {verb} {}", count_noun(counts.changes, "change"), into.display())?;
+        if counts.dropped > 0 {
+            let dropped = count_noun(counts.dropped, "change");
+            writeln!(out, "{dropped} dropped: irrelevant to scheduling")?;
         }
-        if tally.secrets > 0 {
-            writeln!(out, "{} of Secrets left out", count_noun(tally.secrets, "change"))?;
+        if counts.secrets > 0 {
+            writeln!(out, "{} of Secrets skipped", count_noun(counts.secrets, "change"))?;
         }
-        if tally.gaps > 0 {
-            writeln!(
-                out,
-                "{}: times in which something may have been missed",
-                count_noun(tally.gaps, "gap")
-            )?;
+        if counts.gaps > 0 {
+            writeln!(out, "{}: changes may be missing there", count_noun(counts.gaps, "gap"))?;
         }
         // With fewer changes most of the file is its tables.
-        if !existed && tally.changes >= 500 {
-            let each = size as f64 / tally.changes as f64;
+        if !existed && counts.changes >= 500 {
+            let each = size as f64 / counts.changes as f64;
             writeln!(
                 out,
-                "{} of objects in a file of {}, {each:.0} bytes a change",
-                format_bytes(tally.raw_bytes),
+                "{} of objects in a file of {}, {each:.0} bytes per change",
+                format_bytes(counts.raw_bytes),
                 format_bytes(size)
             )?;
         }
@@ -361,7 +366,7 @@ impl SourceRenaming {
         let from = self.from.get_or_insert_with(|| recorded.into());
         if **from != *recorded {
             bail!(
-                "{} holds several recordings, {from} and {recorded}: without --source each keeps its name",
+                "{} has several sources, {from} and {recorded}: omit --source to keep their names",
                 file.display()
             );
         }
@@ -382,22 +387,22 @@ impl ImportBatch<'_> {
         &mut self,
         mut observed: IncomingChange,
         filter: &mut Option<RecordFilter>,
-        tally: &mut ImportCounts,
+        counts: &mut ImportCounts,
     ) -> anyhow::Result<()> {
         if let Some(filter) = filter {
             if is_secret(&observed.key.kind) {
-                tally.secrets += 1;
+                counts.secrets += 1;
                 return Ok(());
             }
             match filter.apply(&observed.key, &observed.what) {
                 Some(what) => observed.what = what,
                 None => {
-                    tally.dropped += 1;
+                    counts.dropped += 1;
                     return Ok(());
                 }
             }
         }
-        tally.count(&observed);
+        counts.count(&observed);
         self.bytes += observed.what.object().as_str().len();
         self.push(HistoryItem::Change(observed))
     }
@@ -410,7 +415,7 @@ impl ImportBatch<'_> {
     fn send(&mut self) -> anyhow::Result<()> {
         let pieces = std::mem::take(&mut self.items);
         self.bytes = 0;
-        self.sender.send(ReaderMessage::Items(pieces)).context("the writing thread has ended")
+        self.sender.send(ReaderMessage::Items(pieces)).context("the writer thread has ended")
     }
 }
 
@@ -435,7 +440,7 @@ impl Warnings {
             out.print_to_stderr(&format!("warning: {text}"));
         }
         if self.omitted > 0 {
-            out.print_to_stderr(&format!("warning: {} more like these", group_digits(self.omitted)));
+            out.print_to_stderr(&format!("warning: {} more not shown", group_digits(self.omitted)));
         }
     }
 }
@@ -474,13 +479,13 @@ fn open(path: &Path, progress: &Progress) -> anyhow::Result<Input> {
 
 fn default_history(first: &Path) -> anyhow::Result<PathBuf> {
     if first == Path::new("-") {
-        bail!("standard input has no name: say with --into where to put the history");
+        bail!("standard input has no name: pass --into HISTORY");
     }
     Ok(PathBuf::from(format!("{}.kine", file_stem(first))))
 }
 
 /// Parses a time relative to now: what is imported has no end yet.
-fn parse_time(word: &str) -> anyhow::Result<Moment> {
+fn parse_time(text: &str) -> anyhow::Result<Moment> {
     let now: Moment = jiff::Timestamp::now().into();
-    Ok(TimeParser { start: now, end: now, zone: TimeZone::system() }.parse(word)?)
+    Ok(TimeParser { start: now, end: now, zone: TimeZone::system() }.parse(text)?)
 }

@@ -15,13 +15,13 @@ Examples:
   kinescope info
   kinescope info prod.kine -o json | jq .changes";
 
-/// Show what a history holds: its span, kinds, sizes, gaps
+/// Display a summary of a history: time range, kinds, sizes, gaps
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Info {
-    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    /// History to read [default: $KINESCOPE_HISTORY, else the only .kine file in the current directory]
     history: Option<PathBuf>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_parser = ["text", "json"], default_value = "text")]
     output: String,
 }
@@ -31,8 +31,8 @@ impl Info {
         let history = History::open(&history_arg::resolve(self.history.as_deref())?)?;
         let (summary, gaps) = (history.summary()?, history.gaps()?);
         if self.output == "json" {
-            let shown = summary_as_json(&history.path().display().to_string(), &summary, &gaps);
-            writeln!(out.data()?, "{shown:#}")?;
+            let json = summary_as_json(&history.path().display().to_string(), &summary, &gaps);
+            writeln!(out.data()?, "{json:#}")?;
         } else {
             write_text(out, &history, &summary, &gaps)?;
         }
@@ -45,17 +45,17 @@ fn write_text(out: &mut Printer, history: &History, summary: &Summary, gaps: &[G
     writeln!(out, "{HEADING}{}{HEADING:#}", history.path().display())?;
     writeln!(
         out,
-        "  {} changes, {}, {:.0} bytes a change ({} of objects)",
+        "  {} changes, {}, {:.0} bytes per change ({} of objects)",
         group_digits(changes),
         format_bytes(summary.file_bytes),
         summary.file_bytes as f64 / changes.max(1) as f64,
         format_bytes(summary.raw_bytes),
     )?;
     if summary.rows > 0 {
-        writeln!(out, "  {} of the changes are not packed yet", group_digits(summary.rows))?;
+        writeln!(out, "  {} changes not packed yet", group_digits(summary.rows))?;
     }
     if let Some(moment) = summary.pruned_to {
-        writeln!(out, "  pruned: what was before {moment} is gone")?;
+        writeln!(out, "  pruned: history before {moment} was deleted")?;
     }
     for source in &summary.sources {
         writeln!(out, "\n{HEADING}source {}{HEADING:#}", source.name)?;
@@ -64,13 +64,13 @@ fn write_text(out: &mut Printer, history: &History, summary: &Summary, gaps: &[G
             let watched = history.positions()?.into_iter().filter(|position| position.source == source.name);
             // Without changes nothing is recorded, but the watch position shows that the source was watched.
             if let Some(until) = watched.map(|position| position.at).max().filter(|until| *until > to) {
-                writeln!(out, "  watched until {until}, with nothing to record after that")?;
+                writeln!(out, "  watched until {until}, no changes after that")?;
             }
         }
         if source.times_inferred {
-            writeln!(out, "  times inferred: the input had none of its own")?;
+            writeln!(out, "  times inferred: the input had none")?;
         }
-        let mut rows = vec![["KIND", "CHANGES", "OBJECTS", "ALIVE", "SIZE", "PACKED"].map(str::to_owned)];
+        let mut rows = vec![["KIND", "CHANGES", "OBJECTS", "LIVE", "SIZE", "PACKED"].map(str::to_owned)];
         for kind in &source.kinds {
             let (objects, alive) = match kind.objects {
                 Some((objects, alive)) => (group_digits(objects), group_digits(alive)),
@@ -108,7 +108,7 @@ fn write_text(out: &mut Printer, history: &History, summary: &Summary, gaps: &[G
             (kinds, more) => format!("{} and {}", kinds.join(", "), count_noun(more as u64, "more kind")),
         };
         let why = &together[0].why;
-        let like = if together.iter().all(|gap| gap.why == *why) { "" } else { ", and the like" };
+        let like = if together.iter().all(|gap| gap.why == *why) { "" } else { ", and similar" };
         match together[0].is_open() {
             true => writeln!(out, "  since {from}, {kinds}: {why}{like}")?,
             false => {
@@ -136,7 +136,7 @@ fn group_gaps(gaps: &[Gap]) -> Vec<Vec<&Gap>> {
     const MAX_DISTANCE_NANOS: i64 = 2_000_000_000;
     let mut groups: Vec<Vec<&Gap>> = Vec::new();
     for gap in gaps {
-        let fits = |group: &&mut Vec<&Gap>| {
+        let belongs_to = |group: &&mut Vec<&Gap>| {
             let first = group[0];
             first.source == gap.source
                 && without_digits(&first.why) == without_digits(&gap.why)
@@ -144,7 +144,7 @@ fn group_gaps(gaps: &[Gap]) -> Vec<Vec<&Gap>> {
                 && gap.from.nanos_since(first.from).abs() < MAX_DISTANCE_NANOS
                 && gap.to.nanos_since(first.to).abs() < MAX_DISTANCE_NANOS
         };
-        match groups.iter_mut().find(fits) {
+        match groups.iter_mut().find(belongs_to) {
             Some(group) => group.push(gap),
             None => groups.push(vec![gap]),
         }

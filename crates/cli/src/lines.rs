@@ -40,11 +40,11 @@ pub(super) fn wrap_text(text: &str, width: Option<usize>, indent: usize) -> Vec<
     const MIN_WIDTH: usize = 20;
     let text = escape_line(text);
     let Some(width) = width else { return vec![text] };
-    let room = width.saturating_sub(indent).max(MIN_WIDTH);
+    let line_width = width.saturating_sub(indent).max(MIN_WIDTH);
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let last = lines.last_mut().expect("there is one from the beginning");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > room {
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > line_width {
             lines.push(word.to_owned());
             continue;
         }

@@ -16,43 +16,45 @@ use super::output::{HEADING, NEW, OLD, Printer, format_duration};
 use super::{Outcome, completion, history_arg, secret_mask};
 
 const AFTER: &str = "\
+If the history has an audit log (see `kinescope import --help`), versions show who wrote them.
+
 Examples:
   kinescope log pod/checkout-0 -n web
   kinescope log node/node-a2 --from 14:00 --to 14:10
   kinescope log deploy/web -n web --fields spec.replicas,status.readyReplicas
   kinescope log pod/checkout-0 -n web -o json | jq .changed";
 
-/// Show what happened to one object: each version with what changed
+/// Display all versions of an object, with the fields that changed
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Log {
-    /// The object: pod/NAME
+    /// Object: pod/NAME
     #[arg(value_name = "KIND/NAME", add = ArgValueCompleter::new(completion::kinds_and_names))]
     object: String,
-    /// Its name, if KIND stands alone
+    /// Name, if KIND is a separate argument
     #[arg(value_name = "NAME", hide = true, add = ArgValueCompleter::new(completion::names))]
     name: Option<String>,
     #[command(flatten)]
     scope: Scope,
-    /// From this moment
+    /// Start time, inclusive
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<String>,
-    /// Up to and at this moment
+    /// End time, inclusive
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
-    /// Only these fields and what is below them; versions in which they stay the same are left out
+    /// Fields to show, with their subfields; versions that do not change them are skipped
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     fields: Vec<String>,
-    /// All fields of first versions, and those that change every time
+    /// Also show all fields of first versions, and fields that change in every version
     #[arg(long)]
     full: bool,
-    /// How to print it; json is one line a version
+    /// Output format; json prints one line per version
     #[arg(short, long, value_parser = ["text", "json"], default_value = "text")]
     output: String,
-    /// The recording, if the history holds several
+    /// Source to read; required if the history has several
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    /// History to read [default: $KINESCOPE_HISTORY, else the only .kine file in the current directory]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 }
@@ -72,16 +74,16 @@ impl Log {
         let (kind, name) = match (self.object.split_once('/'), &self.name) {
             (Some((kind, name)), None) if !name.is_empty() => (kind, name),
             (None, Some(name)) => (self.object.as_str(), name.as_str()),
-            _ => bail!("name one object: pod/NAME"),
+            _ => bail!("specify one object: pod/NAME"),
         };
-        let chosen = history_arg::open(self.history.as_deref())?;
-        let from = self.from.as_deref().map_or(Ok(Moment::MIN), |word| chosen.moment(Some(word)))?;
-        let to = self.to.as_deref().map_or(Ok(Moment::MAX), |word| chosen.moment(Some(word)))?;
-        let source = chosen.source(self.source.as_deref(), "--source")?;
-        let words = KindResolver::read(&chosen.history, to.min(chosen.times.end))?;
-        let found = match &words.resolve(kind)?[..] {
+        let open_history = history_arg::open(self.history.as_deref())?;
+        let from = self.from.as_deref().map_or(Ok(Moment::MIN), |text| open_history.moment(Some(text)))?;
+        let to = self.to.as_deref().map_or(Ok(Moment::MAX), |text| open_history.moment(Some(text)))?;
+        let source = open_history.source(self.source.as_deref(), "--source")?;
+        let kind_resolver = KindResolver::read(&open_history.history, to.min(open_history.times.end))?;
+        let found = match &kind_resolver.resolve(kind)?[..] {
             [found] => found.clone(),
-            _ => bail!("{kind:?} means several kinds: name one"),
+            _ => bail!("{kind:?} matches several resource types: specify one"),
         };
         let namespace = if found.namespaced { self.scope.namespace.as_str() } else { "" };
         let key = Key {
@@ -90,23 +92,23 @@ impl Log {
             namespace: namespace.into(),
             name: name.into(),
         };
-        let gaps = chosen.history.gaps()?;
+        let gaps = open_history.history.gaps()?;
         out.warn_of_gaps(gaps.iter().filter(|gap| gap.from < to && from < gap.to && gap.concerns(&key.kind)));
-        self.show(out, &chosen, &key, from, to)
+        self.show(out, &open_history, &key, from, to)
     }
 
     fn show(
         &self,
         out: &mut Printer,
-        chosen: &OpenHistory,
+        open_history: &OpenHistory,
         key: &Key,
         from: Moment,
         to: Moment,
     ) -> anyhow::Result<Outcome> {
         let mut before: Option<Change> = None;
         let (mut any, mut last_shown) = (false, None);
-        let mut writes = AuditedWrites::for_object(&chosen.history, key)?;
-        for change in chosen.history.of(key)? {
+        let mut writes = AuditedWrites::for_object(&open_history.history, key)?;
+        for change in open_history.history.of(key)? {
             let change = change?;
             any = true;
             if change.at > to {
@@ -130,15 +132,19 @@ impl Log {
             before = Some(change);
         }
         if !any {
-            let place = if key.namespace.is_empty() {
+            let namespace_text = if key.namespace.is_empty() {
                 String::new()
             } else {
-                format!(" in namespace {}", key.namespace)
+                format!(" (namespace {})", key.namespace)
             };
-            bail!("the history never saw {} \"{}\"{place}", KindResolver::plural(&key.kind), key.name);
+            bail!(
+                "{} \"{}\" not found in the history{namespace_text}",
+                KindResolver::plural(&key.kind),
+                key.name
+            );
         }
         if last_shown.is_none() {
-            out.print_to_stderr("nothing happened to it in that time");
+            out.print_to_stderr("No changes found");
         }
         Ok(Outcome::Done)
     }
@@ -184,8 +190,12 @@ impl VersionEntry<'_> {
         let change = self.change;
         let later = self.since_last.map(|nanos| format!("  +{}", format_duration(nanos))).unwrap_or_default();
         let inferred = if change.inferred { "  (inferred)" } else { "" };
-        let word = change.what.event_type();
-        writeln!(out, "{HEADING}{}  {word}{HEADING:#}{later}{inferred}  change {}", change.at, change.seq)?;
+        let event_type = change.what.event_type();
+        writeln!(
+            out,
+            "{HEADING}{}  {event_type}{HEADING:#}{later}{inferred}  change {}",
+            change.at, change.seq
+        )?;
         for written_by in &self.written_by {
             writeln!(out, "    {}", escape_line(&written_by.as_text()))?;
         }

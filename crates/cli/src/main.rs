@@ -40,19 +40,39 @@ use self::output::{Printer, is_broken_pipe};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const ABOUT: &str = "Films a Kubernetes cluster and plays it again";
+const ABOUT: &str = "Record, inspect and replay Kubernetes clusters";
 
 const AFTER: &str = "\
-Times: 2026-11-01T14:03Z, '2026-11-01 14:03', 14:03 (the last one), -2h, start, start+30m, end, now. They count \
-from the end of the history, in your time zone.
+Examples:
+  # Try it without a cluster
+  kinescope demo
+  # Record the cluster of the current context, until Ctrl-C
+  kinescope record --into prod.kine
+  # List the pods of two hours ago
+  kinescope get pods -A --at -2h
+  # Explain why a pod is pending
+  kinescope why pod/checkout-0 -n web
+  # Replay with other settings
+  kinescope replay --set nodeGroups.workers.max=20
 
-A history is chosen by --history or as first argument, else by $KINESCOPE_HISTORY, else it is the only .kine file \
-here.
+Values of TIME:
+  2026-11-01T14:03Z             with a UTC offset
+  '2026-11-01 14:03'            local time
+  2026-11-01                    local midnight
+  14:03                         local time, the last one in the history
+  -2h                           before the end of the history
+  start+30m                     after the start of the history
+  start, end, now               now is the end of the history
 
-Exit codes: 0 done; 1 not done, or `doctor` found damage; 2 the command line is wrong. `diff` answers as diff(1) \
-does: 0 nothing differs, 1 something does, 2 trouble.";
+A history is given as HISTORY or --history [default: $KINESCOPE_HISTORY, else the only .kine file in the current \
+directory].
 
-/// Films a Kubernetes cluster and plays it again.
+Exit codes: 0 success; 1 error, damage found by `doctor`, or objects refused in a live replay; 2 invalid arguments. As in diff(1), `diff` exits with 0 \
+if there are no differences, 1 if there are, and 2 on errors.
+
+Use `kinescope COMMAND --help` for the options and examples of a command.";
+
+/// Record, inspect and replay Kubernetes clusters.
 #[derive(Parser)]
 #[command(name = "kinescope", version, about = ABOUT, after_help = AFTER, max_term_width = 110)]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
@@ -69,8 +89,10 @@ enum Command {
     Export(export::Export),
     Info(info::Info),
     Get(get::Get),
+    #[command(visible_alias = "history")]
     Log(log::Log),
     Diff(diff::Diff),
+    #[command(visible_alias = "why")]
     Explain(explain::Explain),
     Replay(Box<replay::Replay>),
     Doctor(doctor::Doctor),
@@ -91,7 +113,7 @@ enum Outcome {
 fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     let arguments = Arguments::parse();
-    let trouble = if matches!(arguments.command, Command::Diff(_)) { 2 } else { 1 };
+    let failure_code = if matches!(arguments.command, Command::Diff(_)) { 2 } else { 1 };
     let mut out = Printer::new();
     let outcome = run(arguments.command, &mut out).and_then(|outcome| {
         out.flush()?;
@@ -104,7 +126,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             out.print_to_stderr(&format!("error: {error:#}"));
-            ExitCode::from(trouble)
+            ExitCode::from(failure_code)
         }
     }
 }

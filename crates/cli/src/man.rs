@@ -9,10 +9,16 @@ use clap::CommandFactory;
 use super::output::Printer;
 use super::{Arguments, Outcome};
 
-/// Write manual pages
+const AFTER: &str = "\
+Examples:
+  kinescope man | man -l -
+  kinescope man ~/.local/share/man/man1";
+
+/// Generate manual pages
 #[derive(clap::Args)]
+#[command(after_help = AFTER)]
 pub(super) struct Man {
-    /// A folder for all of them [default: the main one to standard output]
+    /// Output folder for the pages of all commands [default: print the main page to standard output]
     folder: Option<PathBuf>,
 }
 
@@ -24,7 +30,7 @@ impl Man {
             return Ok(Outcome::Done);
         };
         std::fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         clap_mangen::generate_to(command, &folder)
             .with_context(|| format!("cannot write manual pages to {}", folder.display()))?;
         writeln!(out, "manual pages written to {}", folder.display())?;

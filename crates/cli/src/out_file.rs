@@ -35,11 +35,11 @@ impl PendingFile {
         let direct = target.exists() && !target.is_file();
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
-        let place = if direct { target.clone() } else { target.with_file_name(name) };
+        let path = if direct { target.clone() } else { target.with_file_name(name) };
         if !direct {
-            signals::remove_if_interrupted([place.clone()]);
+            signals::remove_if_interrupted([path.clone()]);
         }
-        PendingFile { temporary_path: place, target, is_direct: direct, is_private }
+        PendingFile { temporary_path: path, target, is_direct: direct, is_private }
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -38,7 +38,7 @@ impl Progress {
 
     /// A bar over the time that is simulated, in seconds.
     pub(super) fn simulation(out: &Printer, total: u64) -> Progress {
-        Progress::new(out, Some(total), "{elapsed_precise} [{wide_bar}] {percent}% played, {eta} left", "")
+        Progress::new(out, Some(total), "{elapsed_precise} [{wide_bar}] {percent}% simulated, {eta} left", "")
     }
 
     /// A bar over the time that is read, in seconds.
@@ -57,10 +57,10 @@ impl Progress {
     }
 
     /// Sets the position, the virtual clock and a message.
-    pub(super) fn set_replay_state(&self, position: u64, now: Moment, words: &str) {
+    pub(super) fn set_replay_state(&self, position: u64, now: Moment, message: &str) {
         self.bar.set_position(position);
         let clock = now.timestamp().strftime("%F %T").to_string();
-        self.bar.set_message(format!("{clock}Z, {words}"));
+        self.bar.set_message(format!("{clock}Z, {message}"));
     }
 
     fn new(out: &Printer, total: Option<u64>, line: &str, unknown: &str) -> Progress {

@@ -11,22 +11,23 @@ use super::output::{Printer, format_bytes, group_digits};
 use super::{Outcome, history_arg};
 
 const AFTER: &str = "\
+The history then starts with the state at TIME; later times are not affected. Deleted changes are removed from the \
+file and cannot be restored.
+
 Examples:
   kinescope prune prod.kine --before -30d
   kinescope prune --before 2026-10-01";
 
-/// Forget what was before a moment; the state then becomes the beginning
-///
-/// Every later moment shows what it did before. What is forgotten is gone from the file.
+/// Delete history older than TIME
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Prune {
-    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    /// History to prune [default: $KINESCOPE_HISTORY, else the only .kine file in the current directory]
     history: Option<PathBuf>,
-    /// The new beginning
+    /// Delete changes before this time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     before: String,
-    /// How to print what was done
+    /// Output format
     #[arg(short, long, value_parser = ["text", "json"], default_value = "text")]
     output: String,
 }
@@ -34,18 +35,18 @@ pub(super) struct Prune {
 impl Prune {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let path = history_arg::resolve(self.history.as_deref())?;
-        let chosen = OpenHistory::open(&path)?;
-        let moment = chosen.moment(Some(&self.before))?;
-        if moment > chosen.times.end {
+        let open_history = OpenHistory::open(&path)?;
+        let moment = open_history.moment(Some(&self.before))?;
+        if moment > open_history.times.end {
             bail!(
-                "{moment} is after the history's end at {}: nothing would be left but that",
-                chosen.times.end
+                "{moment} is after the end of the history at {}: nothing would be kept",
+                open_history.times.end
             );
         }
-        if moment <= chosen.times.start {
-            bail!("the history begins at {}: there is nothing before {moment}", chosen.times.start);
+        if moment <= open_history.times.start {
+            bail!("nothing to delete before {moment}: the history begins at {}", open_history.times.start);
         }
-        drop(chosen);
+        drop(open_history);
         let pruned = history::prune(&path, moment)?;
         if self.output == "json" {
             let report = json!({
@@ -58,10 +59,10 @@ impl Prune {
             });
             writeln!(out, "{report:#}")?;
         } else {
-            writeln!(out, "{} begins at {} now", path.display(), pruned.begins)?;
+            writeln!(out, "{} now begins at {}", path.display(), pruned.begins)?;
             writeln!(
                 out,
-                "{} of {} changes are left, {} of {}",
+                "{} of {} changes kept, {} of {}",
                 group_digits(pruned.changes.1),
                 group_digits(pruned.changes.0),
                 format_bytes(pruned.bytes.1),

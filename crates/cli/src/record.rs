@@ -27,20 +27,21 @@ use super::{Outcome, lines, signals};
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 const AFTER: &str = "\
-A recording goes on where it stopped: what the API server still remembers is not lost, and what it does not is a gap. \
-So is what an earlier run recorded and this one does not: other namespaces, kinds, labels, events.
+A recording resumes where it stopped. Changes since then are not missed if the API server still has them; otherwise \
+they are a gap. What an earlier run recorded and this one does not (namespaces, kinds, labels, events) is a gap too.
 
 Examples:
-  kinescope record                          the current context into CONTEXT.kine, until Ctrl-C
+  # Record the current context into CONTEXT.kine until Ctrl-C
+  kinescope record
   kinescope record --context prod --into prod.kine --duration 1h
   kinescope record --kinds pods,nodes -n web
   kinescope record --also ingresses --skip configmaps --events scheduling
   kinescope record --format sched-record --path record.jsonl --duration 60
-  kinescope record --config clusters.yaml   many clusters, each into a history of its own
+  # Record several clusters, each into its own history
+  kinescope record --config clusters.yaml
   kinescope record --show-rules
 
-A file for --config, which is followed when it changes; all but the names is optional, and what stands beside \
-`clusters` holds for all of them:
+Example of a --config file:
   folder: films
   retention: {age: 30d, size: 10Gi}
   clusters:
@@ -52,18 +53,19 @@ A file for --config, which is followed when it changes; all but the names is opt
     also: [ingresses]
     redact: false
     trackedObjects: {apps/v1.Deployment: {}}
-Others: namespaces, selector, kinds, skip, events, usage, everything, redactKey, schedulerConfig. A configuration of \
-SimKube's tracer and Gardener's clusters.csv are taken too.";
+Only `clusters` and their names are required. Other fields: namespaces, selector, kinds, skip, events, usage, \
+everything, redactKey, schedulerConfig. Top-level fields apply to all clusters. The file is reloaded when it changes. \
+A tracer configuration of SimKube and Gardener's clusters.csv are accepted too.";
 
 /// Record live clusters
 #[derive(clap::Args)]
 #[command(after_help = format!("{DEFAULT_KINDS_IN_WORDS}\n\n{AFTER}"))]
 pub(super) struct Record {
-    /// The history, which is gone on with if it exists; with --config the folder of histories [default: the
-    /// context's name with .kine]
+    /// History to write, appended to if it exists; with --config, the folder of histories [default: the context's name
+    /// with .kine]
     #[arg(long, value_name = "HISTORY|FOLDER", conflicts_with = "path")]
     into: Option<PathBuf>,
-    /// Record the clusters that this file names
+    /// Configuration file with the clusters to record; see below
     #[arg(
         long,
         value_name = "FILE",
@@ -73,74 +75,74 @@ pub(super) struct Record {
         ]
     )]
     config: Option<PathBuf>,
-    /// With Gardener's clusters.csv: where the kubeconfigs are, as in conf/{landscape}_{project}_{shoot}.yaml
+    /// Path pattern of the kubeconfigs for Gardener's clusters.csv: conf/{landscape}_{project}_{shoot}.yaml
     #[arg(long, value_name = "PATTERN", requires = "config")]
     kubeconfigs: Option<String>,
-    /// The same for the kubeconfigs of their control planes
+    /// Path pattern of the kubeconfigs of their control planes
     #[arg(long, value_name = "PATTERN", requires = "config")]
     control_kubeconfigs: Option<String>,
-    /// The kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else that of the pod this runs in]
+    /// Path to the kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The name of the recording [default: that of the context]
+    /// Source name [default: the context's name]
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// How long: 60, 60s, 5m, 2h [default: until a signal]
+    /// Duration: 60, 60s, 5m, 2h [default: until Ctrl-C or SIGTERM]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Only these kinds: pods,nodes
+    /// Resource types to record: pods,nodes [default: see below]
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     kinds: Vec<String>,
-    /// These kinds too
+    /// Additional resource types
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     also: Vec<String>,
-    /// Not these kinds
+    /// Resource types to exclude
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     skip: Vec<String>,
-    /// Only these namespaces, and what belongs to none [default: all]
+    /// Namespaces, in addition to cluster-scoped objects [default: all]
     #[arg(short, long = "namespace", value_name = "NAMES", value_delimiter = ',')]
     namespaces: Vec<String>,
-    /// Only objects with these labels
+    /// Label selector: app=web,tier!=db
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
-    /// Which events: all, scheduling (those of schedulers and autoscalers) or none
+    /// Events to record: all, scheduling (those of schedulers and autoscalers) or none
     #[arg(long, value_name = "WHICH", value_parser = policy::parse_event_choice, default_value = "all")]
     events: EventChoice,
-    /// Sample the usage of nodes and pods from metrics.k8s.io too, every minute unless another interval is given
+    /// Sample usage of nodes and pods from metrics.k8s.io at this interval; --usage alone is 1m
     #[arg(long, value_name = "INTERVAL", value_parser = recorder::parse_duration, num_args = 0..=1, require_equals = true,
         default_missing_value = "1m", conflicts_with = "format")]
     usage: Option<Duration>,
-    /// Keep changes that mean nothing to scheduling, and every byte of objects
+    /// Record all changes and all fields; a history then requires --no-redact
     #[arg(long)]
     everything: bool,
-    /// Keep the values of environment variables
+    /// Do not redact values of environment variables
     #[arg(long)]
     no_redact: bool,
-    /// The file with the key that environment values are hidden with; with --format only then
+    /// Key file to redact values of environment variables with; with --format they are only redacted if given
     #[arg(long, value_name = "FILE", conflicts_with = "no_redact")]
     redact_key: Option<PathBuf>,
-    /// The scheduler's configuration, which the API server does not know
+    /// KubeSchedulerConfiguration file to record
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     scheduler_config: Option<PathBuf>,
-    /// Forget what is older, by and by: 12h, 30d
+    /// Delete history older than this: 12h, 30d
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "path")]
     keep_age: Option<Duration>,
-    /// Forget the oldest when the history becomes larger: 500Mi, 10Gi
+    /// Delete the oldest history beyond this size: 500Mi, 10Gi
     #[arg(long, value_name = "SIZE", value_parser = recorder::parse_size, conflicts_with = "path")]
     keep_size: Option<u64>,
-    /// Print the rules and end
+    /// Print the recording rules and exit
     #[arg(long)]
     show_rules: bool,
-    /// Write kube-scheduler-simulator's recording instead of a history
+    /// Write a recording of kube-scheduler-simulator instead of a history
     #[arg(long, value_name = "FORMAT", value_parser = ["sched-record"], requires = "path")]
     format: Option<String>,
-    /// The file of --format
+    /// Output file of --format
     #[arg(long, value_name = "FILE", requires = "format")]
     path: Option<PathBuf>,
-    /// How often the file of --format is written
+    /// Flush interval of --path
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s", requires = "format")]
     flush_interval: Duration,
 }
@@ -179,15 +181,15 @@ impl Record {
         let policy = self.policy();
         policy.check_selector()?;
         if let Some(file) = &self.config {
-            let beside = ConfigOverrides {
+            let overrides = ConfigOverrides {
                 folder: self.into.clone(),
                 kubeconfig: self.kubeconfig.clone(),
                 context: self.context.clone(),
                 kubeconfig_pattern: self.kubeconfigs.clone(),
                 control_kubeconfig_pattern: self.control_kubeconfigs.clone(),
             };
-            let config = Config::read(file, &beside)?;
-            return Ok(RecordTask::Fleet { file: file.clone(), beside, config });
+            let config = Config::read(file, &overrides)?;
+            return Ok(RecordTask::Fleet { file: file.clone(), beside: overrides, config });
         }
         policy.check()?;
         let server = ApiServerConfig {
@@ -211,7 +213,7 @@ impl Record {
             });
         }
         if let Some(into) = self.into.as_ref().filter(|into| into.is_dir()) {
-            bail!("{} is a folder: without --config --into names a file", into.display());
+            bail!("{} is a folder: without --config, --into must be a file", into.display());
         }
         let context = || Connection::context_name(self.kubeconfig.as_deref(), self.context.as_deref());
         let name: Arc<str> = self.source.clone().unwrap_or_else(context).into();
@@ -256,7 +258,7 @@ impl Record {
         match (&self.redact_key, self.no_redact) {
             (_, true) => Ok(None),
             _ if self.everything => {
-                bail!("--everything keeps every byte, environment values too: say --no-redact with it")
+                bail!("--everything keeps environment values: it requires --no-redact")
             }
             (Some(path), _) => secret_key::read_redact_key(path).map(Some),
             (None, _) => secret_key::read_redact_key(&secret_key::default_path()?).map(Some),
@@ -278,26 +280,26 @@ impl RecordTask {
 
     async fn run(
         self,
-        board: Arc<RecorderMetrics>,
+        recorder_metrics: Arc<RecorderMetrics>,
         notices: recorder::NoticeSender,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         match self {
             RecordTask::SingleCluster(assignment) => {
-                recorder::record(&assignment, &board, &notices, stop).await
+                recorder::record(&assignment, &recorder_metrics, &notices, stop).await
             }
-            RecordTask::Fleet { file, beside, config } => {
-                recorder::follow_config(&file, &beside, config, board, notices, stop).await;
+            RecordTask::Fleet { file, beside: overrides, config } => {
+                recorder::follow_config(&file, &overrides, config, recorder_metrics, notices, stop).await;
                 Ok(())
             }
             RecordTask::SchedRecordFile { path, kinds, policy, server, flush_interval: between } => {
-                let mut told = stop.clone();
+                let mut stop_signal = stop.clone();
                 let connection = tokio::select! {
                     connection = recorder::connect(&server) => connection?,
-                    _ = told.wait_for(|is_time| *is_time) => return Ok(()),
+                    _ = stop_signal.wait_for(|is_time| *is_time) => return Ok(()),
                 };
                 let stream = SchedRecord::create(&path, kinds, *policy)?;
-                stream.record(connection, between, &board, &notices, stop).await
+                stream.record(connection, between, &recorder_metrics, &notices, stop).await
             }
         }
     }
@@ -308,41 +310,41 @@ async fn run_task(task: RecordTask, duration: Option<Duration>, out: &mut Printe
     // Before starting anything that a signal should stop.
     let (signal, time) = (signals::stop_requested()?, wait_duration(duration));
     tokio::pin!(signal, time);
-    let board = Arc::new(RecorderMetrics::default());
+    let recorder_metrics = Arc::new(RecorderMetrics::default());
     let mut status = StatusLine::new(out, task.destination().display().to_string());
     let is_many = matches!(task, RecordTask::Fleet { .. });
-    let (notices, mut said) = recorder::notice_channel();
+    let (notices, mut notice_receiver) = recorder::notice_channel();
     let (stop, stopped) = watch::channel(false);
-    let mut running = tokio::spawn(task.run(board.clone(), notices, stopped));
+    let mut running = tokio::spawn(task.run(recorder_metrics.clone(), notices, stopped));
     let mut ticks = tokio::time::interval(Duration::from_millis(500));
-    let (mut is_told, mut is_late, mut why) = (false, false, None);
+    let (mut is_stopping, mut is_late, mut why) = (false, false, None);
     let outcome = loop {
         tokio::select! {
-            Some((name, words)) = said.next() => {
-                let of = if is_many { format!("{name}: ") } else { String::new() };
-                status.print_above(&format!("warning: {of}{words}"), out);
+            Some((name, message)) = notice_receiver.next() => {
+                let cluster_prefix = if is_many { format!("{name}: ") } else { String::new() };
+                status.print_above(&format!("warning: {cluster_prefix}{message}"), out);
             }
-            _ = ticks.tick() => status.refresh(&board),
-            how = &mut signal, if !is_told => {
-                is_told = true;
+            _ = ticks.tick() => status.refresh(&recorder_metrics),
+            how = &mut signal, if !is_stopping => {
+                is_stopping = true;
                 why.get_or_insert(how);
                 let _ = stop.send(true);
             }
             () = &mut time, if !is_late => {
                 is_late = true;
-                why.get_or_insert("time is up");
+                why.get_or_insert("duration elapsed");
                 let _ = stop.send(true);
             }
-            outcome = &mut running => break outcome.context("the recorder broke")?,
+            outcome = &mut running => break outcome.context("the recorder panicked")?,
         }
     };
-    while let Some((_, words)) = said.try_next() {
-        status.print_above(&format!("warning: {words}"), out);
+    while let Some((_, message)) = notice_receiver.try_next() {
+        status.print_above(&format!("warning: {message}"), out);
     }
     status.clear();
     // A recording that never started has nothing to summarize.
-    if outcome.is_ok() || board.snapshot().iter().any(|(_, figures)| figures.object_count() > 0) {
-        status.print_summary(&board, why.unwrap_or("it ended by itself"), out);
+    if outcome.is_ok() || recorder_metrics.snapshot().iter().any(|(_, metrics)| metrics.object_count() > 0) {
+        status.print_summary(&recorder_metrics, why.unwrap_or("completed"), out);
     }
     outcome
 }

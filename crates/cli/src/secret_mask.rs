@@ -23,8 +23,9 @@ pub(super) fn mask(kind: &Kind, fields: &mut [FieldChange]) {
     if !is_secret(kind) {
         return;
     }
-    for field in
-        fields.iter_mut().filter(|field| !PUBLIC_FIELDS.iter().any(|shown| is_below(&field.path, shown)))
+    for field in fields
+        .iter_mut()
+        .filter(|field| !PUBLIC_FIELDS.iter().any(|public_field| is_below(&field.path, public_field)))
     {
         let is_changed = field.before.is_some() && field.after.is_some();
         let masked = |when: &str| match is_changed {

@@ -36,12 +36,12 @@ struct StopSignals;
 pub(super) fn stop_requested() -> anyhow::Result<impl Future<Output = &'static str>> {
     let mut signals = StopSignals::new()?;
     Ok(async move {
-        let how = signals.next().await;
+        let signal = signals.next().await;
         tokio::spawn(async move {
             signals.next().await;
             exit(INTERRUPTED_EXIT_CODE);
         });
-        how
+        signal
     })
 }
 
@@ -110,8 +110,8 @@ impl StopSignals {
         };
         tokio::select! {
             _ = self.interrupt.recv() => "interrupted",
-            _ = hangup => "hung up",
-            _ = self.terminate.recv() => "told to stop",
+            _ = hangup => "terminal closed",
+            _ = self.terminate.recv() => "terminated",
         }
     }
 }

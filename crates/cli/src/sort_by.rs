@@ -25,14 +25,16 @@ impl SortBy {
         let mut path = Vec::new();
         while !rest.is_empty() {
             if let Some(bracket) = rest.strip_prefix('[') {
-                let Some((inside, after)) = bracket.split_once(']') else {
-                    bail!("{text:?} has a [ without a ]")
+                let Some((bracketed, after)) = bracket.split_once(']') else {
+                    bail!("invalid path {text:?}: [ without ]")
                 };
-                let quoted = |quote| inside.strip_prefix(quote).and_then(|name| name.strip_suffix(quote));
-                match (quoted('\'').or(quoted('"')), inside.parse()) {
+                let quoted = |quote| bracketed.strip_prefix(quote).and_then(|name| name.strip_suffix(quote));
+                match (quoted('\'').or(quoted('"')), bracketed.parse()) {
                     (Some(name), _) => path.push(PathStep::Field(name.to_owned())),
                     (None, Ok(index)) => path.push(PathStep::Index(index)),
-                    (None, Err(_)) => bail!("[{inside}] of {text:?} is neither a number nor a quoted name"),
+                    (None, Err(_)) => {
+                        bail!("invalid path {text:?}: [{bracketed}] must be a number or a quoted name")
+                    }
                 }
                 rest = after;
             } else {
@@ -52,14 +54,14 @@ impl SortBy {
                     }
                 }
                 if field.is_empty() {
-                    bail!("{text:?} is no path to a field such as .metadata.creationTimestamp");
+                    bail!("invalid path {text:?}: expected a field such as .metadata.creationTimestamp");
                 }
                 path.push(PathStep::Field(field));
                 rest = &name[end..];
             }
         }
         if path.is_empty() {
-            bail!("{text:?} is no path to a field such as .metadata.creationTimestamp");
+            bail!("invalid path {text:?}: expected a field such as .metadata.creationTimestamp");
         }
         Ok(SortBy { path })
     }

@@ -78,7 +78,7 @@ fn check_comments(folder: &Path, walk: &str) {
     assert!(!waiting[1].contains("storefront-"), "{walk}");
 
     let [as_it_was, more_nodes, given_back] =
-        ["as-it-was", "more-nodes", "given-back"].map(|name| report(folder, name));
+        ["unchanged", "more-nodes", "faster-scale-down"].map(|name| report(folder, name));
     let placed = |what: &str| metric(&as_it_was, &format!("/fidelity/placements/{what}"));
     let (same_node, same_class, all) = (placed("sameNode"), placed("sameClass"), placed("recorded"));
     // The cluster has about eighty nodes.
@@ -100,11 +100,11 @@ fn check_comments(folder: &Path, walk: &str) {
 #[test]
 fn the_commands_of_the_walkthrough_print_what_it_shows() {
     let folder = tempfile::tempdir().unwrap();
-    let walk = run(folder.path(), &["demo"]).fine();
+    let walk = run(folder.path(), &["demo"]).success();
     check_comments(folder.path(), &walk);
     assert!(walk.lines().count() < 150, "{walk}");
     let bytes = |name: &str| std::fs::read(folder.path().join("kinescope-demo").join(name)).unwrap();
-    let reports = ["as-it-was", "more-nodes", "given-back"].map(|name| format!("{name}/report.json"));
+    let reports = ["unchanged", "more-nodes", "faster-scale-down"].map(|name| format!("{name}/report.json"));
     let first: Vec<Vec<u8>> = reports.iter().map(|name| bytes(name)).collect();
     let mut before = String::new();
     let steps = steps(&walk);
@@ -124,7 +124,7 @@ fn the_commands_of_the_walkthrough_print_what_it_shows() {
     assert!(first == second, "the same replay comes to something else");
     // A second run replaces the first one's files.
     let day = bytes("shop.kine");
-    assert_eq!(run(folder.path(), &["demo"]).fine(), walk);
+    assert_eq!(run(folder.path(), &["demo"]).success(), walk);
     assert!(day == bytes("shop.kine"), "the day differs");
     // The commands suggested next, except `record`, which needs a cluster.
     let next = walk.lines().filter_map(|line| line.strip_prefix("  kinescope "));
@@ -138,10 +138,10 @@ fn the_commands_of_the_walkthrough_print_what_it_shows() {
 #[test]
 fn the_story_does_not_depend_on_the_seed() {
     let folder = tempfile::tempdir().unwrap();
-    let walk = run(folder.path(), &["demo", "--seed", "2"]).fine();
+    let walk = run(folder.path(), &["demo", "--seed", "2"]).success();
     check_comments(folder.path(), &walk);
-    let said = run(folder.path(), &["demo", "--no-walk", "--folder", "other"]).fine();
-    assert!(!said.contains('$'), "{said}");
+    let output = run(folder.path(), &["demo", "--no-walk", "--folder", "other"]).success();
+    assert!(!output.contains('$'), "{output}");
     let day = |of: &str| std::fs::read(folder.path().join(of).join("shop.kine")).unwrap();
     assert!(day("kinescope-demo") != day("other"), "the seed makes no difference");
 }
@@ -150,9 +150,9 @@ fn the_story_does_not_depend_on_the_seed() {
 fn a_folder_that_cannot_be_created_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
-    let error = run(folder.path(), &["demo", "--no-walk", "--folder", "file"]).wrong(1);
-    assert!(error.starts_with("error: cannot make the folder file: "), "{error}");
+    let error = run(folder.path(), &["demo", "--no-walk", "--folder", "file"]).failure(1);
+    assert!(error.starts_with("error: cannot create the folder file: "), "{error}");
     std::fs::create_dir_all(folder.path().join("full/shop.kine")).unwrap();
-    let error = run(folder.path(), &["demo", "--no-walk", "--folder", "full"]).wrong(1);
+    let error = run(folder.path(), &["demo", "--no-walk", "--folder", "full"]).failure(1);
     assert!(error.starts_with("error: cannot replace full/shop.kine: "), "{error}");
 }

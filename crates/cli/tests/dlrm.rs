@@ -37,8 +37,8 @@ fn whole() -> Option<PathBuf> {
 fn pods(path: &Path) -> impl Iterator<Item = Object> {
     let input = Input::open("trace", Box::new(File::open(path).unwrap())).unwrap();
     assert_eq!(input.format, Some(Format::Dlrm));
-    let given = ReadOptions { source: "trace".into(), at: None, now: Moment::from_nanos(0) };
-    let items = formats::read(input, Format::Dlrm, given).unwrap();
+    let options = ReadOptions { source: "trace".into(), at: None, now: Moment::from_nanos(0) };
+    let items = formats::read(input, Format::Dlrm, options).unwrap();
     items.filter_map(|item| match item.unwrap() {
         ImportItem::Change(observed) => match observed.what {
             What::Added(object) if object.meta().kind == "Pod" => Some(object),
@@ -125,13 +125,13 @@ fn a_trace_is_imported_by_its_content() {
     let folder = tempfile::tempdir().unwrap();
     let sample = sample();
     let arguments = ["import", sample.to_str().unwrap(), "--into", "t.kine", "--at", "2026-01-01T00:00:00Z"];
-    run(folder.path(), &arguments).fine();
-    run(folder.path(), &["doctor", "t.kine"]).fine();
-    let info = run(folder.path(), &["info", "t.kine"]).fine();
+    run(folder.path(), &arguments).success();
+    run(folder.path(), &["doctor", "t.kine"]).success();
+    let info = run(folder.path(), &["info", "t.kine"]).success();
     assert!(info.contains("times inferred"), "{info}");
     let count = |kind: &str, at: &str| {
-        let listed = run(folder.path(), &["get", kind, "-o", "name", "--at", at, "--history", "t.kine"]);
-        listed.fine().lines().count()
+        let output = run(folder.path(), &["get", kind, "-o", "name", "--at", at, "--history", "t.kine"]);
+        output.success().lines().count()
     };
     for (at, pods, deployments) in [
         ("2026-01-01T00:00:00Z", 10, 9),
@@ -153,7 +153,7 @@ fn a_bad_trace_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(sample()).unwrap().replace("937.5,937.5", "937.5,930");
     std::fs::write(folder.path().join("bad.csv"), text).unwrap();
-    let told = run(folder.path(), &["import", "bad.csv"]).wrong(1);
-    assert!(told.contains("bad.csv, line 8, memory_limit: less than the request"), "{told}");
+    let output = run(folder.path(), &["import", "bad.csv"]).failure(1);
+    assert!(output.contains("bad.csv, line 8, memory_limit: the limit is less than the request"), "{output}");
     assert!(!folder.path().join("bad.kine").exists());
 }

@@ -54,13 +54,13 @@ fn the_commands_of_the_readme_print_what_it_shows() {
 /// The commands that need a cluster, run against a real one; their output depends on the cluster and is not compared.
 #[test]
 fn the_commands_about_a_cluster_work() {
-    let Some(cluster) = testcluster::Cluster::start(testcluster::Options::default()).unwrap() else {
+    let Some(cluster) = testcluster::Cluster::start(testcluster::ClusterOptions::default()).unwrap() else {
         // Written directly: the test runner captures the output of print macros.
         std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
         return;
     };
     let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[{"name":"a","image":"a"}]}}"#;
-    cluster.kubectl_reading(&["create", "-f", "-"], pod).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], pod).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("README.md")).unwrap();
     let block = text.split_once("```sh cluster\n").expect("the README shows recording").1;
@@ -75,7 +75,7 @@ fn the_commands_about_a_cluster_work() {
             .env("KUBECONFIG", cluster.kubeconfig())
             .output()
             .unwrap();
-        let said = common::said(output);
+        let said = common::program_output(output);
         assert_eq!(said.code, 0, "{command}: {}{}", said.out, said.err);
         if command.contains(" get ") {
             assert!(said.out.contains("web "), "{}", said.out);

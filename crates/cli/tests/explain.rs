@@ -15,7 +15,7 @@ mod watching;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use common::{Said, run};
+use common::{ProgramOutput, run};
 use serde_json::{Value, json};
 
 /// Builds a history from watch events, one second apart by default.
@@ -62,7 +62,7 @@ impl RecordingBuilder {
     fn import(self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("film.jsonl"), self.lines).unwrap();
-        run(folder.path(), &["import", "film.jsonl"]).fine();
+        run(folder.path(), &["import", "film.jsonl"]).success();
         folder
     }
 }
@@ -107,12 +107,12 @@ fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     object
 }
 
-fn explain(folder: &Path, arguments: &[&str]) -> Said {
+fn explain(folder: &Path, arguments: &[&str]) -> ProgramOutput {
     run(folder, &[&["explain"], arguments].concat())
 }
 
 fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&explain(folder, &[arguments, &["-o", "json"]].concat()).fine()).unwrap()
+    serde_json::from_str(&explain(folder, &[arguments, &["-o", "json"]].concat()).success()).unwrap()
 }
 
 /// Three empty nodes of increasing size; the pod requests a quarter of the first.
@@ -127,16 +127,16 @@ fn three_sizes() -> RecordingBuilder {
 #[test]
 fn a_pod_that_fits_goes_to_the_node_with_most_left() {
     let folder = three_sizes().import();
-    let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
-    assert_eq!(said["pod"], json!({"namespace": "shop", "name": "web-1"}));
-    assert_eq!((&said["decision"], &said["node"]), (&json!("placed"), &json!("big")));
-    assert_eq!(said.get("message"), None);
-    assert_eq!((&said["lookedAt"], &said["fitting"]), (&json!(3), &json!(3)));
-    assert_eq!(said["scheduler"]["version"], "1.36");
-    assert_eq!(said["scheduler"]["configuration"], json!({"from": "defaults"}));
+    let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
+    assert_eq!(explanation["pod"], json!({"namespace": "shop", "name": "web-1"}));
+    assert_eq!((&explanation["decision"], &explanation["node"]), (&json!("placed"), &json!("big")));
+    assert_eq!(explanation.get("message"), None);
+    assert_eq!((&explanation["lookedAt"], &explanation["fitting"]), (&json!(3), &json!(3)));
+    assert_eq!(explanation["scheduler"]["version"], "1.36");
+    assert_eq!(explanation["scheduler"]["configuration"], json!({"from": "defaults"}));
     // Free cpu and memory in percent, truncated to whole numbers: 3 of 4, 9 of 10, 7 of 8.
     let fit = |node: &Value| node["scores"]["NodeResourcesFit"]["raw"].clone();
-    let nodes = said["nodes"].as_array().unwrap();
+    let nodes = explanation["nodes"].as_array().unwrap();
     let fits: Vec<(Value, Value)> = nodes.iter().map(|node| (node["name"].clone(), fit(node))).collect();
     assert_eq!(
         fits,
@@ -152,19 +152,19 @@ fn a_pod_that_fits_goes_to_the_node_with_most_left() {
 #[test]
 fn the_table_has_the_best_node_first_and_says_what_made_it_so() {
     let folder = three_sizes().import();
-    let said = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
-    let lines: Vec<&str> = said.lines().collect();
+    let output = explain(folder.path(), &["pod/web-1", "-n", "shop"]).success();
+    let lines: Vec<&str> = output.lines().collect();
     assert_eq!(lines[0], "Pod:         shop/web-1");
-    assert_eq!(lines[1], "As of:       2026-11-01T14:00:03Z, while it waited");
+    assert_eq!(lines[1], "As of:       2026-11-01T14:00:03Z, while pending");
     assert_eq!(lines[2], "Scheduler:   defaults of 1.36");
-    assert_eq!(lines[3], "Decision:    it goes to big");
-    assert!(lines[4].starts_with("Decided by:  3 ahead of medium: NodeResourcesFit +3"), "{said}");
+    assert_eq!(lines[3], "Decision:    Scheduled: assigned to big");
+    assert!(lines[4].starts_with("Reason:      score 3 higher than medium (NodeResourcesFit +3"), "{output}");
     let nodes: Vec<&str> = lines.iter().filter_map(|line| line.get(2..)?.split_whitespace().next()).collect();
     let place = |name: &str| nodes.iter().position(|node| *node == name).unwrap();
-    assert!(place("big") < place("medium") && place("medium") < place("small"), "{said}");
-    assert!(lines.iter().any(|line| line.starts_with("* big ")), "{said}");
-    assert!(lines.iter().all(|line| line.len() <= 120), "{said}");
-    let wide = explain(folder.path(), &["pod", "web-1", "-n", "shop", "-o", "wide"]).fine();
+    assert!(place("big") < place("medium") && place("medium") < place("small"), "{output}");
+    assert!(lines.iter().any(|line| line.starts_with("* big ")), "{output}");
+    assert!(lines.iter().all(|line| line.len() <= 120), "{output}");
+    let wide = explain(folder.path(), &["pod", "web-1", "-n", "shop", "-o", "wide"]).success();
     let taints = wide.lines().find(|line| line.contains("TaintToleration  ")).unwrap();
     let cells: Vec<&str> = taints.split_whitespace().collect();
     assert_eq!(cells, ["big", "TaintToleration", "0", "100", "x", "3", "300"]);
@@ -189,11 +189,11 @@ const THREE_REASONS: &str = "0/3 nodes are available: 1 Insufficient cpu, 1 node
 #[test]
 fn an_unschedulable_pod_gets_the_schedulers_message() {
     let folder = three_reasons().import();
-    let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
-    assert_eq!(said["decision"], "refused");
-    assert_eq!(said["message"], THREE_REASONS);
-    assert_eq!(said["victims"], json!([]));
-    let nodes: Vec<(&str, &str, &str)> = said["nodes"]
+    let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
+    assert_eq!(explanation["decision"], "refused");
+    assert_eq!(explanation["message"], THREE_REASONS);
+    assert_eq!(explanation["victims"], json!([]));
+    let nodes: Vec<(&str, &str, &str)> = explanation["nodes"]
         .as_array()
         .unwrap()
         .iter()
@@ -210,8 +210,8 @@ fn an_unschedulable_pod_gets_the_schedulers_message() {
             ("slow", "NodeAffinity", "UnschedulableAndUnresolvable"),
         ]
     );
-    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
-    assert!(table.contains("Decision:    no node takes it\n"), "{table}");
+    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).success();
+    assert!(table.contains("Decision:    Unschedulable: 0/3 nodes fit\n"), "{table}");
     assert!(table.contains(&format!("Message:     {THREE_REASONS}\n")), "{table}");
     assert!(
         table.contains("  slow      NodeAffinity       node(s) didn't match Pod's node affinity/selector\n"),
@@ -248,16 +248,16 @@ fn recorded_scheduler_events_are_shown() {
         .add(failed("v1", "web-1.2", "0/3 nodes are having a bad day", 5))
         .add(with(failed("v1", "web-1.3", "of another life", 5), "/involvedObject/uid", "other".into()))
         .import();
-    let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
+    let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!(
-        said["happened"]["failedScheduling"],
+        explanation["happened"]["failedScheduling"],
         json!([
             {"at": time(4), "last": time(24), "times": 3, "message": THREE_REASONS, "pod": "shop/web-1"},
             {"at": time(5), "last": time(35), "times": 4, "message": "0/3 nodes are having a bad day", "pod": "shop/web-1"},
         ])
     );
-    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
-    let agrees = "FailedScheduling 3 times until 2026-11-01T14:00:24Z, in these words\n";
+    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).success();
+    let agrees = "FailedScheduling 3 times until 2026-11-01T14:00:24Z, same message\n";
     assert!(table.contains(agrees), "{table}");
     assert!(
         table.contains("FailedScheduling 4 times until 2026-11-01T14:00:35Z, \"0/3 nodes are having"),
@@ -273,15 +273,15 @@ fn a_long_message_is_compared_with_the_truncated_event() {
         let resource = format!("example.com/device-{index:03}");
         greedy["spec"]["containers"][0]["resources"]["requests"][resource] = "1".into();
     }
-    let film = RecordingBuilder::new().add(node("only", "8", "16Gi")).add(greedy);
-    let folder = RecordingBuilder { lines: film.lines.clone(), second: film.second }.import();
+    let recording = RecordingBuilder::new().add(node("only", "8", "16Gi")).add(greedy);
+    let folder = RecordingBuilder { lines: recording.lines.clone(), second: recording.second }.import();
     let message =
         json_of(folder.path(), &["pod/web-1", "-n", "shop"])["message"].as_str().unwrap().to_owned();
     assert!(message.len() > 1024, "{message}");
     let cut = format!("{} ...", &message[..1020]);
-    let folder = film.add(failed("events.k8s.io/v1", "web-1.1", &cut, 5)).import();
-    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
-    assert!(table.contains("14:00:25Z, in these words\n"), "{table}");
+    let folder = recording.add(failed("events.k8s.io/v1", "web-1.1", &cut, 5)).import();
+    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).success();
+    assert!(table.contains("14:00:25Z, same message\n"), "{table}");
 }
 
 #[test]
@@ -305,33 +305,37 @@ fn a_preempting_pod_is_shown_with_its_victims() {
             json!({"kind": "Pod", "uid": "uid-of-strong"}),
         ))
         .import();
-    let said = json_of(folder.path(), &["pod/strong", "-n", "shop", "--at", &time(3)]);
-    assert_eq!((&said["decision"], &said["nominatedNode"]), (&json!("refused"), &json!("only")));
-    assert_eq!(said["victims"], json!([{"namespace": "shop", "name": "weaker", "priority": 1}]));
-    let victims = said["happened"]["victims"].as_array().unwrap();
+    let explanation = json_of(folder.path(), &["pod/strong", "-n", "shop", "--at", &time(3)]);
+    assert_eq!(
+        (&explanation["decision"], &explanation["nominatedNode"]),
+        (&json!("refused"), &json!("only"))
+    );
+    assert_eq!(explanation["victims"], json!([{"namespace": "shop", "name": "weaker", "priority": 1}]));
+    let victims = explanation["happened"]["victims"].as_array().unwrap();
     assert_eq!(
         victims.iter().map(|victim| &victim["pod"]).collect::<Vec<_>>(),
         ["shop/weaker", "shop/other"]
     );
-    assert_eq!(said["happened"]["nominated"], json!([{"at": time(4), "node": "only"}]));
-    let table = explain(folder.path(), &["pod/strong", "-n", "shop", "--at", &time(3)]).fine();
+    assert_eq!(explanation["happened"]["nominated"], json!([{"at": time(4), "node": "only"}]));
+    let table = explain(folder.path(), &["pod/strong", "-n", "shop", "--at", &time(3)]).success();
     assert!(table.starts_with("Pod:         shop/strong, priority 1,000\n"), "{table}");
-    assert!(table.contains("Decision:    no node takes it, and room is made on only\n"), "{table}");
+    let decision = "Decision:    Unschedulable: 0/1 nodes fit; nominated to only by preemption\n";
+    assert!(table.contains(decision), "{table}");
     assert!(table.contains("Preempts:    shop/weaker (priority 1)\n"), "{table}");
-    assert!(table.contains("2026-11-01T14:00:05Z  shop/weaker was deleted to make room for it\n"), "{table}");
-    assert!(table.contains("2026-11-01T14:00:04Z  promised only\n"), "{table}");
+    assert!(table.contains("2026-11-01T14:00:05Z  shop/weaker was preempted for this pod\n"), "{table}");
+    assert!(table.contains("2026-11-01T14:00:04Z  nominated to only\n"), "{table}");
     let told = |name: &str| {
         let pod = format!("pod/{name}");
         let json = json_of(folder.path(), &[&pod, "-n", "shop"])["happened"]["preempted"].clone();
-        (json["by"].clone(), explain(folder.path(), &[&pod, "-n", "shop"]).fine())
+        (json["by"].clone(), explain(folder.path(), &[&pod, "-n", "shop"]).success())
     };
     let (by, table) = told("weaker");
     assert_eq!(by, "shop/strong");
-    let line = "deleted to make room for shop/strong: \"Preempted by pod uid-of-strong on node only\"\n";
+    let line = "Preempted by shop/strong, \"Preempted by pod uid-of-strong on node only\"\n";
     assert!(table.contains(line), "{table}");
     let (by, table) = told("weak");
     assert_eq!(by, Value::Null, "the history does not know it");
-    assert!(table.contains("deleted to make room: \"Preempted by pod uid-of-another on node"), "{table}");
+    assert!(table.contains("Preempted, \"Preempted by pod uid-of-another on node"), "{table}");
 }
 
 /// A Preempted event as kube-scheduler writes it: the preemptor appears only in the message, by its uid.
@@ -360,20 +364,20 @@ fn a_pod_that_was_placed_is_explained_as_of_just_before() {
         .import();
     for at in [None, Some(time(5)), Some(time(4))] {
         let at = at.as_deref().map_or(Vec::new(), |at| vec!["--at", at]);
-        let said = json_of(folder.path(), &[&["pod/web-1", "-n", "shop"], &at[..]].concat());
-        assert_eq!((&said["at"], &said["before"]), (&json!(time(4)), &json!(true)), "{at:?}");
+        let explanation = json_of(folder.path(), &[&["pod/web-1", "-n", "shop"], &at[..]].concat());
+        assert_eq!((&explanation["at"], &explanation["before"]), (&json!(time(4)), &json!(true)), "{at:?}");
         // With the rival on it the big node has 6 of 10 and 16 of 20 free.
-        assert_eq!(said["nodes"][1]["scores"]["NodeResourcesFit"]["raw"], 70, "{at:?}");
-        assert_eq!(said["node"], "medium", "{at:?}");
-        assert_eq!(said["happened"]["node"], "medium");
-        assert_eq!(said["happened"]["boundAt"], time(4));
+        assert_eq!(explanation["nodes"][1]["scores"]["NodeResourcesFit"]["raw"], 70, "{at:?}");
+        assert_eq!(explanation["node"], "medium", "{at:?}");
+        assert_eq!(explanation["happened"]["node"], "medium");
+        assert_eq!(explanation["happened"]["boundAt"], time(4));
     }
-    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
+    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).success();
     assert!(
         table.contains("As of:       just before 2026-11-01T14:00:04Z, when it was bound to medium\n"),
         "{table}"
     );
-    assert!(table.contains("Happened:    2026-11-01T14:00:04Z  bound to medium\n"), "{table}");
+    assert!(table.contains("Timeline:    2026-11-01T14:00:04Z  bound to medium\n"), "{table}");
     let waiting = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(3)]);
     assert_eq!((&waiting["before"], &waiting["node"]), (&json!(false), &json!("big")));
 }
@@ -382,42 +386,46 @@ fn a_pod_that_was_placed_is_explained_as_of_just_before() {
 fn another_recorded_node_is_shown_with_its_rank() {
     let otherwise = |node: &str| {
         let folder = three_sizes().change(on(pod("web-1", "1", "2Gi"), node)).import();
-        explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine()
+        explain(folder.path(), &["pod/web-1", "-n", "shop"]).success()
     };
     let table = otherwise("small");
-    assert!(table.contains("  bound to small, number 3 of the 3 that fit\n"), "{table}");
+    assert!(table.contains("  bound to small (rank 3 of 3 nodes that fit)\n"), "{table}");
     // Among equal nodes the first is chosen.
     let twins = RecordingBuilder::new()
         .add(node("a", "4", "8Gi"))
         .add(node("b", "4", "8Gi"))
         .add(pod("web-1", "1", "2Gi"));
-    let said = |on_node: &str| {
-        let film = RecordingBuilder { lines: twins.lines.clone(), second: twins.second };
-        let folder = film.change(on(pod("web-1", "1", "2Gi"), on_node)).import();
-        explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine()
+    let output = |on_node: &str| {
+        let recording = RecordingBuilder { lines: twins.lines.clone(), second: twins.second };
+        let folder = recording.change(on(pod("web-1", "1", "2Gi"), on_node)).import();
+        explain(folder.path(), &["pod/web-1", "-n", "shop"]).success()
     };
-    let tables = ["a", "b"].map(said);
+    let tables = ["a", "b"].map(output);
     assert!(tables.iter().any(|table| table.contains("  bound to a\n") || table.contains("  bound to b\n")));
-    let equally = tables.iter().filter(|table| table.contains(", which is equally good\n")).count();
+    let equally = tables.iter().filter(|table| table.contains(" (same score)\n")).count();
     assert_eq!(equally, 1, "{tables:?}");
     let table = otherwise("gone");
-    assert!(table.contains("  bound to gone, which does not fit here\n"), "{table}");
+    assert!(table.contains("  bound to gone (does not fit here)\n"), "{table}");
 }
 
 #[test]
 fn a_pod_may_be_scheduled_before_a_recorder_sees_it() {
-    let film = three_sizes().push(
+    let recording = three_sizes().push(
         "ADDED",
         with(pod("new", "1", "1Gi"), "/metadata/creationTimestamp", time(4).into()),
         1,
     );
-    let line = film.lines.replace(r#""at":"2026-11-01T14:00:04Z""#, r#""at":"2026-11-01T14:00:04.5Z""#);
-    let folder = RecordingBuilder { lines: line, second: film.second }.import();
-    let said = json_of(folder.path(), &["pod/new", "-n", "shop", "--at", "2026-11-01T14:00:04.499Z"]);
-    assert_eq!((&said["at"], &said["node"]), (&json!("2026-11-01T14:00:04.499Z"), &json!("big")));
-    assert_eq!(said["why"], "1ms before the history saw it");
-    let error = explain(folder.path(), &["pod/new", "-n", "shop", "--at", "2026-11-01T14:00:03.9Z"]).wrong(1);
-    assert!(error.contains("it lived from 2026-11-01T14:00:04.5Z"), "{error}");
+    let line = recording.lines.replace(r#""at":"2026-11-01T14:00:04Z""#, r#""at":"2026-11-01T14:00:04.5Z""#);
+    let folder = RecordingBuilder { lines: line, second: recording.second }.import();
+    let explanation = json_of(folder.path(), &["pod/new", "-n", "shop", "--at", "2026-11-01T14:00:04.499Z"]);
+    assert_eq!(
+        (&explanation["at"], &explanation["node"]),
+        (&json!("2026-11-01T14:00:04.499Z"), &json!("big"))
+    );
+    assert_eq!(explanation["why"], "1ms before it was first seen");
+    let error =
+        explain(folder.path(), &["pod/new", "-n", "shop", "--at", "2026-11-01T14:00:03.9Z"]).failure(1);
+    assert!(error.contains("it existed from 2026-11-01T14:00:04.5Z"), "{error}");
 }
 
 /// The scheduler decides on `web-1` while its binding of another pod is still being written.
@@ -429,9 +437,9 @@ fn assumed_pods_count_before_their_binding_is_recorded() {
         .change(on(pod("web-1", "1", "2Gi"), "medium"))
         .import();
     let left_on_big = |at: &str| {
-        let said = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", at]);
-        assert_eq!(said["before"], false, "{at}");
-        said["nodes"][1]["scores"]["NodeResourcesFit"]["raw"].clone()
+        let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", at]);
+        assert_eq!(explanation["before"], false, "{at}");
+        explanation["nodes"][1]["scores"]["NodeResourcesFit"]["raw"].clone()
     };
     assert_eq!(left_on_big("2026-11-01T14:00:04.940Z"), 90, "60 ms before the rival was bound");
     assert_eq!(left_on_big("2026-11-01T14:00:04.970Z"), 70, "30 ms before it");
@@ -446,44 +454,44 @@ fn a_pod_that_was_there_before_the_history_is_taken_off_its_node() {
         .add(node("big", "8", "16Gi"))
         .add(on(old, "small"))
         .import();
-    let said = json_of(folder.path(), &["pod/old", "-n", "shop"]);
-    assert_eq!((&said["at"], &said["before"]), (&json!(time(2)), &json!(false)));
-    assert_eq!(said["why"], "taken off small, where it was when the history begins");
+    let explanation = json_of(folder.path(), &["pod/old", "-n", "shop"]);
+    assert_eq!((&explanation["at"], &explanation["before"]), (&json!(time(2)), &json!(false)));
+    assert_eq!(explanation["why"], "as if not bound to small, where it was at the start of the history");
     // Empty again: with the pod 3 of 4 are free.
-    assert_eq!(said["nodes"][0]["scores"]["NodeResourcesFit"]["raw"], 75);
-    assert_eq!(said["happened"]["node"], "small");
-    assert_eq!(said["happened"].get("boundAt"), None);
+    assert_eq!(explanation["nodes"][0]["scores"]["NodeResourcesFit"]["raw"], 75);
+    assert_eq!(explanation["happened"]["node"], "small");
+    assert_eq!(explanation["happened"].get("boundAt"), None);
 }
 
 #[test]
 fn a_pod_that_is_gone_is_explained_as_of_when_it_still_waited() {
     let leaving = with(pod("web-1", "2", "1Gi"), "/metadata/deletionTimestamp", time(5).into());
     let folder = three_reasons().change(leaving.clone()).delete(leaving).import();
-    let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
-    assert_eq!((&said["at"], &said["before"]), (&json!(time(4)), &json!(true)));
-    assert_eq!(said["message"], THREE_REASONS);
-    assert_eq!(said["happened"]["deletionAt"], time(4));
-    assert_eq!(said["happened"]["goneAt"], time(5));
+    let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
+    assert_eq!((&explanation["at"], &explanation["before"]), (&json!(time(4)), &json!(true)));
+    assert_eq!(explanation["message"], THREE_REASONS);
+    assert_eq!(explanation["happened"]["deletionAt"], time(4));
+    assert_eq!(explanation["happened"]["goneAt"], time(5));
     // The timestamp of an event is a little later than what it reports.
     let just_after = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", "2026-11-01T14:00:05.9Z"]);
-    assert_eq!(just_after, said);
-    let error = explain(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(6)]).wrong(1);
-    assert!(error.contains("it lived from 2026-11-01T14:00:03Z to 2026-11-01T14:00:05Z"), "{error}");
-    let error = explain(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(7)]).wrong(1);
+    assert_eq!(just_after, explanation);
+    let error = explain(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(6)]).failure(1);
+    assert!(error.contains("it existed from 2026-11-01T14:00:03Z to 2026-11-01T14:00:05Z"), "{error}");
+    let error = explain(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(7)]).failure(1);
     assert_eq!(
         error,
-        "error: there was no pod \"web-1\" in namespace shop at 2026-11-01T14:00:07Z: \
-         it lived from 2026-11-01T14:00:03Z to 2026-11-01T14:00:05Z\n"
+        "error: pod \"web-1\" did not exist in namespace shop at 2026-11-01T14:00:07Z: \
+         it existed from 2026-11-01T14:00:03Z to 2026-11-01T14:00:05Z\n"
     );
 }
 
 #[test]
 fn a_pod_that_is_gone_at_once_is_explained_as_of_just_before() {
     let folder = three_reasons().delete(pod("web-1", "2", "1Gi")).import();
-    let said = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", "2026-11-01T14:00:04.02Z"]);
-    assert_eq!((&said["at"], &said["before"]), (&json!(time(4)), &json!(true)));
-    assert_eq!(said["why"], "when it was gone, having waited in vain");
-    assert_eq!(said["message"], THREE_REASONS);
+    let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", "2026-11-01T14:00:04.02Z"]);
+    assert_eq!((&explanation["at"], &explanation["before"]), (&json!(time(4)), &json!(true)));
+    assert_eq!(explanation["why"], "when it was deleted, still pending");
+    assert_eq!(explanation["message"], THREE_REASONS);
 }
 
 #[test]
@@ -491,15 +499,18 @@ fn a_pod_first_seen_on_its_way_out_is_explained_as_if_it_had_stayed() {
     let leaving = with(pod("late", "1", "2Gi"), "/metadata/deletionTimestamp", time(9).into());
     let failed = with(pod("failed", "1", "2Gi"), "/status/phase", "Failed".into());
     let folder = three_sizes().add(leaving).add(failed).import();
-    let said = json_of(folder.path(), &["pod/late", "-n", "shop"]);
-    assert_eq!((&said["at"], &said["before"]), (&json!(time(4)), &json!(true)));
-    assert_eq!(said["why"], "when the history first saw it, being deleted already");
-    assert_eq!((&said["decision"], &said["node"]), (&json!("placed"), &json!("big")));
-    let said = json_of(folder.path(), &["pod/late", "-n", "shop", "--at", "end"]);
-    assert_eq!((&said["why"], &said["decision"]), (&json!("after its deletion began"), &json!("skipped")));
-    let said = json_of(folder.path(), &["pod/failed", "-n", "shop"]);
-    assert_eq!(said["why"], "when the history first saw it, at its end already");
-    assert_eq!(said["node"], "big");
+    let explanation = json_of(folder.path(), &["pod/late", "-n", "shop"]);
+    assert_eq!((&explanation["at"], &explanation["before"]), (&json!(time(4)), &json!(true)));
+    assert_eq!(explanation["why"], "when first seen, already terminating");
+    assert_eq!((&explanation["decision"], &explanation["node"]), (&json!("placed"), &json!("big")));
+    let explanation = json_of(folder.path(), &["pod/late", "-n", "shop", "--at", "end"]);
+    assert_eq!(
+        (&explanation["why"], &explanation["decision"]),
+        (&json!("after its deletion started"), &json!("skipped"))
+    );
+    let explanation = json_of(folder.path(), &["pod/failed", "-n", "shop"]);
+    assert_eq!(explanation["why"], "when first seen, already finished");
+    assert_eq!(explanation["node"], "big");
 }
 
 const CONFIGURATION: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -517,36 +528,41 @@ fn the_scheduler_is_set_as_a_file_says_else_as_the_history_says() {
         "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "NodeResourcesFit", "weight": 5}]}}}],
     });
     let folder = three_sizes().add(recorded).import();
-    let score = |said: &Value| said["nodes"][0]["scores"]["NodeResourcesFit"]["weighted"].clone();
-    let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
-    assert_eq!(score(&said), 5 * 75);
-    assert_eq!(said["scheduler"]["configuration"], json!({"from": "history", "name": "kube-scheduler"}));
+    let score =
+        |explanation: &Value| explanation["nodes"][0]["scores"]["NodeResourcesFit"]["weighted"].clone();
+    let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
+    assert_eq!(score(&explanation), 5 * 75);
+    assert_eq!(
+        explanation["scheduler"]["configuration"],
+        json!({"from": "history", "name": "kube-scheduler"})
+    );
     // It is later than the pod's decision.
-    let said = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(3)]);
-    assert_eq!(score(&said), 75);
+    let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(3)]);
+    assert_eq!(score(&explanation), 75);
     std::fs::write(folder.path().join("new.yaml"), weighs_fit(7)).unwrap();
     let with_file = ["pod/web-1", "-n", "shop", "--scheduler-config", "new.yaml"];
     assert_eq!(score(&json_of(folder.path(), &with_file)), 7 * 75);
-    let table = explain(folder.path(), &with_file).fine();
-    assert!(table.contains("Scheduler:   1.36, set by new.yaml\n"), "{table}");
+    let table = explain(folder.path(), &with_file).success();
+    assert!(table.contains("Scheduler:   1.36, configured by new.yaml\n"), "{table}");
     std::fs::write(folder.path().join("bad.yaml"), format!("{CONFIGURATION}percentageOfNodesToScore: 101\n"))
         .unwrap();
     let error =
-        explain(folder.path(), &["pod/web-1", "-n", "shop", "--scheduler-config", "bad.yaml"]).wrong(1);
-    assert!(error.starts_with("error: bad.yaml: bad scheduler configuration: "), "{error}");
-    assert!(error.ends_with("(percentageOfNodesToScore)\n"), "{error}");
+        explain(folder.path(), &["pod/web-1", "-n", "shop", "--scheduler-config", "bad.yaml"]).failure(1);
+    let expected =
+        "error: bad.yaml: invalid scheduler configuration: percentageOfNodesToScore: 101 is out of range";
+    assert!(error.starts_with(expected), "{error}");
     let error =
-        explain(folder.path(), &["pod/web-1", "-n", "shop", "--scheduler-config", "no.yaml"]).wrong(1);
+        explain(folder.path(), &["pod/web-1", "-n", "shop", "--scheduler-config", "no.yaml"]).failure(1);
     assert!(error.contains("cannot read no.yaml"), "{error}");
 }
 
 #[test]
 fn older_rules_are_said_to_be_unverified() {
     let folder = three_sizes().import();
-    let table = explain(folder.path(), &["pod/web-1", "-n", "shop", "--scheduler-version", "1.34"]).fine();
-    let line = "Scheduler:   defaults of 1.34; the rules of that version are not verified\n";
+    let table = explain(folder.path(), &["pod/web-1", "-n", "shop", "--scheduler-version", "1.34"]).success();
+    let line = "Scheduler:   defaults of 1.34; this version is not verified\n";
     assert!(table.contains(line), "{table}");
-    let error = explain(folder.path(), &["pod/web-1", "--scheduler-version", "1.20"]).wrong(2);
+    let error = explain(folder.path(), &["pod/web-1", "--scheduler-version", "1.20"]).failure(2);
     assert!(error.contains("1.32 to 1.36"), "{error}");
 }
 
@@ -565,55 +581,53 @@ fn gated_and_terminating_pods_are_not_scheduled() {
     let leaving = with(pod("leaving", "1", "1Gi"), "/metadata/deletionTimestamp", time(9).into());
     let stranger = with(pod("stranger", "1", "1Gi"), "/spec/schedulerName", "volcano".into());
     let folder = three_sizes().add(gated).add(leaving).add(stranger).import();
-    let said = json_of(folder.path(), &["pod/gated", "-n", "shop"]);
-    assert_eq!((&said["decision"], &said["gated"]["plugin"]), (&json!("gated"), &json!("SchedulingGates")));
-    assert_eq!(said["reason"], "waiting for scheduling gates: [quota]");
-    assert_eq!(said.get("message"), None);
-    let said = json_of(folder.path(), &["pod/leaving", "-n", "shop", "--at", "end"]);
-    assert_eq!(said["message"], "skip schedule deleting pod: shop/leaving");
-    let said = json_of(folder.path(), &["pod/stranger", "-n", "shop"]);
-    assert_eq!(said["decision"], "skipped");
-    assert_eq!(said["reason"], "no profile for schedulerName \"volcano\"");
-    assert_eq!(said.get("message"), None);
+    let explanation = json_of(folder.path(), &["pod/gated", "-n", "shop"]);
+    assert_eq!(
+        (&explanation["decision"], &explanation["gated"]["plugin"]),
+        (&json!("gated"), &json!("SchedulingGates"))
+    );
+    assert_eq!(explanation["reason"], "waiting for scheduling gates: [quota]");
+    assert_eq!(explanation.get("message"), None);
+    let explanation = json_of(folder.path(), &["pod/leaving", "-n", "shop", "--at", "end"]);
+    assert_eq!(explanation["message"], "skip schedule deleting pod: shop/leaving");
+    let explanation = json_of(folder.path(), &["pod/stranger", "-n", "shop"]);
+    assert_eq!(explanation["decision"], "skipped");
+    assert_eq!(explanation["reason"], "no profile for schedulerName \"volcano\"");
+    assert_eq!(explanation.get("message"), None);
 }
 
 #[test]
 fn invalid_requests_are_rejected_with_a_hint() {
     let folder = three_sizes().import();
-    let wrong = |arguments: &[&str]| explain(folder.path(), arguments).wrong(1);
+    let wrong = |arguments: &[&str]| explain(folder.path(), arguments).failure(1);
     assert_eq!(
         wrong(&["pod/web-1"]),
-        "error: the history never saw a pod \"web-1\" in namespace default; there is one in shop: say so with -n\n"
+        "error: pod \"web-1\" not found in namespace default; found in namespace shop: use -n\n"
     );
-    assert_eq!(
-        wrong(&["pod/never", "-n", "shop"]),
-        "error: the history never saw a pod \"never\" in namespace shop\n"
-    );
-    assert!(
-        wrong(&["service/big"]).contains("a pod is scheduled or a node removed, and a Service is neither")
-    );
-    assert!(wrong(&["wombat/big"]).contains("\"wombat\" is no word for either"));
-    assert!(wrong(&["web-1"]).contains("name one pod or node: pod/NAME, node/NAME"));
+    assert_eq!(wrong(&["pod/never", "-n", "shop"]), "error: pod \"never\" not found in namespace shop\n");
+    assert!(wrong(&["service/big"]).contains("explain supports pods and nodes, not Service: use pod/NAME"));
+    assert!(wrong(&["wombat/big"]).contains("unknown resource type \"wombat\": use pod/NAME or node/NAME"));
+    assert!(wrong(&["web-1"]).contains("specify one pod or node: pod/NAME or node/NAME"));
     let error = wrong(&["pod/web-1", "-n", "shop", "--at", "13:00"]);
     assert!(
-        error.contains("at 2026-11-01T13:00:00Z: it lived from 2026-11-01T14:00:03Z to the end"),
+        error.contains("at 2026-11-01T13:00:00Z: it existed from 2026-11-01T14:00:03Z to the end"),
         "{error}"
     );
-    explain(folder.path(), &[]).wrong(2);
-    explain(folder.path(), &["pod/a", "--manifest", "a.yaml"]).wrong(2);
+    explain(folder.path(), &[]).failure(2);
+    explain(folder.path(), &["pod/a", "--manifest", "a.yaml"]).failure(2);
     let empty = tempfile::tempdir().unwrap();
-    assert!(explain(empty.path(), &["pod/a"]).wrong(1).contains("there is no .kine file in this folder"));
+    assert!(explain(empty.path(), &["pod/a"]).failure(1).contains("no .kine file in the current directory"));
     let nodeless = RecordingBuilder::new().add(pod("web-1", "1", "1Gi")).import();
-    let of_pod = explain(nodeless.path(), &["pod/web-1", "-n", "shop"]).wrong(1);
-    assert!(of_pod.contains("holds no nodes: nothing can be said of where a pod goes"), "{of_pod}");
-    let of_node = explain(nodeless.path(), &["node/only"]).wrong(1);
-    assert!(of_node.contains("holds no nodes: there is none to explain"), "{of_node}");
+    let of_pod = explain(nodeless.path(), &["pod/web-1", "-n", "shop"]).failure(1);
+    assert!(of_pod.contains("has no nodes: the scheduling of pods cannot be explained"), "{of_pod}");
+    let of_node = explain(nodeless.path(), &["node/only"]).failure(1);
+    assert!(of_node.ends_with(" has no nodes\n"), "{of_node}");
     let early = RecordingBuilder::new().add(pod("web-1", "1", "1Gi")).add(node("only", "4", "8Gi")).import();
     std::fs::write(early.path().join("pod.json"), pod("new", "1", "1Gi").to_string()).unwrap();
     for asked in [["pod/web-1", "-n", "shop"], ["--manifest", "pod.json", "--nodes"]] {
         assert_eq!(
-            explain(early.path(), &[&asked[..], &["--at", &time(0)]].concat()).wrong(1),
-            "error: there was no node yet at 2026-11-01T14:00:00Z: the first one was seen at 2026-11-01T14:00:01Z\n"
+            explain(early.path(), &[&asked[..], &["--at", &time(0)]].concat()).failure(1),
+            "error: no nodes existed at 2026-11-01T14:00:00Z: the first node was seen at 2026-11-01T14:00:01Z\n"
         );
     }
     let gone = RecordingBuilder::new()
@@ -621,14 +635,14 @@ fn invalid_requests_are_rejected_with_a_hint() {
         .delete(node("only", "4", "8Gi"))
         .add(pod("web-1", "1", "1Gi"))
         .import();
-    let said = json_of(gone.path(), &["pod/web-1", "-n", "shop"]);
-    assert_eq!(said["message"], "no nodes available to schedule pods");
+    let explanation = json_of(gone.path(), &["pod/web-1", "-n", "shop"]);
+    assert_eq!(explanation["message"], "no nodes available to schedule pods");
 }
 
 #[test]
 fn an_invalid_pod_is_reported_with_its_field() {
     let folder = three_sizes().add(with(pod("odd", "1", "1Gi"), "/spec/tolerations", json!("none"))).import();
-    let said = explain(folder.path(), &["pod/odd", "-n", "shop"]);
-    let text = said.fine();
+    let output = explain(folder.path(), &["pod/odd", "-n", "shop"]);
+    let text = output.success();
     assert!(text.contains("spec.tolerations"), "{text}");
 }

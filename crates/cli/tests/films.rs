@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use common::{films, run};
+use common::{recordings, run};
 use history::{History, Selection};
 use model::Moment;
 use rand::{RngExt, SeedableRng};
@@ -29,8 +29,8 @@ struct Line {
 
 type Name = (String, String, String, String);
 
-fn lines(film: &Path) -> Vec<(i64, String, Name, String)> {
-    let file = flate2::read::GzDecoder::new(std::fs::File::open(film).unwrap());
+fn lines(recording: &Path) -> Vec<(i64, String, Name, String)> {
+    let file = flate2::read::GzDecoder::new(std::fs::File::open(recording).unwrap());
     let read = |line: std::io::Result<String>| {
         let line: Line = serde_json::from_str(&line.unwrap()).unwrap();
         let object: serde_json::Value = serde_json::from_str(line.object.get()).unwrap();
@@ -46,18 +46,18 @@ fn lines(film: &Path) -> Vec<(i64, String, Name, String)> {
 
 #[test]
 fn every_moment_has_the_state_of_the_lines_up_to_it() {
-    let films = films();
+    let films = recordings();
     let seed = 11;
     println!("seed {seed}");
     let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
-    for film in &films {
+    for recording in &films {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("film.kine");
-        run(folder.path(), &["import", film.to_str().unwrap(), "--into", "film.kine"]).fine();
+        run(folder.path(), &["import", recording.to_str().unwrap(), "--into", "film.kine"]).success();
         let history = History::open(&path).unwrap();
-        let lines = lines(film);
+        let lines = lines(recording);
         let (first, last) = (lines[0].0, lines[lines.len() - 1].0);
-        let count = testobjects::cases(500, 5_000).div_ceil(films.len());
+        let count = testobjects::case_count(500, 5_000).div_ceil(films.len());
         let mut moments: Vec<i64> =
             (0..count).map(|_| rng.random_range(first - 1_000..last + 1_000)).collect();
         moments.extend([first, last]);
@@ -76,7 +76,7 @@ fn every_moment_has_the_state_of_the_lines_up_to_it() {
                 next += 1;
             }
             let cluster = history.at(Moment::from_nanos(moment), &Selection::default()).unwrap();
-            assert_eq!(cluster.objects().len(), state.len(), "{} at {moment}", film.display());
+            assert_eq!(cluster.objects().len(), state.len(), "{} at {moment}", recording.display());
             for version in cluster.objects() {
                 let key = &version.key;
                 let text = |part: &str| part.to_owned();
@@ -90,12 +90,15 @@ fn every_moment_has_the_state_of_the_lines_up_to_it() {
 
 #[test]
 fn a_recording_is_exported_as_it_was_imported() {
-    for film in films() {
+    for recording in recordings() {
         let folder = tempfile::tempdir().unwrap();
-        run(folder.path(), &["import", film.to_str().unwrap(), "--into", "film.kine", "--source", "film"])
-            .fine();
-        run(folder.path(), &["export", "film.kine", "--format", "jsonl", "--out", "out.jsonl.zst"]).fine();
-        run(folder.path(), &["import", "out.jsonl.zst", "--into", "again.kine"]).fine();
+        run(
+            folder.path(),
+            &["import", recording.to_str().unwrap(), "--into", "film.kine", "--source", "film"],
+        )
+        .success();
+        run(folder.path(), &["export", "film.kine", "--format", "jsonl", "--out", "out.jsonl.zst"]).success();
+        run(folder.path(), &["import", "out.jsonl.zst", "--into", "again.kine"]).success();
         let open = |name: &str| History::open(&folder.path().join(name)).unwrap();
         let changes = |history: &History| {
             history
@@ -106,22 +109,24 @@ fn a_recording_is_exported_as_it_was_imported() {
         };
         let (one, other) = (changes(&open("film.kine")), changes(&open("again.kine")));
         assert_eq!(one.len(), other.len());
-        assert!(one == other, "{} changed on the way", film.display());
-        let original: Vec<String> = lines(&film).into_iter().map(|(_, _, _, object)| object).collect();
+        assert!(one == other, "{} changed on the way", recording.display());
+        let original: Vec<String> = lines(&recording).into_iter().map(|(_, _, _, object)| object).collect();
         let kept: Vec<&str> = one.iter().map(|change| change.what.object().as_str()).collect();
-        assert!(kept == original, "{} lost bytes", film.display());
+        assert!(kept == original, "{} lost bytes", recording.display());
     }
 }
 
 #[test]
 fn a_change_takes_no_more_than_its_budget() {
-    for film in films() {
+    for recording in recordings() {
         let folder = tempfile::tempdir().unwrap();
-        let arguments = ["import", film.to_str().unwrap(), "--into", "film.kine", "--strip", "-o", "json"];
-        let report: serde_json::Value = serde_json::from_str(&run(folder.path(), &arguments).fine()).unwrap();
+        let arguments =
+            ["import", recording.to_str().unwrap(), "--into", "film.kine", "--strip", "-o", "json"];
+        let report: serde_json::Value =
+            serde_json::from_str(&run(folder.path(), &arguments).success()).unwrap();
         let (bytes, changes) = (report["fileBytes"].as_f64().unwrap(), report["changes"].as_f64().unwrap());
-        println!("{}: {:.1} bytes a change", film.display(), bytes / changes);
-        assert!(bytes / changes <= 100.0, "{}: {} bytes a change", film.display(), bytes / changes);
-        assert!(run(folder.path(), &["doctor", "film.kine"]).fine().contains("is whole"));
+        println!("{}: {:.1} bytes a change", recording.display(), bytes / changes);
+        assert!(bytes / changes <= 100.0, "{}: {} bytes a change", recording.display(), bytes / changes);
+        assert!(run(folder.path(), &["doctor", "film.kine"]).success().starts_with("no damage found"));
     }
 }

@@ -8,18 +8,18 @@ use std::path::Path;
 
 use common::run;
 
-fn day() -> tempfile::TempDir {
-    common::day("day.kine")
+fn demo_history() -> tempfile::TempDir {
+    common::demo_history("day.kine")
 }
 
 /// Exports the demo's history to a file and imports it again. Returns the export's diagnostics.
 #[track_caller]
 fn there_and_back(folder: &Path, export: &[&str], file: &str) -> String {
-    let said = run(folder, &[&["export", "day.kine", "--out", file, "--format"], export].concat());
-    let told = said.err.clone();
-    said.fine();
-    run(folder, &["import", file, "--into", "back.kine"]).fine();
-    run(folder, &["doctor", "back.kine"]).fine();
+    let output = run(folder, &[&["export", "day.kine", "--out", file, "--format"], export].concat());
+    let told = output.err.clone();
+    output.success();
+    run(folder, &["import", file, "--into", "back.kine"]).success();
+    run(folder, &["doctor", "back.kine"]).success();
     told
 }
 
@@ -28,7 +28,7 @@ fn there_and_back(folder: &Path, export: &[&str], file: &str) -> String {
 fn alike(folder: &Path, kinds: &str, at: &str, columns: &[&str]) {
     let get = |history: &str| {
         let columns = [&["get", kinds, "-A", "--at", at, "--history", history], columns].concat();
-        run(folder, &columns).fine()
+        run(folder, &columns).success()
     };
     let day = get("day.kine");
     assert!(day.lines().count() > 3, "{day}");
@@ -39,9 +39,9 @@ const MOMENTS: [&str; 3] = ["2026-11-02T09:30:00Z", "2026-11-02T14:04:30Z", "202
 
 #[test]
 fn a_recording_of_kube_scheduler_simulator() {
-    let day = day();
+    let day = demo_history();
     let told = there_and_back(day.path(), &["sched-record", "--utc-offset", "+09:00"], "record.jsonl");
-    assert!(told.contains("left out: ") && told.contains(" changes of Deployment"), "{told}");
+    assert!(told.contains("skipped: ") && told.contains(" changes of Deployment"), "{told}");
     for at in MOMENTS {
         alike(day.path(), "pods,nodes,pvc,priorityclasses", at, &["-o", "json"]);
     }
@@ -58,7 +58,7 @@ fn a_recording_of_kube_scheduler_simulator() {
             "again.jsonl",
         ],
     );
-    again.fine();
+    again.success();
     let read = |name: &str| std::fs::read(day.path().join(name)).unwrap();
     assert!(read("record.jsonl") == read("again.jsonl"));
     assert!(read("record.jsonl").starts_with(b"{\"time\":\"2026-11-02T1"));
@@ -70,9 +70,9 @@ fn snapshots_of_kube_scheduler_simulator_and_kai() {
         [("kss-snapshot", "export.json"), ("kss-snapshot", "export.yml"), ("kai-snapshot", "snapshot.zip")]
     {
         for at in MOMENTS {
-            let day = day();
+            let day = demo_history();
             let told = there_and_back(day.path(), &[format, "--at", at], file);
-            assert!(told.contains("changes of the history that are not this state of"), "{told}");
+            assert!(told.contains("changes not in the state at"), "{told}");
             let phase = if format == "kai-snapshot" { "status.phase=Running" } else { "" };
             alike(day.path(), "pods", at, &["-o", "yaml", "--field-selector", phase]);
             alike(day.path(), "nodes", at, &["-o", "yaml"]);
@@ -82,13 +82,13 @@ fn snapshots_of_kube_scheduler_simulator_and_kai() {
 
 #[test]
 fn a_recording_and_a_snapshot_of_kwok() {
-    let day = day();
-    run(day.path(), &["export", "day.kine", "--format", "kwok", "--out", "recording.yaml.gz"]).fine();
+    let day = demo_history();
+    run(day.path(), &["export", "day.kine", "--format", "kwok", "--out", "recording.yaml.gz"]).success();
     // A KWOK recording has no absolute time of its beginning.
-    let beginning = run(day.path(), &["info", "day.kine", "-o", "json"]).fine();
+    let beginning = run(day.path(), &["info", "day.kine", "-o", "json"]).success();
     let beginning: serde_json::Value = serde_json::from_str(&beginning).unwrap();
     let beginning = beginning["sources"][0]["from"].as_str().unwrap().to_owned();
-    run(day.path(), &["import", "recording.yaml.gz", "--into", "back.kine", "--at", &beginning]).fine();
+    run(day.path(), &["import", "recording.yaml.gz", "--into", "back.kine", "--at", &beginning]).success();
     for at in MOMENTS {
         alike(day.path(), "pods,nodes,deployments,jobs", at, &["-o", "wide"]);
     }
@@ -100,73 +100,76 @@ fn a_recording_and_a_snapshot_of_kwok() {
 
 #[test]
 fn a_trace_of_simkube() {
-    let day = day();
+    let day = demo_history();
     std::fs::write(
         day.path().join("tracer.yml"),
         "trackedObjects: {apps/v1.Deployment: {trackLifecycle: true}, v1.ConfigMap: {}}",
     )
     .unwrap();
     let export = ["sktrace", "--from", MOMENTS[0], "--tracer-config", "tracer.yml"];
-    let told = there_and_back(day.path(), &export, "day.sktrace");
-    assert!(told.contains("warning: tracer.yml: ") && told.contains("ConfigMap"), "{told}");
-    assert!(told.contains(" changes of status or metadata alone"), "{told}");
+    let output = there_and_back(day.path(), &export, "day.sktrace");
+    assert!(output.contains("warning: tracer.yml: ") && output.contains("ConfigMap"), "{output}");
+    assert!(output.contains(" changes of only status or metadata"), "{output}");
     for at in MOMENTS {
         alike(day.path(), "deployments", at, &["-o", "name"]);
     }
     // An imported trace keeps its tracer configuration.
     let again = ["export", "back.kine", "--format", "sktrace", "--out", "again.sktrace"];
-    run(day.path(), &again).fine();
+    run(day.path(), &again).success();
     let read = |name: &str| std::fs::read(day.path().join(name)).unwrap();
     assert!(read("day.sktrace").starts_with(b"\x85\xa7version\x02"));
-    run(day.path(), &["import", "again.sktrace", "--into", "twice.kine"]).fine();
+    run(day.path(), &["import", "again.sktrace", "--into", "twice.kine"]).success();
     let excluded = ["sktrace", "--exclude-namespaces", "web,shop", "--exclude-labels", "app=checkout"];
-    let told = run(
+    let output = run(
         day.path(),
         &[&["export", "day.kine", "--out", "less.sktrace", "--format"], &excluded[..]].concat(),
     );
-    assert!(told.err.contains(" changes in excluded namespaces"), "{}", told.err);
+    assert!(output.err.contains(" changes in excluded namespaces"), "{}", output.err);
 }
 
 #[test]
 fn a_scaling_history_of_gardener() {
-    let day = day();
+    let day = demo_history();
     let told = there_and_back(day.path(), &["scaling-history"], "day.db");
-    assert!(told.contains(" changes that their hash does not see"), "{told}");
+    assert!(told.contains(" changes that do not affect the row's hash"), "{told}");
     for at in &MOMENTS[1..] {
         alike(day.path(), "nodes,priorityclasses", at, &["-o", "name"]);
     }
-    run(day.path(), &["export", "back.kine", "--format", "scaling-history", "--out", "again.db"]).fine();
+    run(day.path(), &["export", "back.kine", "--format", "scaling-history", "--out", "again.db"]).success();
 }
 
 #[test]
 fn unsupported_options_are_reported() {
-    let day = day();
-    let refused = |arguments: &[&str], because: &str| {
-        let error = run(day.path(), &[&["export", "day.kine"], arguments].concat()).wrong(1);
-        assert!(error.contains(because), "{error}");
+    let day = demo_history();
+    let refused = |arguments: &[&str], message: &str| {
+        let error = run(day.path(), &[&["export", "day.kine"], arguments].concat()).failure(1);
+        assert!(error.contains(message), "{error}");
     };
-    refused(&["--format", "kai-snapshot", "--from", "14:00"], "kai-snapshot shows one moment: say --at");
-    refused(&["--format", "sched-record", "--at", "14:00"], "sched-record holds a span of time");
-    refused(&["--format", "kwok", "--partition", "a=b"], "--partition belongs to kai-snapshot, not to kwok");
-    refused(&["--format", "kai-snapshot", "--partition", "a b=c"], "\"a b=c\" is no partition");
-    refused(&["--format", "sched-record", "--utc-offset", "9"], "no offset from UTC such as +09:00");
-    refused(&["--format", "sktrace", "--kinds", "pods"], "said by --tracer-config");
-    refused(&["--format", "sktrace", "-l", "app=web"], "say --exclude-labels");
-    refused(&["--format", "sktrace", "--from", "14:00", "--changes-only"], "--changes-only means nothing");
-    refused(&["--format", "kai-snapshot", "--anonymise", "--partition", "a=b"], "say one of them");
+    refused(&["--format", "kai-snapshot", "--from", "14:00"], "kai-snapshot holds one moment: use --at");
+    refused(&["--format", "sched-record", "--at", "14:00"], "sched-record holds a time range: use --from");
+    refused(&["--format", "kwok", "--partition", "a=b"], "--partition requires --format kai-snapshot");
+    refused(&["--format", "kai-snapshot", "--partition", "a b=c"], "invalid partition \"a b=c\"");
+    refused(&["--format", "sched-record", "--utc-offset", "9"], "invalid UTC offset \"9\": expected Z");
+    refused(&["--format", "sktrace", "--kinds", "pods"], "--kinds cannot be used with sktrace");
+    refused(&["--format", "sktrace", "-l", "app=web"], "use --exclude-labels");
+    refused(&["--format", "sktrace", "--from", "14:00", "--changes-only"], "--changes-only cannot be used");
+    refused(
+        &["--format", "kai-snapshot", "--anonymize", "--partition", "a=b"],
+        "cannot be used with --anonymize",
+    );
     refused(&["--format", "jsonl", "--out", "day.kine"], "day.kine is the history itself");
-    refused(&["--format", "scaling-history"], "a database cannot go to standard output");
+    refused(&["--format", "scaling-history"], "a database cannot be written to standard output");
 }
 
 #[test]
 fn formats_that_need_a_file_can_be_piped_too() {
     use std::io::Write;
     use std::process::Stdio;
-    let day = day();
+    let day = demo_history();
     for (format, file) in
         [("sktrace", "a.sktrace"), ("kai-snapshot", "a.zip"), ("scaling-history", "a.db"), ("kwok", "a.yaml")]
     {
-        run(day.path(), &["export", "day.kine", "--format", format, "--out", file]).fine();
+        run(day.path(), &["export", "day.kine", "--format", format, "--out", file]).success();
         let bytes = std::fs::read(day.path().join(file)).unwrap();
         // `-` is standard input even if a file has this name.
         std::fs::write(day.path().join("-"), "{}").unwrap();
@@ -176,15 +179,15 @@ fn formats_that_need_a_file_can_be_piped_too() {
         let mut import =
             import.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         import.stdin.take().unwrap().write_all(&bytes).unwrap();
-        common::said(import.wait_with_output().unwrap()).fine();
+        common::program_output(import.wait_with_output().unwrap()).success();
     }
 }
 
 #[test]
 fn standard_output_gets_the_same_bytes_as_a_file() {
-    let day = day();
+    let day = demo_history();
     for (format, file) in [("sktrace", "a.sktrace"), ("kai-snapshot", "a.zip"), ("jsonl", "a.jsonl")] {
-        run(day.path(), &["export", "day.kine", "--format", format, "--out", file]).fine();
+        run(day.path(), &["export", "day.kine", "--format", format, "--out", file]).success();
         let mut export = common::command(day.path());
         let output = export.args(["export", "day.kine", "--format", format]).output().unwrap();
         assert!(output.stdout == std::fs::read(day.path().join(file)).unwrap(), "{format}");
@@ -193,8 +196,9 @@ fn standard_output_gets_the_same_bytes_as_a_file() {
     let odd = "{\"at\":1,\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\
                \"namespace\":\"d\"},\"data\":{\"x\":\"a\u{7f}\u{9b}31mb\"}}}\n";
     std::fs::write(day.path().join("odd.jsonl"), odd).unwrap();
-    run(day.path(), &["import", "odd.jsonl"]).fine();
-    let json = run(day.path(), &["get", "cm", "c", "-n", "d", "--history", "odd.kine", "-o", "json"]).fine();
+    run(day.path(), &["import", "odd.jsonl"]).success();
+    let json =
+        run(day.path(), &["get", "cm", "c", "-n", "d", "--history", "odd.kine", "-o", "json"]).success();
     assert!(json.contains("a\u{7f}\u{9b}31mb"), "{json:?}");
 }
 
@@ -214,11 +218,17 @@ fn files_of_one_source_come_in_the_order_of_their_times() {
     let import = |files: &[&str]| {
         run(folder.path(), &[&["import", "--source", "s", "--into", "h.kine"], files].concat())
     };
-    let error = import(&["late.jsonl", "early.jsonl"]).wrong(1);
-    assert!(error.contains("early.jsonl begins at 2026-11-01T14:00:01Z, before the file"), "{error}");
-    let error = import(&["node.yaml", "late.jsonl"]).wrong(1);
-    assert!(error.contains("objects without times and a recording of s in one import"), "{error}");
-    import(&["early.jsonl", "late.jsonl"]).fine();
+    let error = import(&["late.jsonl", "early.jsonl"]).failure(1);
+    assert!(
+        error.contains("early.jsonl begins at 2026-11-01T14:00:01Z, before the end of the previous file"),
+        "{error}"
+    );
+    let error = import(&["node.yaml", "late.jsonl"]).failure(1);
+    assert!(
+        error.contains("objects without times cannot be imported together with a recording of s"),
+        "{error}"
+    );
+    import(&["early.jsonl", "late.jsonl"]).success();
     // With changes only, an object that loses its labels is exported once more.
     let lines = run(
         folder.path(),
@@ -234,22 +244,22 @@ fn files_of_one_source_come_in_the_order_of_their_times() {
             "at=2",
         ],
     );
-    let lines = lines.fine();
+    let lines = lines.success();
     assert!(lines.contains("\"type\":\"DELETED\"") && lines.lines().count() == 1, "{lines}");
 }
 
 #[cfg(unix)]
 #[test]
 fn pipes_are_written_directly_and_links_are_kept() {
-    let day = day();
+    let day = demo_history();
     let target = day.path().join("target.jsonl");
     std::fs::write(&target, "").unwrap();
     std::os::unix::fs::symlink(&target, day.path().join("link.jsonl")).unwrap();
     let export = |out: &str| run(day.path(), &["export", "day.kine", "--format", "jsonl", "--out", out]);
-    export("link.jsonl").fine();
+    export("link.jsonl").success();
     assert!(day.path().join("link.jsonl").is_symlink());
     assert!(std::fs::metadata(target).unwrap().len() > 1_000_000);
-    export("/dev/null").fine();
+    export("/dev/null").success();
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
 
@@ -262,8 +272,8 @@ fn lines_without_times_get_the_current_time_marked_as_inferred() {
         )
     };
     std::fs::write(folder.path().join("two.jsonl"), line("east") + &line("west")).unwrap();
-    run(folder.path(), &["import", "two.jsonl"]).fine();
-    let info = run(folder.path(), &["info"]).fine();
+    run(folder.path(), &["import", "two.jsonl"]).success();
+    let info = run(folder.path(), &["info"]).success();
     assert_eq!(info.matches("times inferred").count(), 2, "{info}");
     assert!(!info.contains("1970"), "{info}");
 }

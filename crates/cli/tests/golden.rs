@@ -12,7 +12,7 @@ mod common;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use common::{command, day, films, run, said};
+use common::{command, demo_history, program_output, recordings, run};
 use serde_json::Value;
 
 const FORMATS: [&str; 8] = [
@@ -55,7 +55,11 @@ impl GoldenOutputs {
     fn run_command(&mut self, arguments: &[&str]) {
         let output = command(&self.folder).args(arguments).output().unwrap();
         let question = arguments.join(" ");
-        assert!(output.status.code().is_some_and(|code| code < 2), "{question}: {}", said(output).err);
+        assert!(
+            output.status.code().is_some_and(|code| code < 2),
+            "{question}: {}",
+            program_output(output).err
+        );
         // The duration of a replay varies.
         let replayed = if arguments[0] == "replay" {
             output.stdout.iter().position(|&byte| byte == b'\n')
@@ -80,7 +84,7 @@ impl GoldenOutputs {
 
     /// A sample of the objects of a kind, evenly spaced: namespace and name.
     fn sample(&self, kind: &str, count: usize) -> Vec<(String, String)> {
-        let answer = run(&self.folder, &["get", kind, "-A", "--at", self.moment, "-o", "json"]).fine();
+        let answer = run(&self.folder, &["get", kind, "-A", "--at", self.moment, "-o", "json"]).success();
         let list: Value = serde_json::from_str(&answer).unwrap();
         let items = list["items"].as_array().unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -152,7 +156,7 @@ impl GoldenOutputs {
 #[test]
 fn the_demo_is_unchanged() {
     let mut questions = GoldenOutputs::for_history("demo", "14:20");
-    let day = day("film.kine");
+    let day = demo_history("film.kine");
     std::fs::copy(day.path().join("film.kine"), questions.folder.join("film.kine")).unwrap();
     questions.run_all();
     questions.finish("demo");
@@ -161,9 +165,9 @@ fn the_demo_is_unchanged() {
 /// Does nothing if the recordings do not exist.
 fn check_recording(name: &str) {
     let file = format!("{name}.jsonl.gz");
-    for film in films().iter().filter(|film| film.ends_with(&file)) {
+    for recording in recordings().iter().filter(|recording| recording.ends_with(&file)) {
         let mut questions = GoldenOutputs::for_history(name, "-20s");
-        run(&questions.folder, &["import", film.to_str().unwrap(), "--into", "film.kine"]).fine();
+        run(&questions.folder, &["import", recording.to_str().unwrap(), "--into", "film.kine"]).success();
         questions.run_all();
         questions.finish(name);
     }

@@ -11,7 +11,7 @@ mod refused;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use common::{Said, films, run};
+use common::{ProgramOutput, recordings, run};
 use serde_json::{Value, json};
 
 const FILES: [&str; 3] = ["decisions.jsonl", "replay.kine", "report.json"];
@@ -44,7 +44,7 @@ impl RecordingBuilder {
     fn import(self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("film.jsonl"), self.0).unwrap();
-        run(folder.path(), &["import", "film.jsonl"]).fine();
+        run(folder.path(), &["import", "film.jsonl"]).success();
         folder
     }
 }
@@ -106,7 +106,7 @@ groups:
   provisioning: {registersAfter: 30s}
 ";
 
-fn replay(folder: &Path, arguments: &[&str]) -> Said {
+fn replay(folder: &Path, arguments: &[&str]) -> ProgramOutput {
     run(folder, &[&["replay"], arguments].concat())
 }
 
@@ -144,21 +144,21 @@ fn assert_same(folder: &Path, one: &str, other: &str) {
 #[test]
 fn decisions_are_compared_with_the_recording() {
     let folder = two_nodes().import();
-    replay(folder.path(), &[]).fine();
+    replay(folder.path(), &[]).success();
     assert_eq!(names(&folder.path().join("replay-film")), FILES);
-    let said = decisions(folder.path(), "replay-film");
+    let output = decisions(folder.path(), "replay-film");
     // The bigger node has more free resources, which NodeResourcesFit prefers by default.
-    let [bound] = &decisions_of_type(&said, "bound")[..] else { panic!("{said:?}") };
+    let [bound] = &decisions_of_type(&output, "bound")[..] else { panic!("{output:?}") };
     assert_eq!((&bound["pod"], &bound["node"]), (&json!("shop/web-1"), &json!("big")));
-    assert_eq!(bound["why"], "the best of 2 that fit, of 2 looked at");
+    assert_eq!(bound["why"], "highest score of 2 feasible nodes, of 2 evaluated");
     let recorded = json!({"pod": "web-1", "node": "big", "bound": time(11)});
     assert_eq!(bound["recorded"], recorded);
-    let refused = decisions_of_type(&said, "refused");
+    let refused = decisions_of_type(&output, "refused");
     let words = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are \
                  available: 2 Preemption is not helpful for scheduling.";
     assert!(refused.iter().all(|it| it["pod"] == "shop/huge" && it["why"] == words), "{refused:?}");
     assert_eq!(refused.len(), 1, "what is said again is only counted");
-    let [waits] = &decisions_of_type(&said, "stillWaits")[..] else { panic!("{said:?}") };
+    let [waits] = &decisions_of_type(&output, "stillWaits")[..] else { panic!("{output:?}") };
     assert_eq!((&waits["pod"], &waits["at"]), (&json!("shop/huge"), &json!(time(120))));
     let report = report(folder.path(), "replay-film");
     assert_eq!(report["window"], json!({"from": time(0), "to": time(120)}));
@@ -177,12 +177,12 @@ fn decisions_are_compared_with_the_recording() {
 fn other_scheduler_settings_change_decisions() {
     let folder = two_nodes().import();
     let path = "scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated";
-    let said = replay(folder.path(), &["film.kine", "--set", path, "--out", "packed"]).fine();
-    assert!(said.contains("Scheduler:   defaults of 1.36, one place set otherwise\n"), "{said}");
+    let output = replay(folder.path(), &["film.kine", "--set", path, "--out", "packed"]).success();
+    assert!(output.contains("Scheduler:   defaults of 1.36, 1 override\n"), "{output}");
     let decisions = decisions(folder.path(), "packed");
     let [bound] = &decisions_of_type(&decisions, "bound")[..] else { panic!("{decisions:?}") };
     assert_eq!((&bound["node"], &bound["recorded"]["node"]), (&json!("small"), &json!("big")));
-    assert!(bound["recordedNode"].as_str().unwrap().starts_with("its score was lower by "), "{bound}");
+    assert!(bound["recordedNode"].as_str().unwrap().starts_with("score lower by "), "{bound}");
     let report = report(folder.path(), "packed");
     assert_eq!(report["settings"]["set"], json!([path]));
     assert_eq!(report["settings"]["scheduler"]["from"], json!({"by": "defaults"}));
@@ -190,7 +190,7 @@ fn other_scheduler_settings_change_decisions() {
     // The replay's history has the same.
     let shown =
         run(folder.path(), &["get", "pods", "-n", "shop", "-o", "wide", "--history", "packed/replay.kine"]);
-    let shown = shown.fine();
+    let shown = shown.success();
     assert!(shown.lines().any(|line| line.starts_with("web-1 ") && line.contains(" small ")), "{shown}");
 }
 
@@ -198,12 +198,12 @@ fn other_scheduler_settings_change_decisions() {
 fn the_autoscaler_adds_a_node_that_was_not_recorded() {
     let folder = two_nodes().import();
     std::fs::write(folder.path().join("groups.yaml"), GROUPS).unwrap();
-    let said = replay(folder.path(), &["--node-groups", "groups.yaml"]).fine();
-    assert!(said.contains("\n  large  "), "{said}");
+    let output = replay(folder.path(), &["--node-groups", "groups.yaml"]).success();
+    assert!(output.contains("\n  large  "), "{output}");
     let decisions = decisions(folder.path(), "replay-film");
     let [up] = &decisions_of_type(&decisions, "scaledUp")[..] else { panic!("{decisions:?}") };
     assert_eq!((&up["group"], &up["size"]), (&json!("large"), &json!({"from": 0, "to": 1, "max": 3})));
-    assert_eq!(up["why"], "shop/huge waits");
+    assert_eq!(up["why"], "shop/huge is unschedulable");
     assert_eq!(up["recordedNodes"], 0);
     let [.., came] = &decisions_of_type(&decisions, "nodeCame")[..] else { panic!("{decisions:?}") };
     assert_eq!(came["group"], "large");
@@ -218,7 +218,7 @@ fn the_autoscaler_adds_a_node_that_was_not_recorded() {
     let bound = decisions_of_type(&decisions, "bound");
     assert!(bound.iter().any(|it| it["pod"] == "shop/huge" && it["node"] == came["node"]), "{bound:?}");
     // Without an autoscaler the pod stays pending.
-    replay(folder.path(), &["--node-groups", "groups.yaml", "--autoscaler", "off"]).fine();
+    replay(folder.path(), &["--node-groups", "groups.yaml", "--autoscaler", "off"]).success();
     let decisions = self::decisions(folder.path(), "replay-film");
     assert!(
         decisions_of_type(&decisions, "scaledUp").is_empty()
@@ -228,28 +228,28 @@ fn the_autoscaler_adds_a_node_that_was_not_recorded() {
 
 #[test]
 fn the_same_history_settings_and_seed_give_the_same_bytes() {
-    let folder = common::day("shop.kine");
+    let folder = common::demo_history("shop.kine");
     let arguments = ["shop.kine", "--from", "2026-11-02T13:30Z", "--to", "2026-11-02T14:30Z"];
     for out in ["one", "other"] {
-        replay(folder.path(), &[&arguments[..], &["--out", out]].concat()).fine();
+        replay(folder.path(), &[&arguments[..], &["--out", out]].concat()).success();
     }
     assert_same(folder.path(), "one", "other");
     assert!(decisions(folder.path(), "one").len() > 10);
     // Also when it replaces an earlier replay.
-    replay(folder.path(), &[&arguments[..], &["--out", "one"]].concat()).fine();
+    replay(folder.path(), &[&arguments[..], &["--out", "one"]].concat()).success();
     assert_same(folder.path(), "one", "other");
 }
 
 #[test]
 fn recordings_of_real_control_planes_replay_deterministically() {
-    for film in films()
-        .iter()
-        .filter(|film| film.ends_with("small.jsonl.gz") || film.ends_with("autoscaled.jsonl.gz"))
-    {
+    for recording in recordings().iter().filter(|recording| {
+        recording.ends_with("small.jsonl.gz") || recording.ends_with("autoscaled.jsonl.gz")
+    }) {
         let folder = tempfile::tempdir().unwrap();
-        run(folder.path(), &["import", film.to_str().unwrap(), "--into", "film.kine", "--strip"]).fine();
+        run(folder.path(), &["import", recording.to_str().unwrap(), "--into", "film.kine", "--strip"])
+            .success();
         for out in ["one", "other"] {
-            replay(folder.path(), &["--out", out]).fine();
+            replay(folder.path(), &["--out", out]).success();
         }
         assert_same(folder.path(), "one", "other");
         let report = report(folder.path(), "one");
@@ -285,8 +285,8 @@ fn a_replay_of_a_replay_finds_its_settings() {
         "--scheduler-version",
         "1.35",
     ];
-    replay(folder.path(), &arguments).fine();
-    replay(folder.path(), &["one/replay.kine", "--out", "two"]).fine();
+    replay(folder.path(), &arguments).success();
+    replay(folder.path(), &["one/replay.kine", "--out", "two"]).success();
     let (one, two) = (report(folder.path(), "one"), report(folder.path(), "two"));
     assert_eq!((&one["seed"], &two["seed"]), (&json!(7), &json!(7)));
     let configuration = |report: &Value| report["settings"]["scheduler"]["configuration"].clone();
@@ -314,7 +314,7 @@ fn a_replay_of_a_replay_finds_its_settings() {
         folder.path(),
         &["one/replay.kine", "--out", "three", "--set", "nodeGroups.large.max=1", "--seed", "3"],
     )
-    .fine();
+    .success();
     let three = report(folder.path(), "three");
     assert_eq!((&three["seed"], &of(&three, "groups")[0]["max"]), (&json!(3), &json!(1)));
 }
@@ -324,25 +324,25 @@ fn every_other_command_opens_what_a_replay_wrote() {
     let folder = two_nodes().import();
     let packed =
         "scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated";
-    replay(folder.path(), &["--set", packed, "--out", "r"]).fine();
+    replay(folder.path(), &["--set", packed, "--out", "r"]).success();
     let at = &time(30);
     let ask = |arguments: &[&str]| run(folder.path(), &[arguments, &["--history", "r/replay.kine"]].concat());
-    assert!(ask(&["get", "pods", "-n", "shop", "--at", at]).fine().contains("web-1"));
-    let log = ask(&["log", "pod/web-1", "-n", "shop"]).fine();
+    assert!(ask(&["get", "pods", "-n", "shop", "--at", at]).success().contains("web-1"));
+    let log = ask(&["log", "pod/web-1", "-n", "shop"]).success();
     assert!(log.contains("spec.nodeName: \"small\""), "{log}");
-    let explained = ask(&["explain", "pod/web-1", "-n", "shop"]).fine();
-    assert!(explained.contains("it goes to small"), "{explained}");
-    assert!(explained.contains("set as the history says (kube-scheduler)"), "{explained}");
-    assert!(run(folder.path(), &["doctor", "r/replay.kine"]).fine().contains("is whole"));
-    run(folder.path(), &["info", "r/replay.kine"]).fine();
+    let explained = ask(&["explain", "pod/web-1", "-n", "shop"]).success();
+    assert!(explained.contains("Scheduled: assigned to small"), "{explained}");
+    assert!(explained.contains("recorded configuration (kube-scheduler)"), "{explained}");
+    assert!(run(folder.path(), &["doctor", "r/replay.kine"]).success().starts_with("no damage found"));
+    run(folder.path(), &["info", "r/replay.kine"]).success();
     // The differences between both at the same moment.
     let arguments = ["diff", at, "pods", "--history", "film.kine", "--against", "r/replay.kine"];
-    let said = run(folder.path(), &arguments);
-    assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.out.contains("~ shop/web-1\n"), "{}", said.out);
-    assert!(said.out.contains("spec.nodeName: \"big\" → \"small\"\n"), "{}", said.out);
+    let output = run(folder.path(), &arguments);
+    assert_eq!(output.code, 1, "{}", output.err);
+    assert!(output.out.contains("~ shop/web-1\n"), "{}", output.out);
+    assert!(output.out.contains("spec.nodeName: \"big\" → \"small\"\n"), "{}", output.out);
     let same = run(folder.path(), &["diff", at, "pods", "--history", "film.kine", "--against", "film.kine"]);
-    assert_eq!(same.fine(), "nothing differs\n");
+    assert_eq!(same.success(), "no differences\n");
     let late = ["diff", "2026-11-01T14:01:59Z", "--history", "r/replay.kine", "--against", "film.kine"];
     assert_eq!(run(folder.path(), &late).code, 1);
 }
@@ -356,14 +356,14 @@ fn a_gap_is_a_caveat_of_the_report() {
         .gap(100, 110)
         .change(120, on(pod("web-1", "1", 10), "big"))
         .import();
-    let said = replay(folder.path(), &["--to", &time(60)]).fine();
-    assert!(said.contains("the line was cut"), "{said}");
+    let output = replay(folder.path(), &["--to", &time(60)]).success();
+    assert!(output.contains("the line was cut"), "{output}");
     let report = report(folder.path(), "replay-film");
     let gaps: Vec<&Value> =
         report["reservations"].as_array().unwrap().iter().filter(|it| it["about"] == "gap").collect();
     assert_eq!(gaps.len(), 1, "the other is not in the window");
     assert_eq!(gaps[0]["during"], json!({"from": time(20), "to": time(30)}));
-    assert!(gaps[0]["text"].as_str().unwrap().contains("pods that came and went are missing"));
+    assert!(gaps[0]["text"].as_str().unwrap().contains("short-lived pods may be missing"));
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn the_speed_paces_the_replay() {
     let folder = two_nodes().import();
     let begun = std::time::Instant::now();
     // Two minutes at sixty times the speed.
-    replay(folder.path(), &["--speed", "60"]).fine();
+    replay(folder.path(), &["--speed", "60"]).success();
     let took = begun.elapsed().as_secs_f64();
     assert!(took > 1.9, "{took}");
 }
@@ -379,8 +379,8 @@ fn the_speed_paces_the_replay() {
 #[test]
 fn json_output_is_the_report_as_written() {
     let folder = two_nodes().import();
-    let said = replay(folder.path(), &["-o", "json"]).fine();
-    assert_eq!(said, std::fs::read_to_string(folder.path().join("replay-film/report.json")).unwrap());
+    let output = replay(folder.path(), &["-o", "json"]).success();
+    assert_eq!(output, std::fs::read_to_string(folder.path().join("replay-film/report.json")).unwrap());
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn a_history_without_nodes_can_have_some() {
     let folder =
         RecordingBuilder::default().add(0, pod("web-1", "1", 0)).add(300, pod("web-2", "1", 300)).import();
     std::fs::write(folder.path().join("groups.yaml"), groups).unwrap();
-    replay(folder.path(), &["--node-groups", "groups.yaml", "--out", "out"]).fine();
+    replay(folder.path(), &["--node-groups", "groups.yaml", "--out", "out"]).success();
     let report = report(folder.path(), "out");
     let group = &report["scaling"]["groups"][0];
     assert_eq!(
@@ -475,7 +475,7 @@ fn template(policy: &str) -> Value {
 #[test]
 fn at_level_workloads_controllers_create_the_pods() {
     let folder = workloads().import();
-    replay(folder.path(), &["--level", "workloads", "--out", "out"]).fine();
+    replay(folder.path(), &["--level", "workloads", "--out", "out"]).success();
     let report = report(folder.path(), "out");
     assert_eq!(report["level"], "workloads");
     let placements = &report["fidelity"]["placements"];
@@ -483,7 +483,7 @@ fn at_level_workloads_controllers_create_the_pods() {
     assert_eq!((&placements["recorded"], &placements["notRecorded"]), (&json!(4), &json!(0)), "{placements}");
     assert_eq!((&placements["notBound"], &placements["sameNode"]), (&json!(0), &json!(4)), "{placements}");
     let shown = |arguments: &[&str]| {
-        run(folder.path(), &[arguments, &["--history", "out/replay.kine"]].concat()).fine()
+        run(folder.path(), &[arguments, &["--history", "out/replay.kine"]].concat()).success()
     };
     let pods = shown(&["get", "pods", "-n", "shop", "--at", &time(100), "-o", "name"]);
     assert_eq!(
@@ -495,7 +495,7 @@ fn at_level_workloads_controllers_create_the_pods() {
     let job = shown(&["get", "job", "sum", "-n", "shop", "--at", &time(100)]);
     assert!(job.contains("1/1"), "{job}");
     // A replay of that replay has the level workloads too.
-    replay(folder.path(), &["out/replay.kine", "--out", "again"]).fine();
+    replay(folder.path(), &["out/replay.kine", "--out", "again"]).success();
     let again = std::fs::read_to_string(folder.path().join("again/report.json")).unwrap();
     let again: Value = serde_json::from_str(&again).unwrap();
     assert_eq!(

@@ -20,7 +20,7 @@ use std::path::Path;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::Value;
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
 use crate::common::run;
 use crate::recorder::Recorder;
@@ -35,7 +35,7 @@ const ROLLED: &str = "--timeout=90s";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_real_control_plane_did_is_replayed() {
-    let options = Options { service_accounts: true, ..Options::default() };
+    let options = ClusterOptions { service_accounts: true, ..ClusterOptions::default() };
     let Some(mut cluster) = start(options) else { return };
     cluster.start_controller_manager().unwrap();
     cluster.start_scheduler(16, &[]).unwrap();
@@ -70,7 +70,7 @@ async fn what_a_real_control_plane_did_is_replayed() {
     cluster.kubectl(&["rollout", "status", "deployment/web-0", ROLLED]).unwrap();
     cluster.kubectl(&["set", "env", "deployment/web-1", "A=b"]).unwrap();
     cluster.kubectl(&["rollout", "status", "deployment/web-1", ROLLED]).unwrap();
-    cluster.must_run().unwrap();
+    cluster.check_running().unwrap();
     let staying = cluster.kubectl(&["get", "pods", "--no-headers"]).unwrap();
     let staying: Vec<String> = (staying.lines().filter(|line| !line.contains("Terminating")))
         .filter_map(|line| Some(format!("pod/{}", line.split_whitespace().next()?)))
@@ -84,12 +84,12 @@ async fn what_a_real_control_plane_did_is_replayed() {
             names(folder.path(), "pods") == there
         })
         .await;
-    recorder.stop().await.fine();
+    recorder.stop().await.success();
 
     for level in ["pods", "workloads"] {
         let out = run(folder.path(), &["replay", "real.kine", "--level", level, "--out", level]);
-        let said = out.fine();
-        let fidelity = said.lines().skip_while(|line| !line.starts_with("Placements")).take(2);
+        let output = out.success();
+        let fidelity = output.lines().skip_while(|line| !line.starts_with("Placements")).take(2);
         eprintln!("level {level}: {}", fidelity.collect::<Vec<_>>().join(" "));
         let text = std::fs::read_to_string(folder.path().join(level).join("report.json")).unwrap();
         let report: Value = serde_json::from_str(&text).unwrap();
@@ -103,27 +103,27 @@ async fn what_a_real_control_plane_did_is_replayed() {
         // The pods at the end exist in the replay with the same names; others may still be terminating.
         let replayed =
             run(folder.path(), &["get", "pods", "-o", "name", "--history", &format!("{level}/replay.kine")]);
-        let replayed: Vec<String> = replayed.fine().lines().map(str::to_owned).collect();
+        let replayed: Vec<String> = replayed.success().lines().map(str::to_owned).collect();
         assert!(staying.iter().all(|pod| replayed.contains(pod)), "{replayed:?} {staying:?}");
     }
 }
 
 /// The objects that the API server lists now.
 fn listed(cluster: &Cluster, what: &str) -> Vec<String> {
-    let said = cluster.kubectl(&["get", what, "-o", "name"]).unwrap();
-    let mut names: Vec<String> = said.lines().map(str::to_owned).collect();
+    let output = cluster.kubectl(&["get", what, "-o", "name"]).unwrap();
+    let mut names: Vec<String> = output.lines().map(str::to_owned).collect();
     names.sort_unstable();
     names
 }
 
 /// The objects at the end of the history.
 fn names(folder: &Path, what: &str) -> Vec<String> {
-    let said = run(folder, &["get", what, "-o", "name", "--history", "real.kine"]);
-    said.out.lines().map(str::to_owned).collect()
+    let output = run(folder, &["get", what, "-o", "name", "--history", "real.kine"]);
+    output.out.lines().map(str::to_owned).collect()
 }
 
 fn create(cluster: &Cluster, manifests: &str) {
-    cluster.kubectl_reading(&["create", "-f", "-"], manifests).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], manifests).unwrap();
 }
 
 /// Eight nodes of different sizes.

@@ -5,54 +5,55 @@
 //! changes as the case says, so that one wrong decision does not affect the later ones.
 
 mod case;
+mod cluster;
+mod conversion;
+mod counts;
 mod daemons;
-pub mod film;
-mod play;
-mod recorder;
-mod step;
-mod tally;
-mod told;
-mod world;
+mod execution;
+mod loop_record;
+pub mod recording;
+mod recording_cloud;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-pub use case::{Case, Cases, Moved};
-pub use step::{
-    Happened, Increase, Kind, Loose, Remaining, Removed, ScaleDown, ScaleUp, Step, Unneeded, Unremovable, Way,
+pub use case::{AutoscalerCase, AutoscalerCaseReader, TimelineEntry};
+pub use counts::CaseCounts;
+pub use loop_record::{
+    ClusterEvent, ClusterEventKind, ExpansionOption, GroupCounts, GroupIncrease, LoopRecord, RemainingPods,
+    RemovedNode, ScaleDownRecord, ScaleUpRecord, UnneededNode, UnremovableNode,
 };
-pub use tally::Tally;
 
 /// The result of comparing one case.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct CaseComparison {
     /// The closed-loop run, one entry per loop.
-    pub closed: Vec<LoopJudged>,
+    pub closed_loop: Vec<LoopComparison>,
     /// The step-by-step run, one entry per loop; empty if the case does not name the nodes.
-    pub stepwise: Vec<LoopJudged>,
+    pub stepwise: Vec<LoopComparison>,
 }
 
 /// The result of comparing one loop.
 #[derive(Clone, Debug)]
-pub struct LoopJudged {
+pub struct LoopComparison {
     /// The second.
     pub at: i64,
     /// The fields that differ.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<LoopDifference>,
     /// All facts of our loop and of the real one, as lines.
-    pub whole: [Vec<String>; 2],
+    pub all_facts: [Vec<String>; 2],
 }
 
 /// One field that differs in a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct LoopDifference {
     /// The case.
     pub case: Arc<str>,
     /// The second.
     pub at: i64,
     /// Whether it was found in the closed-loop run.
-    pub is_closed: bool,
+    pub is_closed_loop: bool,
     /// The field's name.
     pub field: &'static str,
     /// Words that only our autoscaler has.
@@ -62,26 +63,40 @@ pub struct Difference {
 }
 
 /// Runs a case with our autoscaler and compares each loop with the real one.
-pub fn judge(case: &Case) -> Judged {
-    let closed = compare(case, true, play::closed);
+pub fn compare_autoscaler_case(case: &AutoscalerCase) -> CaseComparison {
+    let closed = compare_loops(case, true, execution::run_closed_loop);
     // A case with interchangeable nodes does not say which node changed.
-    let stepwise = if case.loose { Vec::new() } else { compare(case, false, play::stepwise) };
-    Judged { closed, stepwise }
+    let stepwise = if case.interchangeable_nodes {
+        Vec::new()
+    } else {
+        compare_loops(case, false, execution::run_stepwise)
+    };
+    CaseComparison { closed_loop: closed, stepwise }
 }
 
-fn compare(case: &Case, is_closed: bool, play: fn(&Case) -> Vec<Step>) -> Vec<LoopJudged> {
+fn compare_loops(
+    case: &AutoscalerCase,
+    is_closed: bool,
+    play: fn(&AutoscalerCase) -> Vec<LoopRecord>,
+) -> Vec<LoopComparison> {
     let id: Arc<str> = case.id.as_str().into();
-    let difference =
-        |at, field, ours, theirs| Difference { case: id.clone(), at, is_closed, field, ours, theirs };
+    let difference = |at, field, ours, theirs| LoopDifference {
+        case: id.clone(),
+        at,
+        is_closed_loop: is_closed,
+        field,
+        ours,
+        theirs,
+    };
     let Ok(steps) = catch_unwind(AssertUnwindSafe(|| play(case))) else {
-        let lost = |theirs: &Step| LoopJudged {
+        let lost = |theirs: &LoopRecord| LoopComparison {
             at: theirs.at,
             differences: vec![difference(theirs.at, "panic", vec!["yes".to_owned()], Vec::new())],
-            whole: Default::default(),
+            all_facts: Default::default(),
         };
         return case.expect.iter().map(lost).collect();
     };
-    let judge = |(ours, theirs): (&Step, &Step)| {
+    let compare = |(ours, theirs): (&LoopRecord, &LoopRecord)| {
         let at = theirs.at;
         let facts = [ours.facts(), theirs.facts()];
         let whole = facts.clone().map(|facts| {
@@ -91,19 +106,19 @@ fn compare(case: &Case, is_closed: bool, play: fn(&Case) -> Vec<Step>) -> Vec<Lo
         let [ours, theirs] = facts;
         let both = ours.into_iter().zip(theirs).filter(|((_, ours), (_, theirs))| ours != theirs);
         let differences = both.map(|((field, ours), (_, theirs))| {
-            let (ours, theirs) = apart(ours, theirs);
+            let (ours, theirs) = remove_common(ours, theirs);
             difference(at, field, ours, theirs)
         });
-        LoopJudged { at, differences: differences.collect(), whole }
+        LoopComparison { at, differences: differences.collect(), all_facts: whole }
     };
-    steps.iter().zip(&case.expect).map(judge).collect()
+    steps.iter().zip(&case.expect).map(compare).collect()
 }
 
 /// Removes the common words from both lists.
-fn apart(mut ours: Vec<String>, mut theirs: Vec<String>) -> (Vec<String>, Vec<String>) {
+fn remove_common(mut ours: Vec<String>, mut theirs: Vec<String>) -> (Vec<String>, Vec<String>) {
     ours.retain(|word| match theirs.iter().position(|other| other == word) {
-        Some(place) => {
-            theirs.remove(place);
+        Some(position) => {
+            theirs.remove(position);
             false
         }
         None => true,
@@ -111,39 +126,39 @@ fn apart(mut ours: Vec<String>, mut theirs: Vec<String>) -> (Vec<String>, Vec<St
     (ours, theirs)
 }
 
-// === impl Judged ===
+// === impl CaseComparison ===
 
-impl Judged {
+impl CaseComparison {
     /// Whether every closed-loop loop is equal.
     pub fn is_equal(&self) -> bool {
-        self.closed.iter().all(LoopJudged::is_equal)
+        self.closed_loop.iter().all(LoopComparison::is_equal)
     }
 
     /// The loops to report: all that differ step by step; if there are none, the first that differs in closed loop,
     /// since the later ones may follow from it.
-    pub fn telling(&self) -> Vec<&LoopJudged> {
-        let differ = |loops: &'_ [LoopJudged]| loops.iter().position(|one| !one.is_equal());
-        match (differ(&self.stepwise), differ(&self.closed)) {
+    pub fn loops_to_report(&self) -> Vec<&LoopComparison> {
+        let differ = |loops: &'_ [LoopComparison]| loops.iter().position(|one| !one.is_equal());
+        match (differ(&self.stepwise), differ(&self.closed_loop)) {
             (Some(_), _) => self.stepwise.iter().filter(|one| !one.is_equal()).collect(),
-            (None, Some(first)) => vec![&self.closed[first]],
+            (None, Some(first)) => vec![&self.closed_loop[first]],
             (None, None) => Vec::new(),
         }
     }
 }
 
-// === impl LoopJudged ===
+// === impl LoopComparison ===
 
-impl LoopJudged {
+impl LoopComparison {
     /// Whether no field differs.
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()
     }
 }
 
-impl fmt::Display for LoopJudged {
+impl fmt::Display for LoopComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(first) = self.differences.first() else { return Ok(()) };
-        let how = if first.is_closed { "closed loop" } else { "step by step" };
+        let how = if first.is_closed_loop { "closed loop" } else { "step by step" };
         write!(f, "{} at {} ({how})", first.case, self.at)?;
         for difference in &self.differences {
             write!(f, "\n  {}", difference.field)?;
@@ -154,7 +169,7 @@ impl fmt::Display for LoopJudged {
             }
         }
         if f.alternate() {
-            for (who, lines) in ["ours", "theirs"].into_iter().zip(&self.whole) {
+            for (who, lines) in ["ours", "theirs"].into_iter().zip(&self.all_facts) {
                 write!(f, "\n  all of {who}")?;
                 for line in lines {
                     write!(f, "\n    {line}")?;
@@ -170,8 +185,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_one_side_says_is_told() {
+    fn only_one_sided_words_are_reported() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(apart(words("a b b c"), words("b c d")), (words("a b"), words("d")));
+        assert_eq!(remove_common(words("a b b c"), words("b c d")), (words("a b"), words("d")));
     }
 }

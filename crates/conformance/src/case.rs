@@ -5,11 +5,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::{Error, Lines, Outcome, Result};
+use crate::{Error, JsonLines, Result, SchedulingOutcome};
 
 /// A cluster, pending pods, and the real scheduler's outcome for each.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct SchedulerCase {
     /// Its name.
     pub id: String,
     /// The group of cases it belongs to.
@@ -23,18 +23,18 @@ pub struct Case {
     /// Whether preemption clears the nominations of lower-priority pods on that node, as it does in a cluster.
     pub clears_nominations: bool,
     /// The outcome of each attempt.
-    pub expect: Vec<Outcome>,
+    pub expect: Vec<SchedulingOutcome>,
 }
 
 /// Reads the cases of a file, one in memory at a time.
-pub struct Cases {
-    lines: Lines,
+pub struct SchedulerCaseReader {
+    lines: JsonLines,
     count: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Line<'a> {
+struct CaseLine<'a> {
     id: String,
     family: String,
     config: Option<Value>,
@@ -45,19 +45,19 @@ struct Line<'a> {
     #[serde(default)]
     clears_nominations: bool,
     #[serde(deserialize_with = "or_empty")]
-    expect: Vec<Outcome>,
+    expect: Vec<SchedulingOutcome>,
 }
 
-// === impl Cases ===
+// === impl SchedulerCaseReader ===
 
-impl Cases {
+impl SchedulerCaseReader {
     /// Reads the cases from these lines.
-    pub fn of(lines: Lines) -> Cases {
-        Cases { lines, count: 0 }
+    pub fn new(lines: JsonLines) -> SchedulerCaseReader {
+        SchedulerCaseReader { lines, count: 0 }
     }
 
     /// The next case. A file without any is an error.
-    pub fn read(&mut self) -> Result<Option<Case>> {
+    pub fn read(&mut self) -> Result<Option<SchedulerCase>> {
         let Some(line) = self.lines.read()? else {
             if self.count == 0 {
                 return Err(Error::Empty { file: self.lines.file().to_owned(), what: "no case" });
@@ -65,19 +65,19 @@ impl Cases {
             return Ok(None);
         };
         self.count += 1;
-        match Case::parse(line) {
+        match SchedulerCase::parse(line) {
             Ok(case) => Ok(Some(case)),
-            Err(why) => Err(self.lines.bad(why)),
+            Err(why) => Err(self.lines.line_error(why)),
         }
     }
 }
 
-// === impl Case ===
+// === impl SchedulerCase ===
 
-impl Case {
+impl SchedulerCase {
     /// Reads a line; the error says what is wrong with it.
-    pub fn parse(line: &str) -> std::result::Result<Case, String> {
-        let Line { id, family, config, objects, pending, clears_nominations, expect } =
+    pub fn parse(line: &str) -> std::result::Result<SchedulerCase, String> {
+        let CaseLine { id, family, config, objects, pending, clears_nominations, expect } =
             serde_json::from_str(line).map_err(|error| format!("not a case: {error}"))?;
         let parse = |name: &str, texts: Vec<&RawValue>| {
             let texts = texts.into_iter().enumerate();
@@ -97,7 +97,7 @@ impl Case {
                 return Err(format!("{id}: an attempt at {name}, but an outcome of {}", outcome.pod));
             }
         }
-        Ok(Case { id, family, config, objects, pending, clears_nominations, expect })
+        Ok(SchedulerCase { id, family, config, objects, pending, clears_nominations, expect })
     }
 }
 
@@ -115,27 +115,30 @@ mod tests {
     const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"}}"#;
 
     #[track_caller]
-    fn refused(line: &str, because: &str) {
-        let error = Case::parse(line).expect_err(line);
+    fn assert_rejected(line: &str, because: &str) {
+        let error = SchedulerCase::parse(line).expect_err(line);
         assert!(error.contains(because), "{error:?} should say {because:?}");
     }
 
     #[test]
-    fn what_is_no_case_is_refused_with_the_reason() {
+    fn an_invalid_case_is_rejected_with_the_reason() {
         let whole = format!(
             r#"{{"id":"x-1","family":"x","objects":null,"pending":[{POD}],"expect":[{{"pod":"b/a","node":"n"}}]}}"#
         );
-        assert_eq!(Case::parse(&whole).unwrap().expect[0].node.as_deref(), Some("n"));
-        refused(&whole[..whole.len() - 1], "EOF");
-        refused(&whole.replace("node", "nods"), "unknown field `nods`");
-        refused(&whole.replace("b/a", "b/c"), "an attempt at b/a, but an outcome of b/c");
-        refused(&whole.replace(r#""expect":["#, r#""expect":[{"pod":"b/a"},"#), "1 attempts, but 2 outcomes");
-        refused(&whole.replace(r#""kind":"Pod","#, ""), "pending[0]");
+        assert_eq!(SchedulerCase::parse(&whole).unwrap().expect[0].node.as_deref(), Some("n"));
+        assert_rejected(&whole[..whole.len() - 1], "EOF");
+        assert_rejected(&whole.replace("node", "nods"), "unknown field `nods`");
+        assert_rejected(&whole.replace("b/a", "b/c"), "an attempt at b/a, but an outcome of b/c");
+        assert_rejected(
+            &whole.replace(r#""expect":["#, r#""expect":[{"pod":"b/a"},"#),
+            "1 attempts, but 2 outcomes",
+        );
+        assert_rejected(&whole.replace(r#""kind":"Pod","#, ""), "pending[0]");
     }
 
     #[test]
-    fn a_file_without_a_case_is_refused() {
-        let mut cases = Cases::of(Lines::of("empty.jsonl", &b"\n"[..]));
+    fn a_file_without_a_case_is_rejected() {
+        let mut cases = SchedulerCaseReader::new(JsonLines::from_reader("empty.jsonl", &b"\n"[..]));
         assert_eq!(cases.read().unwrap_err().to_string(), "empty.jsonl holds no case");
     }
 }

@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// A file is truncated or damaged.
     #[error("cannot read {file} beyond line {line}: it is cut or damaged")]
-    Cut {
+    Truncated {
         /// The file.
         file: String,
         /// The last complete line.
@@ -30,7 +30,7 @@ pub enum Error {
     },
     /// A line has invalid content.
     #[error("{file}:{line}: {why}")]
-    Bad {
+    BadLine {
         /// The file.
         file: String,
         /// The line.
@@ -48,23 +48,23 @@ pub enum Error {
     },
     /// An unknown family of cases.
     #[error("there is no family {unknown:?}; there are {known}")]
-    Family {
+    UnknownFamily {
         /// The family requested.
         unknown: String,
         /// The families that exist.
         known: String,
     },
     /// The oracle failed.
-    #[error("the oracle ended ({status}):\n{said}")]
+    #[error("the oracle ended ({status}):\n{stderr}")]
     Oracle {
         /// Its exit status.
         status: std::process::ExitStatus,
         /// The last lines of its standard error.
-        said: String,
+        stderr: String,
     },
     /// The oracle could not be built.
     #[error(transparent)]
-    Peers(#[from] testcluster::Error),
+    TestCluster(#[from] testcluster::Error),
 }
 
 /// A result of this crate.

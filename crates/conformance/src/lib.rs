@@ -5,19 +5,19 @@
 
 pub mod autoscaler;
 mod case;
+mod comparison;
 pub mod controllers;
+mod counts;
 mod error;
-pub mod film;
-mod lines;
+mod json_lines;
 mod oracle;
 mod outcome;
-mod tally;
-mod trial;
+pub mod recording;
 
-pub use case::{Case, Cases};
+pub use case::{SchedulerCase, SchedulerCaseReader};
+pub use comparison::{DecisionComparison, DecisionDifference, compare_scheduler_case};
+pub use counts::DecisionCounts;
 pub use error::{Error, Result};
-pub use lines::Lines;
-pub use oracle::{Oracle, Wish};
-pub use outcome::{Outcome, Verdict};
-pub use tally::Tally;
-pub use trial::{Difference, Judged, judge};
+pub use json_lines::JsonLines;
+pub use oracle::{CaseRequest, Oracle};
+pub use outcome::{PluginVerdict, SchedulingOutcome};

@@ -1,6 +1,6 @@
 //! The program behind `cargo xtask vectors`, `cargo xtask oracle` and `cargo xtask films`.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a judge talks to whoever asked")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the command prints its results")]
 
 use std::error::Error;
 use std::fs::File;
@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use conformance::film::Film;
-use conformance::{Cases, Difference, Lines, Oracle, Tally, Wish, autoscaler, controllers, film};
+use conformance::recording::WatchRecording;
+use conformance::{
+    CaseRequest, DecisionCounts, DecisionDifference, JsonLines, Oracle, SchedulerCaseReader, autoscaler,
+    controllers, recording,
+};
 
 /// A result whose error is only ever printed.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -20,11 +23,11 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
     #[command(subcommand)]
-    judge: Judge,
+    judge: Comparison,
 }
 
 #[derive(Subcommand)]
-enum Judge {
+enum Comparison {
     /// Cases that the real scheduler's or autoscaler's code solved earlier: JSON lines, compressed with gzip or not.
     Vectors {
         /// The files.
@@ -34,7 +37,7 @@ enum Judge {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        only: Only,
+        only: CaseFilter,
     },
     /// Fresh cases, solved by the real scheduler's code now. Needs Go.
     Oracle {
@@ -67,7 +70,7 @@ enum Judge {
 
 /// The selection of cases, and the level of detail.
 #[derive(Args)]
-struct Only {
+struct CaseFilter {
     /// Only cases of this family.
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
@@ -84,119 +87,123 @@ struct Progress {
     is_shown: bool,
 }
 
-const FIRST: usize = 3;
+const SHOWN_PER_FAMILY: usize = 3;
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().judge {
-        Judge::Vectors { files, all, only } => vectors(&files, most(all), &only),
-        Judge::Oracle { seed, count, families, keep, all } => {
-            oracle(&Wish { seed, count, families }, keep.as_deref(), most(all))
+        Comparison::Vectors { files, all, only } => vectors(&files, max_shown(all), &only),
+        Comparison::Oracle { seed, count, families, keep, all } => {
+            oracle(&CaseRequest { seed, count, families }, keep.as_deref(), max_shown(all))
         }
-        Judge::Films { files, show } => films(&files, show),
+        Comparison::Films { files, show } => films(&files, show),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            let mut told = error.to_string();
+            let mut message = error.to_string();
             let mut cause = error.source();
             while let Some(error) = cause {
-                told = format!("{told}: {error}");
+                message = format!("{message}: {error}");
                 cause = error.source();
             }
-            eprintln!("error: {told}");
+            eprintln!("error: {message}");
             ExitCode::from(2)
         }
     }
 }
 
-fn most(all: bool) -> usize {
-    if all { usize::MAX } else { FIRST }
+fn max_shown(all: bool) -> usize {
+    if all { usize::MAX } else { SHOWN_PER_FAMILY }
 }
 
 /// Compares vectors. Returns whether all decisions are equal.
-fn vectors(files: &[PathBuf], most: usize, only: &Only) -> Result<bool> {
-    let (mut tally, mut loops, progress) = (Tally::default(), autoscaler::Tally::default(), Progress::new());
+fn vectors(files: &[PathBuf], most: usize, only: &CaseFilter) -> Result<bool> {
+    let (mut counts, mut loop_counts, progress) =
+        (DecisionCounts::default(), autoscaler::CaseCounts::default(), Progress::new());
     for file in files {
-        let mut lines = Lines::open(file)?;
-        let first = lines.read()?.map(autoscaler::Case::is_in);
+        let mut lines = JsonLines::open(file)?;
+        let first = lines.read()?.map(autoscaler::AutoscalerCase::is_autoscaler_case);
         if first.is_some() {
-            lines.again();
+            lines.unread();
         }
         if first == Some(true) {
-            let mut cases = autoscaler::Cases::of(lines);
+            let mut cases = autoscaler::AutoscalerCaseReader::new(lines);
             while let Some(case) = cases.read()? {
-                if only.means(&case.family, &case.id) {
+                if only.matches(&case.family, &case.id) {
                     progress.show(&case.id);
-                    let judged = autoscaler::judge(&case);
-                    for one in loops.add(&case, &judged, most) {
+                    let comparison = autoscaler::compare_autoscaler_case(&case);
+                    for one in loop_counts.add(&case, &comparison, most) {
                         progress.clear();
                         if only.verbose { println!("{one:#}\n") } else { println!("{one}\n") }
                     }
                 }
             }
         } else {
-            let mut cases = Cases::of(lines);
+            let mut cases = SchedulerCaseReader::new(lines);
             while let Some(case) = cases.read()? {
-                if only.means(&case.family, &case.id) {
+                if only.matches(&case.family, &case.id) {
                     progress.show(&case.id);
-                    tell(tally.add(&case, conformance::judge(&case), most), &progress);
+                    print_differences(
+                        counts.add(&case, conformance::compare_scheduler_case(&case), most),
+                        &progress,
+                    );
                 }
             }
         }
     }
     progress.clear();
-    if tally.is_empty() && loops.is_empty() {
+    if counts.is_empty() && loop_counts.is_empty() {
         return Err("no case was compared: ask for families and cases that there are".into());
     }
-    if !tally.is_empty() {
-        println!("{tally}");
+    if !counts.is_empty() {
+        println!("{counts}");
     }
-    if !loops.is_empty() {
-        println!("{loops}");
+    if !loop_counts.is_empty() {
+        println!("{loop_counts}");
     }
-    Ok(tally.is_clean() && loops.is_clean())
+    Ok(counts.is_all_equal() && loop_counts.is_all_equal())
 }
 
 /// Compares fresh cases. Returns whether all decisions are equal; true without Go.
-fn oracle(wish: &Wish, keep: Option<&Path>, most: usize) -> Result<bool> {
-    let Some(mut oracle) = Oracle::start(wish)? else {
+fn oracle(request: &CaseRequest, keep: Option<&Path>, most: usize) -> Result<bool> {
+    let Some(mut oracle) = Oracle::start(request)? else {
         println!("skipped: no go");
         return Ok(true);
     };
-    let mut kept = keep.map(|path| File::create(path).map(BufWriter::new)).transpose()?;
-    let (mut tally, progress) = (Tally::default(), Progress::new());
+    let mut output = keep.map(|path| File::create(path).map(BufWriter::new)).transpose()?;
+    let (mut counts, progress) = (DecisionCounts::default(), Progress::new());
     let (mut count, mut by_chance) = (0, 0);
     while let Some((line, case)) = oracle.read()? {
         progress.show(&format!("{count} cases, {}", case.id));
-        let judged = conformance::judge(&case);
-        let differs = judged.iter().any(|one| !one.differences.is_empty());
-        if differs && !oracle.insists(&line)? {
+        let comparison = conformance::compare_scheduler_case(&case);
+        let differs = comparison.iter().any(|one| !one.differences.is_empty());
+        if differs && !oracle.is_deterministic(&line)? {
             progress.clear();
             println!("{}: left out, the real scheduler answers one way and then another", case.id);
             by_chance += 1;
             continue;
         }
         count += 1;
-        tell(tally.add(&case, judged, most), &progress);
-        if let Some(file) = &mut kept {
+        print_differences(counts.add(&case, comparison, most), &progress);
+        if let Some(file) = &mut output {
             writeln!(file, "{line}")?;
         }
     }
     progress.clear();
     let left_out = oracle.finish()? + by_chance;
-    if let Some(file) = &mut kept {
+    if let Some(file) = &mut output {
         file.flush()?;
     }
     if count == 0 {
         return Err("no case was compared: ask for at least one, of families that there are".into());
     }
-    println!("{tally}");
-    println!("seed {}, {count} cases, {left_out} more left out: they have no single answer", wish.seed);
-    Ok(tally.is_clean())
+    println!("{counts}");
+    println!("seed {}, {count} cases, {left_out} more left out: they have no single answer", request.seed);
+    Ok(counts.is_all_equal())
 }
 
-fn tell(differences: Vec<Difference>, progress: &Progress) {
+fn print_differences(differences: Vec<DecisionDifference>, progress: &Progress) {
     for difference in differences {
         progress.clear();
         println!("{difference}\n");
@@ -208,32 +215,34 @@ fn films(files: &[PathBuf], show: usize) -> Result<bool> {
     for file in files {
         let progress = Progress::new();
         progress.show(&format!("reading {}", file.display()));
-        let film = Film::read(Lines::open(file)?)?;
-        let verdicts = film::judge(&film, show, |what| progress.show(&format!("{}: {what}", film.name)));
+        let recording = WatchRecording::read(JsonLines::open(file)?)?;
+        let report = recording::compare_scheduler(&recording, show, |what| {
+            progress.show(&format!("{}: {what}", recording.name))
+        });
         progress.clear();
-        for example in &verdicts.examples {
+        for example in &report.examples {
             println!("{example}\n");
         }
-        println!("{verdicts}");
-        if let Some(compared) = autoscaler::film::compare(Lines::open(file)?)? {
-            for said in compared.different().take(show) {
-                println!("{said}\n");
+        println!("{report}");
+        if let Some(autoscaler_report) = autoscaler::recording::compare_autoscaler(JsonLines::open(file)?)? {
+            for statement in autoscaler_report.differing().take(show) {
+                println!("{statement}\n");
             }
-            println!("{compared}");
+            println!("{autoscaler_report}");
         }
-        let played = controllers::judge(Lines::open(file)?, show)?;
-        for example in &played.examples {
+        let controllers_report = controllers::compare_controllers(JsonLines::open(file)?, show)?;
+        for example in &controllers_report.examples {
             println!("{example}\n");
         }
-        println!("{played}");
+        println!("{controllers_report}");
     }
     Ok(true)
 }
 
-// === impl Only ===
+// === impl CaseFilter ===
 
-impl Only {
-    fn means(&self, family: &str, case: &str) -> bool {
+impl CaseFilter {
+    fn matches(&self, family: &str, case: &str) -> bool {
         let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|wanted| wanted == name);
         is(&self.family, family) && is(&self.case, case)
     }

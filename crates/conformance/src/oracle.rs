@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-use crate::{Case, Error, Lines, Result};
+use crate::{Error, JsonLines, Result, SchedulerCase};
 
 /// The families of generated clusters.
 const FAMILIES: [&str; 21] = [
@@ -35,16 +35,16 @@ const FAMILIES: [&str; 21] = [
 /// Our Go program around the real scheduler's code.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/kube-scheduler");
 /// How often each case is solved: a case whose answers differ is left out.
-const REPEAT: &str = "3";
+const SOLUTIONS: &str = "3";
 /// How often a case is solved again if ours answers it differently: where the real scheduler chooses at random, three
 /// equal answers can be a coincidence.
-const REPEAT_MORE: &str = "16";
+const CONFIRMING_SOLUTIONS: &str = "16";
 /// How many lines of the oracle's standard error an error message shows.
 const TAIL_LINES: usize = 20;
 
 /// The cases to generate.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct CaseRequest {
     /// The seed of the first case of each family; later cases have the seeds that follow.
     pub seed: u64,
     /// The number of cases of each family.
@@ -57,26 +57,33 @@ pub struct Wish {
 pub struct Oracle {
     program: PathBuf,
     child: Child,
-    lines: Lines,
+    lines: JsonLines,
     /// Reads its standard error: the last lines, and how many cases were left out.
-    said: Option<JoinHandle<(VecDeque<String>, u64)>>,
+    stderr_reader: Option<JoinHandle<(VecDeque<String>, u64)>>,
 }
 
 // === impl Oracle ===
 
 impl Oracle {
     /// Builds the oracle if necessary and starts it. `None` without Go.
-    pub fn start(wish: &Wish) -> Result<Option<Oracle>> {
-        if let Some(unknown) = wish.families.iter().find(|family| !FAMILIES.contains(&family.as_str())) {
-            return Err(Error::Family { unknown: unknown.clone(), known: FAMILIES.join(", ") });
+    pub fn start(request: &CaseRequest) -> Result<Option<Oracle>> {
+        if let Some(unknown) = request.families.iter().find(|family| !FAMILIES.contains(&family.as_str())) {
+            return Err(Error::UnknownFamily { unknown: unknown.clone(), known: FAMILIES.join(", ") });
         }
         let Some(program) = testcluster::build_module("kube-scheduler-oracle", Path::new(SOURCES))? else {
             return Ok(None);
         };
         let mut command = Command::new(&program);
-        command.args(["-repeat", REPEAT, "-seed", &wish.seed.to_string(), "-count", &wish.count.to_string()]);
-        if !wish.families.is_empty() {
-            command.args(["-families", &wish.families.join(",")]);
+        command.args([
+            "-repeat",
+            SOLUTIONS,
+            "-seed",
+            &request.seed.to_string(),
+            "-count",
+            &request.count.to_string(),
+        ]);
+        if !request.families.is_empty() {
+            command.args(["-families", &request.families.join(",")]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|source| Error::Io {
@@ -86,23 +93,28 @@ impl Oracle {
         })?;
         let cases = child.stdout.take().expect("its output is a pipe");
         let errors = child.stderr.take().expect("its errors are a pipe");
-        let said = thread::spawn(move || listen(BufReader::new(errors)));
-        Ok(Some(Oracle { program, child, lines: Lines::of("the oracle", cases), said: Some(said) }))
+        let stderr_reader = thread::spawn(move || read_stderr(BufReader::new(errors)));
+        Ok(Some(Oracle {
+            program,
+            child,
+            lines: JsonLines::from_reader("the oracle", cases),
+            stderr_reader: Some(stderr_reader),
+        }))
     }
 
     /// Returns the next case, as a line and parsed. `None` after the last.
-    pub fn read(&mut self) -> Result<Option<(String, Case)>> {
+    pub fn read(&mut self) -> Result<Option<(String, SchedulerCase)>> {
         let Some(line) = self.lines.read()? else { return Ok(None) };
         let line = line.to_owned();
-        let case = Case::parse(&line).map_err(|why| self.lines.bad(why))?;
+        let case = SchedulerCase::parse(&line).map_err(|why| self.lines.line_error(why))?;
         Ok(Some((line, case)))
     }
 
     /// Whether the oracle gives the same answer each time it solves a case. No answer at all is an error.
-    pub fn insists(&self, line: &str) -> Result<bool> {
+    pub fn is_deterministic(&self, line: &str) -> Result<bool> {
         let failed = |source| Error::Io { doing: "ask", file: self.program.display().to_string(), source };
         let mut command = Command::new(&self.program);
-        command.args(["-solve", "-repeat", REPEAT_MORE]);
+        command.args(["-solve", "-repeat", CONFIRMING_SOLUTIONS]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         // It reads the whole line before it writes anything, so there is no deadlock.
@@ -111,9 +123,9 @@ impl Oracle {
         drop(input);
         let output = child.wait_with_output().map_err(failed)?;
         written.map_err(failed)?;
-        let (tail, ambiguous) = listen(&*output.stderr);
+        let (tail, ambiguous) = read_stderr(&*output.stderr);
         if !output.status.success() || (output.stdout.is_empty() && ambiguous == 0) {
-            return Err(Error::Oracle { status: output.status, said: Vec::from(tail).join("\n") });
+            return Err(Error::Oracle { status: output.status, stderr: Vec::from(tail).join("\n") });
         }
         Ok(!output.stdout.is_empty())
     }
@@ -125,10 +137,10 @@ impl Oracle {
             file: "the oracle".to_owned(),
             source,
         })?;
-        let listener = self.said.take().expect("it is listened to until it ends");
+        let listener = self.stderr_reader.take().expect("it is listened to until it ends");
         let (tail, left_out) = listener.join().unwrap_or_default();
         if !status.success() {
-            return Err(Error::Oracle { status, said: Vec::from(tail).join("\n") });
+            return Err(Error::Oracle { status, stderr: Vec::from(tail).join("\n") });
         }
         Ok(left_out)
     }
@@ -136,13 +148,13 @@ impl Oracle {
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        // One that has ended by itself cannot be killed.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn listen(errors: impl BufRead) -> (VecDeque<String>, u64) {
+fn read_stderr(errors: impl BufRead) -> (VecDeque<String>, u64) {
     let (mut tail, mut left_out) = (VecDeque::new(), 0);
     for line in errors.lines().map_while(std::io::Result::ok) {
         left_out += u64::from(line.starts_with("skipped:") || line.starts_with("ambiguous:"));
@@ -160,10 +172,10 @@ mod tests {
 
     #[test]
     fn cases_without_a_single_answer_are_counted() {
-        let said = "ambiguous: a-1\nskipped: b-2 x: by chance\nE1115 something else\n";
-        let (tail, left_out) = listen(said.as_bytes());
+        let stderr = "ambiguous: a-1\nskipped: b-2 x: by chance\nE1115 something else\n";
+        let (tail, left_out) = read_stderr(stderr.as_bytes());
         assert_eq!((tail.len(), left_out), (3, 2));
-        let (tail, _) = listen("x\n".repeat(100).as_bytes());
+        let (tail, _) = read_stderr("x\n".repeat(100).as_bytes());
         assert_eq!(tail.len(), TAIL_LINES);
     }
 }

@@ -9,25 +9,25 @@ use serde::Deserialize;
 /// The outcome of a scheduling attempt for one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Outcome {
+pub struct SchedulingOutcome {
     /// Namespace and name.
     pub pod: String,
     /// The reason why the pod was not attempted.
     pub skipped: Option<String>,
     /// The PreEnqueue plugin that keeps it out of the active queue.
-    pub pre_enqueue: Option<Verdict>,
+    pub pre_enqueue: Option<PluginVerdict>,
     /// The node chosen.
     pub node: Option<String>,
     /// The message if there is none, without the part about preemption.
     pub message: Option<String>,
     /// The PreFilter plugin that rejected the pod.
-    pub pre_filter: Option<Verdict>,
+    pub pre_filter: Option<PluginVerdict>,
     /// The only nodes that PreFilter allows, sorted.
     #[serde(default)]
     pub pre_filter_nodes: Vec<String>,
     /// The verdict on every node considered.
     #[serde(default)]
-    pub nodes: BTreeMap<String, Verdict>,
+    pub nodes: BTreeMap<String, PluginVerdict>,
     /// The node nominated by preemption.
     pub nominated_node: Option<String>,
     /// The pods preempted, sorted.
@@ -43,7 +43,7 @@ pub struct Outcome {
 /// The first plugin that rejected the pod, or the scores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Verdict {
+pub struct PluginVerdict {
     /// The plugin that rejected the pod.
     pub plugin: Option<String>,
     /// The status code.
@@ -59,32 +59,32 @@ pub struct Verdict {
 }
 
 /// Values by node (`None` for the pod as a whole) and name of the fact.
-pub(crate) type Facts = BTreeMap<(Option<String>, String), String>;
+pub(crate) type OutcomeFacts = BTreeMap<(Option<String>, String), String>;
 
 /// Type and reason, which the real scheduler's event recorder puts before the text.
-const RECORDED: &str = "Warning FailedScheduling ";
+const EVENT_PREFIX: &str = "Warning FailedScheduling ";
 
-// === impl Outcome ===
+// === impl SchedulingOutcome ===
 
-impl Outcome {
+impl SchedulingOutcome {
     /// The outcome of our scheduler.
-    pub fn of(explanation: &Explanation, decision: &Decision) -> Outcome {
-        let mut outcome = Outcome {
+    pub fn of(explanation: &Explanation, decision: &Decision) -> SchedulingOutcome {
+        let mut outcome = SchedulingOutcome {
             pod: name_of(&explanation.pod),
-            pre_filter: explanation.pre_filter_status.as_ref().map(Verdict::refused),
+            pre_filter: explanation.pre_filter_status.as_ref().map(PluginVerdict::rejected),
             pre_filter_nodes: explanation.only_nodes.iter().flatten().map(ToString::to_string).collect(),
             nodes: explanation
                 .nodes
                 .iter()
-                .map(|one| (one.node.to_string(), Verdict::of(&one.verdict)))
+                .map(|one| (one.node.to_string(), PluginVerdict::of(&one.verdict)))
                 .collect(),
-            ..Outcome::default()
+            ..SchedulingOutcome::default()
         };
         match decision {
             Decision::Skipped(why) => outcome.skipped = Some(why.clone()),
             // The oracle leaves such cases out, so this is never equal.
             Decision::Failed(why) => outcome.skipped = Some(format!("failed: {why}")),
-            Decision::Gated(refusal) => outcome.pre_enqueue = Some(Verdict::refused(refusal)),
+            Decision::Gated(refusal) => outcome.pre_enqueue = Some(PluginVerdict::rejected(refusal)),
             Decision::Placed(placement) => outcome.node = Some(placement.node.to_string()),
             Decision::Refused(rejection) => {
                 outcome.message = Some(rejection.message.clone());
@@ -98,14 +98,14 @@ impl Outcome {
     }
 
     /// All facts except the pod's name. Empty values are left out.
-    pub(crate) fn facts(&self) -> Facts {
-        let mut facts = Facts::new();
+    pub(crate) fn facts(&self) -> OutcomeFacts {
+        let mut facts = OutcomeFacts::new();
         let mut say = |node: Option<&str>, what: String, answer: String| {
             if !answer.is_empty() {
                 facts.insert((node.map(str::to_owned), what), answer);
             }
         };
-        let skipped = self.skipped.as_deref().map(|why| why.strip_prefix(RECORDED).unwrap_or(why));
+        let skipped = self.skipped.as_deref().map(|why| why.strip_prefix(EVENT_PREFIX).unwrap_or(why));
         for (what, answer) in [
             ("skipped", skipped),
             ("node", self.node.as_deref()),
@@ -143,28 +143,28 @@ impl Outcome {
     }
 }
 
-// === impl Verdict ===
+// === impl PluginVerdict ===
 
-impl Verdict {
-    fn of(verdict: &NodeVerdict) -> Verdict {
+impl PluginVerdict {
+    fn of(verdict: &NodeVerdict) -> PluginVerdict {
         match verdict {
-            NodeVerdict::Rejected(refusal) => Verdict::refused(refusal),
-            NodeVerdict::Feasible { scores, total } => Verdict {
+            NodeVerdict::Rejected(refusal) => PluginVerdict::rejected(refusal),
+            NodeVerdict::Feasible { scores, total } => PluginVerdict {
                 scores: scores.iter().map(|one| (one.plugin.to_string(), one.weighted)).collect(),
                 total: Some(*total),
-                ..Verdict::default()
+                ..PluginVerdict::default()
             },
         }
     }
 
-    fn refused(refusal: &Status) -> Verdict {
+    fn rejected(refusal: &Status) -> PluginVerdict {
         let mut reasons: Vec<String> = refusal.reasons.iter().map(ToString::to_string).collect();
         reasons.sort_unstable();
-        Verdict {
+        PluginVerdict {
             plugin: Some(refusal.plugin.to_string()),
             code: Some(refusal.code.to_string()),
             reasons,
-            ..Verdict::default()
+            ..PluginVerdict::default()
         }
     }
 }

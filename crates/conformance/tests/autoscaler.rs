@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use conformance::Lines;
-use conformance::autoscaler::{Cases, Tally, judge};
+use conformance::JsonLines;
+use conformance::autoscaler::{AutoscalerCaseReader, CaseCounts, compare_autoscaler_case};
 
 /// How many differences are reported.
 const FIRST: usize = 3;
@@ -12,18 +12,18 @@ const FIRST: usize = 3;
 #[track_caller]
 fn check(family: &str, loops: usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/autoscaler/vectors");
-    let lines = Lines::open(&folder.join(format!("{family}.jsonl.gz")));
-    let mut cases = Cases::of(lines.expect("the vectors are there"));
-    let (mut tally, mut told, mut count) = (Tally::default(), String::new(), 0);
+    let lines = JsonLines::open(&folder.join(format!("{family}.jsonl.gz")));
+    let mut cases = AutoscalerCaseReader::new(lines.expect("the vectors are there"));
+    let (mut counts, mut told, mut count) = (CaseCounts::default(), String::new(), 0);
     while let Some(case) = cases.read().expect("the vectors are whole") {
         assert_eq!(case.family, family);
-        let judged = judge(&case);
-        count += judged.closed.len();
-        for one in tally.add(&case, &judged, FIRST) {
+        let comparison = compare_autoscaler_case(&case);
+        count += comparison.closed_loop.len();
+        for one in counts.add(&case, &comparison, FIRST) {
             told += &format!("{one}\n");
         }
     }
-    assert!(tally.is_clean(), "\n{told}{tally}");
+    assert!(counts.is_all_equal(), "\n{told}{counts}");
     assert_eq!(count, loops, "loops of {family}");
 }
 

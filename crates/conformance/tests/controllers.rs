@@ -1,21 +1,24 @@
 //! Small recordings in which the real controllers' actions are known.
 
-use conformance::controllers::{Deed, Verdicts};
-use conformance::film::Share;
-use conformance::{Error, Lines, controllers};
+use conformance::controllers::{ControllerAction, ControllersReport};
+use conformance::recording::MatchRatio;
+use conformance::{Error, JsonLines, controllers};
 use serde_json::{Value, json};
 
 const START: i64 = 1_794_710_400_000_000;
 
 /// Compares a recording of these events, given with their milliseconds after the start.
-fn judge(lines: &[(i64, &str, Value)]) -> Verdicts {
+fn compare(lines: &[(i64, &str, Value)]) -> ControllersReport {
     let mut text = String::new();
     for (at, word, object) in lines {
         text += &json!({"at": START + at * 1000, "type": word, "object": object}).to_string();
         text += "\n";
     }
-    controllers::judge(Lines::of("some/film.jsonl", std::io::Cursor::new(text)), usize::MAX)
-        .expect("it is a film")
+    controllers::compare_controllers(
+        JsonLines::from_reader("some/film.jsonl", std::io::Cursor::new(text)),
+        usize::MAX,
+    )
+    .expect("it is a film")
 }
 
 fn set(replicas: i64) -> Value {
@@ -36,96 +39,114 @@ fn pod(name: &str, node: &str) -> Value {
         .json()
 }
 
-fn going(mut pod: Value) -> Value {
+fn being_deleted(mut pod: Value) -> Value {
     pod["metadata"]["deletionTimestamp"] = "2026-11-15T00:00:09Z".into();
     pod
 }
 
-fn share(verdicts: &Verdicts, deed: Deed) -> Share {
-    verdicts.shares.get(&deed).copied().unwrap_or_default()
+fn share(report: &ControllersReport, deed: ControllerAction) -> MatchRatio {
+    report.by_action.get(&deed).copied().unwrap_or_default()
 }
 
 #[test]
-fn what_was_wished_for_shortly_before_is_what_ours_would_do() {
-    let verdicts = judge(&[
+fn an_action_planned_shortly_before_counts_as_equal() {
+    let report = compare(&[
         (0, "ADDED", set(2)),
         (20, "ADDED", pod("p", "")),
         (40, "ADDED", pod("q", "n")),
         // A third pod, which ours did not plan.
         (3000, "ADDED", pod("r", "n")),
     ]);
-    assert_eq!(share(&verdicts, Deed::ReplicaMade), Share { equal: 2, total: 3 }, "{verdicts}");
-    assert_eq!(verdicts.examples.len(), 1);
+    assert_eq!(share(&report, ControllerAction::ReplicaMade), MatchRatio { equal: 2, total: 3 }, "{report}");
+    assert_eq!(report.examples.len(), 1);
 }
 
 #[test]
 fn the_pod_without_a_node_is_the_one_to_go() {
     for (gone, equal) in [("p", 1), ("q", 0)] {
         let node = if gone == "p" { "" } else { "n" };
-        let verdicts = judge(&[
+        let report = compare(&[
             (0, "ADDED", set(2)),
             (20, "ADDED", pod("p", "")),
             (40, "ADDED", pod("q", "n")),
             (3000, "MODIFIED", set(1)),
-            (3020, "MODIFIED", going(pod(gone, node))),
+            (3020, "MODIFIED", being_deleted(pod(gone, node))),
         ]);
-        assert_eq!(share(&verdicts, Deed::ReplicaDeleted), Share { equal, total: 1 }, "{verdicts}");
-        assert_eq!(share(&verdicts, Deed::SetResized), Share { equal: 0, total: 1 }, "nobody manages it");
+        assert_eq!(
+            share(&report, ControllerAction::ReplicaDeleted),
+            MatchRatio { equal, total: 1 },
+            "{report}"
+        );
+        assert_eq!(
+            share(&report, ControllerAction::SetResized),
+            MatchRatio { equal: 0, total: 1 },
+            "nobody manages it"
+        );
     }
 }
 
 #[test]
-fn a_wish_is_fulfilled_once() {
-    let verdicts = judge(&[
+fn a_planned_action_matches_once() {
+    let report = compare(&[
         (0, "ADDED", set(1)),
         (20, "ADDED", pod("p", "")),
         // Not planned: the planned action was matched by the first pod.
         (40, "ADDED", pod("q", "n")),
     ]);
-    assert_eq!(share(&verdicts, Deed::ReplicaMade), Share { equal: 1, total: 2 }, "{verdicts}");
+    assert_eq!(share(&report, ControllerAction::ReplicaMade), MatchRatio { equal: 1, total: 2 }, "{report}");
 }
 
 #[test]
-fn pods_go_by_their_replica_set_only_if_there_are_too_many() {
-    let verdicts = judge(&[
+fn a_replica_set_deletes_only_surplus_pods() {
+    let report = compare(&[
         (0, "ADDED", set(2)),
         (20, "ADDED", pod("p", "")),
         (40, "ADDED", pod("q", "n")),
         (3000, "MODIFIED", set(1)),
-        (3020, "MODIFIED", going(pod("p", ""))),
+        (3020, "MODIFIED", being_deleted(pod("p", ""))),
         // Deleted by another client: one pod is left, as desired.
-        (3040, "MODIFIED", going(pod("q", "n"))),
+        (3040, "MODIFIED", being_deleted(pod("q", "n"))),
     ]);
-    assert_eq!(share(&verdicts, Deed::ReplicaDeleted), Share { equal: 1, total: 1 }, "{verdicts}");
-    let late = judge(&[
+    assert_eq!(
+        share(&report, ControllerAction::ReplicaDeleted),
+        MatchRatio { equal: 1, total: 1 },
+        "{report}"
+    );
+    let late = compare(&[
         (0, "ADDED", set(2)),
         (20, "ADDED", pod("p", "")),
         (40, "ADDED", pod("q", "n")),
         (3000, "MODIFIED", set(1)),
         // Longer after the planned action than a controller takes.
-        (9000, "MODIFIED", going(pod("p", ""))),
+        (9000, "MODIFIED", being_deleted(pod("p", ""))),
     ]);
-    assert_eq!(share(&late, Deed::ReplicaDeleted), Share { equal: 0, total: 1 }, "{late}");
+    assert_eq!(share(&late, ControllerAction::ReplicaDeleted), MatchRatio { equal: 0, total: 1 }, "{late}");
 }
 
 #[test]
-fn pods_that_never_come_are_counted() {
+fn planned_pods_that_are_never_created_are_counted() {
     let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b", "uid": "b"}});
-    let mut told = set(2);
-    told["status"] =
+    let mut updated = set(2);
+    updated["status"] =
         json!({"replicas": 1, "fullyLabeledReplicas": 1, "observedGeneration": 1, "terminatingReplicas": 0});
-    let lines =
-        [(0, "ADDED", set(2)), (20, "ADDED", pod("p", "")), (9000, "ADDED", other), (9001, "MODIFIED", told)];
-    assert_eq!(judge(&lines).in_vain, 1);
-    assert_eq!(judge(&lines[..3]).in_vain, 0, "what happened last was no later");
+    let lines = [
+        (0, "ADDED", set(2)),
+        (20, "ADDED", pod("p", "")),
+        (9000, "ADDED", other),
+        (9001, "MODIFIED", updated),
+    ];
+    assert_eq!(compare(&lines).unfulfilled, 1);
+    assert_eq!(compare(&lines[..3]).unfulfilled, 0, "what happened last was no later");
 }
 
 #[test]
-fn a_damaged_film_is_an_error_that_names_the_line() {
+fn a_damaged_recording_is_an_error_that_names_the_line() {
     for (text, expected) in
         [("\n", "film.jsonl holds no event"), ("{\"at\":1}\n", "film.jsonl:1: not an event")]
     {
-        let error: Error = controllers::judge(Lines::of("film.jsonl", text.as_bytes()), 0).expect_err(text);
+        let error: Error =
+            controllers::compare_controllers(JsonLines::from_reader("film.jsonl", text.as_bytes()), 0)
+                .expect_err(text);
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Small recordings in which the real scheduler's knowledge at each decision is known.
 
-use conformance::film::{Film, Verdicts};
-use conformance::{Error, Lines, film};
+use conformance::recording::{SchedulerReport, WatchRecording};
+use conformance::{Error, JsonLines, recording};
 use serde_json::{Value, json};
 use testobjects::NodeBuilder;
 
@@ -10,14 +10,16 @@ const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu. no new claims t
                     available: 1 No preemption victims found for incoming pod.";
 
 /// Compares a recording of these events, given with their milliseconds after the start.
-fn judge(lines: &[(i64, &str, Value)]) -> Verdicts {
+fn compare(lines: &[(i64, &str, Value)]) -> SchedulerReport {
     let mut text = String::new();
     for (at, word, object) in lines {
         text += &json!({"at": START + at * 1000, "type": word, "object": object}).to_string();
         text += "\n";
     }
-    let film = Film::read(Lines::of("some/film.jsonl", std::io::Cursor::new(text))).expect("it is a film");
-    film::judge(&film, usize::MAX, |_| {})
+    let recording =
+        WatchRecording::read(JsonLines::from_reader("some/film.jsonl", std::io::Cursor::new(text)))
+            .expect("it is a film");
+    recording::compare_scheduler(&recording, usize::MAX, |_| {})
 }
 
 fn time(at: i64) -> String {
@@ -86,9 +88,9 @@ fn failed(pod: &Value, at: i64, message: &str) -> Value {
 
 #[track_caller]
 fn check(lines: &[(i64, &str, Value)], messages: &str, bindings: &str) {
-    let verdicts = judge(lines);
-    let told = (verdicts.messages.to_string(), verdicts.bindings.to_string());
-    assert_eq!(told, (messages.to_owned(), bindings.to_owned()), "{verdicts}\n{:#?}", verdicts.examples);
+    let report = compare(lines);
+    let ratios = (report.messages.to_string(), report.bindings.to_string());
+    assert_eq!(ratios, (messages.to_owned(), bindings.to_owned()), "{report}\n{:#?}", report.examples);
 }
 
 #[test]
@@ -159,28 +161,28 @@ fn a_daemon_pod_is_not_compared_but_moves_where_the_next_search_begins() {
 }
 
 #[test]
-fn what_says_nothing_of_nodes_is_left_apart() {
+fn failures_unrelated_to_nodes_are_not_compared() {
     let a = pod("a", 10, "800m");
-    let verdicts = judge(&[
+    let report = compare(&[
         (0, "ADDED", a.clone()),
         (50, "ADDED", failed(&a, 10, "skip schedule deleting pod: shop/a")),
         (60, "ADDED", failed(&a, 11, "running Bind plugin \"DefaultBinder\": pods \"a\" not found")),
         (70, "ADDED", failed(&a, -1, FULL)),
         (80, "ADDED", failed(&pod("b", 10, "1"), 20, FULL)),
     ]);
-    assert_eq!((verdicts.messages.total, verdicts.bindings.total), (0, 0));
-    assert_eq!(verdicts.apart.iter().map(|one| one.1).collect::<Vec<_>>(), [1, 1, 1, 1]);
+    assert_eq!((report.messages.total, report.bindings.total), (0, 0));
+    assert_eq!(report.not_compared.iter().map(|one| one.1).collect::<Vec<_>>(), [1, 1, 1, 1]);
 }
 
 #[test]
-fn a_damaged_film_is_an_error_that_names_the_line() {
+fn a_damaged_recording_is_an_error_that_names_the_line() {
     for (text, expected) in [
         ("\n", "film.jsonl holds no event"),
         ("{\"at\":1}\n", "film.jsonl:1: not an event: missing field `type`"),
         ("\n{\"at\":1,\"type\":\"GONE\",\"object\":{}}\n", "film.jsonl:2: \"GONE\" is not ADDED"),
         ("{\"at\":1,\"type\":\"ADDED\",\"object\":{}}\n", "film.jsonl:1: not a Kubernetes object"),
     ] {
-        let read = Film::read(Lines::of("film.jsonl", text.as_bytes()));
+        let read = WatchRecording::read(JsonLines::from_reader("film.jsonl", text.as_bytes()));
         let error: Error = read.expect_err(text);
         assert!(error.to_string().starts_with(expected), "{error}");
     }

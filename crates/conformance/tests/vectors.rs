@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use conformance::{Cases, Lines, Tally};
+use conformance::{DecisionCounts, JsonLines, SchedulerCaseReader};
 
 /// How many differences are reported.
 const FIRST: usize = 3;
@@ -11,18 +11,18 @@ const FIRST: usize = 3;
 #[track_caller]
 fn check(family: &str, decisions: u64) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/scheduler/vectors");
-    let lines = Lines::open(&folder.join(format!("{family}.jsonl.gz")));
-    let mut cases = Cases::of(lines.expect("the vectors are there"));
-    let (mut tally, mut told, mut count) = (Tally::default(), String::new(), 0);
+    let lines = JsonLines::open(&folder.join(format!("{family}.jsonl.gz")));
+    let mut cases = SchedulerCaseReader::new(lines.expect("the vectors are there"));
+    let (mut counts, mut told, mut count) = (DecisionCounts::default(), String::new(), 0);
     while let Some(case) = cases.read().expect("the vectors are whole") {
         assert_eq!(case.family, family);
-        let judged = conformance::judge(&case);
-        count += judged.len() as u64;
-        for difference in tally.add(&case, judged, FIRST) {
+        let comparisons = conformance::compare_scheduler_case(&case);
+        count += comparisons.len() as u64;
+        for difference in counts.add(&case, comparisons, FIRST) {
             told += &format!("{difference}\n");
         }
     }
-    assert!(tally.is_clean(), "\n{told}{tally}");
+    assert!(counts.is_all_equal(), "\n{told}{counts}");
     assert_eq!(count, decisions, "decisions of {family}");
 }
 

@@ -57,8 +57,8 @@ impl ControllerRevisions {
     }
 
     /// Applies an informer event.
-    pub(super) fn apply(&mut self, what: &What) -> ObjectUpdate<ControllerRevision> {
-        apply_update(&mut self.all, &name_of(what.object()), what, |_, object| {
+    pub(super) fn apply(&mut self, event: &What) -> ObjectUpdate<ControllerRevision> {
+        apply_update(&mut self.all, &name_of(event.object()), event, |_, object| {
             ControllerRevision::parse(object)
         })
     }
@@ -86,9 +86,9 @@ impl ControllerRevision {
     }
 
     /// The same object with another revision number.
-    pub(super) fn with_revision(&self, number: i64) -> Object {
+    pub(super) fn with_revision(&self, revision: i64) -> Object {
         let mut value = self.object.value().unwrap_or_default();
-        value["revision"] = number.into();
+        value["revision"] = revision.into();
         Object::from_trusted(value.to_string())
     }
 }

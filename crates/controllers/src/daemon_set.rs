@@ -80,68 +80,77 @@ impl DaemonSetController {
 
     /// A node was added or deleted, or its labels or taints changed.
     pub(super) fn node_changed(&mut self, node: &Arc<str>) {
-        for memory in self.sets.values_mut() {
-            memory.dirty_nodes.insert(node.clone());
+        for state in self.sets.values_mut() {
+            state.dirty_nodes.insert(node.clone());
         }
     }
 
     /// A pod was added, modified or deleted.
     pub(super) fn pod_changed(&mut self, owner: &str, pod: &Pod, is_there: bool) {
-        let (Some(memory), Some(node)) = (self.sets.get_mut(owner), &pod.target_node) else { return };
-        memory.dirty_nodes.insert(node.clone());
-        let place = memory.node_states.entry(node.clone()).or_default();
+        let (Some(state), Some(node)) = (self.sets.get_mut(owner), &pod.target_node) else { return };
+        state.dirty_nodes.insert(node.clone());
+        let node_state = state.node_states.entry(node.clone()).or_default();
         if is_there {
-            place.pods.insert(pod.name.clone());
+            node_state.pods.insert(pod.name.clone());
         } else {
-            place.pods.remove(&pod.name);
+            node_state.pods.remove(&pod.name);
         }
     }
 
-    pub(super) fn sync(&mut self, context: &mut SyncContext<'_>, held: &Arc<CachedObject<DaemonSetSpec>>) {
-        if held.is_deleting() {
+    pub(super) fn sync(
+        &mut self,
+        context: &mut SyncContext<'_>,
+        daemon_set: &Arc<CachedObject<DaemonSetSpec>>,
+    ) {
+        if daemon_set.is_deleting() {
             return;
         }
-        let memory = self.sets.entry(held.uid.clone()).or_default();
-        let generation = held.meta.annotations.get(TEMPLATE_GENERATION_ANNOTATION);
-        let known = hash_of_current_pods(context.cache, held, generation);
-        let (own, old) = revision_history::get_or_create_current(context, held, &held.spec.template, known);
-        if memory.all_dirty || memory.hash != own.hash {
-            memory.reset(context.cache, held, &own.hash);
+        let state = self.sets.entry(daemon_set.uid.clone()).or_default();
+        let generation = daemon_set.meta.annotations.get(TEMPLATE_GENERATION_ANNOTATION);
+        let recorded_hash = hash_of_current_pods(context.cache, daemon_set, generation);
+        let (current_revision, old_revisions) = revision_history::get_or_create_current(
+            context,
+            daemon_set,
+            &daemon_set.spec.template,
+            recorded_hash,
+        );
+        if state.all_dirty || state.hash != current_revision.hash {
+            state.reset(context.cache, daemon_set, &current_revision.hash);
         }
-        let set = CurrentDaemonSet { daemon_set: held, hash: &own.hash, generation };
-        let mut plan = memory.manage(context, &set);
-        if plan.is_empty() && held.spec.is_rolling_update() && memory.totals.outdated > 0 {
-            plan = memory.rolling_update(context, &set);
+        let set = CurrentDaemonSet { daemon_set, hash: &current_revision.hash, generation };
+        let mut pod_changes = state.manage(context, &set);
+        if pod_changes.is_empty() && daemon_set.spec.is_rolling_update() && state.totals.outdated > 0 {
+            pod_changes = state.rolling_update(context, &set);
         }
-        let is_done = plan.is_empty();
-        plan.carry_out(context, &set);
-        let pods = || context.cache.pods_of(&held.uid);
-        if old.len() as i64 > held.spec.revision_history_limit.unwrap_or(10) {
-            let live: BTreeSet<String> = pods()
+        let is_done = pod_changes.is_empty();
+        pod_changes.carry_out(context, &set);
+        let pods = || context.cache.pods_of(&daemon_set.uid);
+        if old_revisions.len() as i64 > daemon_set.spec.revision_history_limit.unwrap_or(10) {
+            let live_hashes: BTreeSet<String> = pods()
                 .iter()
                 .filter_map(|pod| pod.label(CONTROLLER_REVISION_HASH_LABEL).map(str::to_owned))
                 .collect();
-            let limit = held.spec.revision_history_limit.unwrap_or(10);
-            revision_history::truncate_history(context, &old, limit, |revision| {
-                live.contains(&*revision.hash)
+            let limit = daemon_set.spec.revision_history_limit.unwrap_or(10);
+            revision_history::truncate_history(context, &old_revisions, limit, |revision| {
+                live_hashes.contains(&*revision.hash)
             });
         }
         if is_done {
-            memory.update_status(context, held);
+            state.update_status(context, daemon_set);
         }
     }
 }
 
 /// The revision hash of the pods of the current template, where their revision is not in the cache.
 fn hash_of_current_pods(
-    world: &InformerCache,
-    held: &CachedObject<DaemonSetSpec>,
+    cache: &InformerCache,
+    daemon_set: &CachedObject<DaemonSetSpec>,
     generation: Option<&str>,
 ) -> Option<String> {
-    if world.dependents_of(&held.uid).any(|(thing, _)| *thing == OwnershipKind::ControllerRevision) {
+    if cache.dependents_of(&daemon_set.uid).any(|(kind, _)| *kind == OwnershipKind::ControllerRevision) {
         return None;
     }
-    let pods = world.pods_of(&held.uid);
+    let pods = cache.pods_of(&daemon_set.uid);
     let is_current =
         |pod: &&Arc<Pod>| generation.is_some() && pod.label(TEMPLATE_GENERATION_LABEL) == generation;
     pods.iter().find(is_current).and_then(|pod| pod.label(CONTROLLER_REVISION_HASH_LABEL)).map(str::to_owned)
@@ -151,8 +160,8 @@ fn hash_of_current_pods(
 
 impl DaemonSetState {
     /// Discards the evaluation of all nodes.
-    fn reset(&mut self, world: &InformerCache, held: &CachedObject<DaemonSetSpec>, hash: &Arc<str>) {
-        let pod = held.spec.template.new_pod(held);
+    fn reset(&mut self, cache: &InformerCache, daemon_set: &CachedObject<DaemonSetSpec>, hash: &Arc<str>) {
+        let pod = daemon_set.spec.template.new_pod(daemon_set);
         let mut spec = pod.spec;
         self.node_name =
             spec.get("nodeName").and_then(Value::as_str).filter(|name| !name.is_empty()).map(Arc::from);
@@ -160,17 +169,17 @@ impl DaemonSetState {
         self.node_rules = DaemonNodeSelector::read(&spec).ok();
         self.hash = hash.clone();
         self.totals = StatusCounts::default();
-        let places = std::mem::take(&mut self.node_states);
-        for (node, place) in places {
-            let place = NodeState { backoff: place.backoff, ..NodeState::default() };
-            self.node_states.insert(node, place);
+        let node_states = std::mem::take(&mut self.node_states);
+        for (node, node_state) in node_states {
+            let node_state = NodeState { backoff: node_state.backoff, ..NodeState::default() };
+            self.node_states.insert(node, node_state);
         }
-        for pod in world.pods_of(&held.uid) {
+        for pod in cache.pods_of(&daemon_set.uid) {
             if let Some(node) = &pod.target_node {
                 self.node_states.entry(node.clone()).or_default().pods.insert(pod.name.clone());
             }
         }
-        for node in world.nodes.keys() {
+        for node in cache.nodes.keys() {
             self.node_states.entry(node.clone()).or_default();
         }
         self.dirty_nodes = self.node_states.keys().cloned().collect();
@@ -179,75 +188,80 @@ impl DaemonSetState {
 
     /// Evaluates the nodes that changed: which need a pod, and which pods are surplus.
     fn manage(&mut self, context: &mut SyncContext<'_>, set: &CurrentDaemonSet<'_>) -> PodChanges {
-        let mut plan = PodChanges::default();
-        let (mut later, mut is_full) = (BTreeSet::new(), false);
+        let mut pod_changes = PodChanges::default();
+        let (mut requeued_nodes, mut is_burst_reached) = (BTreeSet::new(), false);
         for node in std::mem::take(&mut self.dirty_nodes) {
-            if plan.nodes_needing_pods.len() >= BURST_REPLICAS || plan.pods_to_delete.len() >= BURST_REPLICAS
+            if pod_changes.nodes_needing_pods.len() >= BURST_REPLICAS
+                || pod_changes.pods_to_delete.len() >= BURST_REPLICAS
             {
-                later.insert(node);
-                is_full = true;
+                requeued_nodes.insert(node);
+                is_burst_reached = true;
                 continue;
             }
-            let place = self.node_states.entry(node.clone()).or_default();
-            place.wants = match (context.cache.nodes.get(&node), &self.node_rules) {
-                (Some(there), Some(nodes)) if self.node_name.as_ref().is_none_or(|only| *only == node) => {
-                    nodes.node_should_run_daemon_pod(&node, &there.labels, &there.taints)
+            let node_state = self.node_states.entry(node.clone()).or_default();
+            node_state.wants = match (context.cache.nodes.get(&node), &self.node_rules) {
+                (Some(cached_node), Some(node_selector))
+                    if self.node_name.as_ref().is_none_or(|required_node| *required_node == node) =>
+                {
+                    node_selector.node_should_run_daemon_pod(&node, &cached_node.labels, &cached_node.taints)
                 }
                 _ => DaemonPodPlacement::default(),
             };
-            let pods = place.pods(context.cache);
+            let pods = node_state.pods(context.cache);
             if context.cache.nodes.contains_key(&node) {
-                if place.pods_should_be_on_node(context, set, &node, &pods, &mut plan) {
-                    later.insert(node.clone());
+                if node_state.pods_should_be_on_node(context, set, &node, &pods, &mut pod_changes) {
+                    requeued_nodes.insert(node.clone());
                 }
             } else {
                 // No other controller deletes a pending pod whose target node is gone.
-                plan.pods_to_delete
+                pod_changes
+                    .pods_to_delete
                     .extend(pods.iter().filter(|pod| pod.node.is_none() && !pod.is_deleting()).cloned());
             }
-            let mut counts = place.status_counts(set, &pods, context.now);
+            let mut counts = node_state.status_counts(set, &pods, context.now);
             if !context.cache.nodes.contains_key(&node) {
                 // A pod on a deleted node is not misscheduled.
                 counts.misscheduled = 0;
             }
-            self.totals.replace(&place.counts, &counts);
-            place.counts = counts;
+            self.totals.replace(&node_state.counts, &counts);
+            node_state.counts = counts;
             if pods.is_empty() && !context.cache.nodes.contains_key(&node) {
                 self.node_states.remove(&node);
             }
         }
-        if is_full {
+        if is_burst_reached {
             context.queue.add(Controller::DaemonSet, set.daemon_set.name.clone());
         }
-        self.dirty_nodes = later;
-        plan
+        self.dirty_nodes = requeued_nodes;
+        pod_changes
     }
 
     /// Updates the status.
-    fn update_status(&mut self, context: &mut SyncContext<'_>, held: &CachedObject<DaemonSetSpec>) {
+    fn update_status(&mut self, context: &mut SyncContext<'_>, daemon_set: &CachedObject<DaemonSetSpec>) {
         let totals = &self.totals;
         let status = DaemonSetStatus {
             current_number_scheduled: totals.current,
             number_misscheduled: totals.misscheduled,
             desired_number_scheduled: totals.desired,
             number_ready: totals.ready,
-            observed_generation: held.meta.generation,
+            observed_generation: daemon_set.meta.generation,
             updated_number_scheduled: totals.updated,
             number_available: totals.available,
             number_unavailable: totals.desired - totals.available,
-            collision_count: held.status.collision_count,
+            collision_count: daemon_set.status.collision_count,
         };
-        if status != held.status {
-            context.update(held.with_status(&status));
+        if status != daemon_set.status {
+            context.update(daemon_set.with_status(&status));
         }
-        if held.spec.min_ready_seconds > 0 && totals.ready != totals.available {
-            let soonest = |at: Option<Moment>, place: &NodeState| match (at, place.counts.available_at) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-            if let Some(at) = self.node_states.values().fold(None, soonest) {
+        if daemon_set.spec.min_ready_seconds > 0 && totals.ready != totals.available {
+            let earliest_available =
+                |at: Option<Moment>, node_state: &NodeState| match (at, node_state.counts.available_at) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+            if let Some(at) = self.node_states.values().fold(None, earliest_available) {
                 self.dirty_nodes.extend(self.node_states.keys().cloned());
-                context.enqueue_at(at, Controller::DaemonSet, held.name.clone());
+                context.enqueue_at(at, Controller::DaemonSet, daemon_set.name.clone());
             }
         }
     }

@@ -17,46 +17,46 @@ use super::api::{DeploymentSpec, DeploymentStatus};
 use super::informer_cache::OwnershipKind;
 use super::object_table::CachedObject;
 
-pub(super) fn sync(context: &mut SyncContext<'_>, held: &Arc<CachedObject<DeploymentSpec>>) {
-    let is_empty = |key: &str| match held.spec.selector.get(key) {
+pub(super) fn sync(context: &mut SyncContext<'_>, deployment: &Arc<CachedObject<DeploymentSpec>>) {
+    let is_empty = |key: &str| match deployment.spec.selector.get(key) {
         Some(Value::Object(labels)) => labels.is_empty(),
         Some(Value::Array(expressions)) => expressions.is_empty(),
         _ => true,
     };
     if is_empty("matchLabels") && is_empty("matchExpressions") {
-        context.unsupported.add("a Deployment selects all pods and is not worked on".to_owned());
+        context.unsupported.add("Deployment ignored: it selects all pods".to_owned());
         return;
     }
-    if held.meta.annotations.get("deprecated.deployment.rollback.to").is_some() {
+    if deployment.meta.annotations.get("deprecated.deployment.rollback.to").is_some() {
         context
             .unsupported
-            .add("a Deployment asks to be rolled back by annotation, which is not done".to_owned());
+            .add("annotation deprecated.deployment.rollback.to of a Deployment ignored".to_owned());
     }
-    let mut work = DeploymentSync {
-        deployment: held,
-        sets: ReplicaSets::of(context.cache, held),
-        status: held.status.clone(),
+    let mut deployment_sync = DeploymentSync {
+        deployment,
+        sets: ReplicaSets::of(context.cache, deployment),
+        status: deployment.status.clone(),
         revision: None,
     };
-    let progress = if held.is_deleting() {
-        work.sync_new_replica_set(context);
+    let progress = if deployment.is_deleting() {
+        deployment_sync.sync_new_replica_set(context);
         StatusUpdate::CountsOnly
     } else {
-        work.check_paused_conditions(context);
-        if held.spec.paused || work.is_scaling_event() {
-            work.sync_new_replica_set(context);
-            work.scale();
-            if held.spec.paused {
-                work.clean_up_old_replica_sets(context);
+        deployment_sync.check_paused_conditions(context);
+        if deployment.spec.paused || deployment_sync.is_scaling_event() {
+            deployment_sync.sync_new_replica_set(context);
+            deployment_sync.scale();
+            if deployment.spec.paused {
+                deployment_sync.clean_up_old_replica_sets(context);
             }
             StatusUpdate::CountsOnly
-        } else if held.spec.is_recreate() {
-            work.rollout_recreate(context)
+        } else if deployment.spec.is_recreate() {
+            deployment_sync.rollout_recreate(context)
         } else {
-            work.rollout_rolling(context)
+            deployment_sync.rollout_rolling(context)
         }
     };
-    work.write_changes(context, progress);
+    deployment_sync.write_changes(context, progress);
 }
 
 /// The sync of a Deployment.
@@ -82,11 +82,10 @@ enum StatusUpdate {
 impl DeploymentSync<'_> {
     /// Whether `spec.replicas` has changed since the ReplicaSets were scaled.
     fn is_scaling_event(&self) -> bool {
-        let wanted = self.deployment.spec.replicas();
-        self.sets
-            .all()
-            .filter(|set| set.replicas > 0)
-            .any(|set| set.desired_replicas().is_some_and(|said| said != wanted))
+        let desired_replicas = self.deployment.spec.replicas();
+        self.sets.all().filter(|set| set.replicas > 0).any(|set| {
+            set.desired_replicas().is_some_and(|annotated_replicas| annotated_replicas != desired_replicas)
+        })
     }
 
     /// Rolls out with the strategy Recreate: the new ReplicaSet is scaled up when the old pods are gone.
@@ -134,10 +133,10 @@ impl DeploymentSync<'_> {
             _ => a.age_key() < b.age_key(),
         });
         for set in &old[..surplus] {
-            let (held, status) = (&set.replica_set, &set.replica_set.status);
-            let is_observed = held.meta.generation <= status.observed_generation;
-            if status.replicas == 0 && set.replicas == 0 && held.spec.replicas() == 0 && is_observed {
-                context.delete(OwnershipKind::ReplicaSet, &held.name, &held.uid);
+            let (deployment, status) = (&set.replica_set, &set.replica_set.status);
+            let is_observed = deployment.meta.generation <= status.observed_generation;
+            if status.replicas == 0 && set.replicas == 0 && deployment.spec.replicas() == 0 && is_observed {
+                context.delete(OwnershipKind::ReplicaSet, &deployment.name, &deployment.uid);
             }
         }
     }

@@ -51,11 +51,11 @@ impl DisruptionController {
     /// A budget was added, modified or deleted.
     pub(super) fn budget_changed(
         &mut self,
-        world: &InformerCache,
+        cache: &InformerCache,
         name: &NamespacedName,
-        held: Option<&CachedObject<PodDisruptionBudgetSpec>>,
+        budget: Option<&CachedObject<PodDisruptionBudgetSpec>>,
     ) {
-        let Some(held) = held else {
+        let Some(budget) = budget else {
             if let Some(budgets) = self.by_namespace.get_mut(&name.namespace) {
                 budgets.remove(&name.name);
                 if budgets.is_empty() {
@@ -64,47 +64,55 @@ impl DisruptionController {
             }
             return;
         };
-        let selector = Selector::of(held.spec.selector.as_ref()).map_err(|error| error.to_string());
+        let selector = Selector::of(budget.spec.selector.as_ref()).map_err(|error| error.to_string());
         let budgets = self.by_namespace.entry(name.namespace.clone()).or_default();
-        if budgets.get(&name.name).is_some_and(|known| known.selector == selector) {
+        if budgets.get(&name.name).is_some_and(|existing| existing.selector == selector) {
             return;
         }
-        let mut meant =
+        let mut selected_pods =
             SelectedPods { selector, pods: BTreeMap::new(), healthy: 0, controllers: BTreeMap::new() };
-        for (pod, entry) in world.pods.in_namespace(&name.namespace) {
-            meant.update_pod(pod, Some(entry));
+        for (pod, lazy_pod) in cache.pods.in_namespace(&name.namespace) {
+            selected_pods.update_pod(pod, Some(lazy_pod));
         }
-        budgets.insert(name.name.clone(), meant);
+        budgets.insert(name.name.clone(), selected_pods);
     }
 
     /// A pod was added, modified or deleted. Returns the names of the budgets concerned.
     pub(super) fn pod_changed(
         &mut self,
         pod: &NamespacedName,
-        entry: Option<&LazyPod>,
+        lazy_pod: Option<&LazyPod>,
     ) -> Vec<NamespacedName> {
         let Some(budgets) = self.by_namespace.get_mut(&pod.namespace) else { return Vec::new() };
-        let changed =
-            budgets.iter_mut().filter_map(|(name, meant)| meant.update_pod(pod, entry).then_some(name));
+        let changed = budgets
+            .iter_mut()
+            .filter_map(|(name, selected_pods)| selected_pods.update_pod(pod, lazy_pod).then_some(name));
         changed.map(|name| NamespacedName { namespace: pod.namespace.clone(), name: name.clone() }).collect()
     }
 
-    pub(super) fn sync(&self, context: &mut SyncContext<'_>, held: &CachedObject<PodDisruptionBudgetSpec>) {
-        let budgets = self.by_namespace.get(&held.name.namespace);
-        let Some(meant) = budgets.and_then(|budgets| budgets.get(&held.name.name)) else { return };
-        let status = match meant.expected_pod_count(context.cache, held) {
+    pub(super) fn sync(&self, context: &mut SyncContext<'_>, budget: &CachedObject<PodDisruptionBudgetSpec>) {
+        let budgets = self.by_namespace.get(&budget.name.namespace);
+        let Some(selected_pods) = budgets.and_then(|budgets| budgets.get(&budget.name.name)) else { return };
+        let status = match selected_pods.expected_pod_count(context.cache, budget) {
             Ok((expected, desired)) => {
-                let (disrupted, recheck) = build_disrupted_pods(context, held, meant);
+                let (disrupted, recheck) = build_disrupted_pods(context, budget, selected_pods);
                 if let Some(at) = recheck {
-                    context.enqueue_at(at, Controller::Disruption, held.name.clone());
+                    context.enqueue_at(at, Controller::Disruption, budget.name.clone());
                 }
-                let evicted = disrupted.keys().filter(|name| meant.is_healthy(name)).count() as i64;
-                computed_status(context.now, held, expected, desired, meant.healthy - evicted, disrupted)
+                let evicted = disrupted.keys().filter(|name| selected_pods.is_healthy(name)).count() as i64;
+                computed_status(
+                    context.now,
+                    budget,
+                    expected,
+                    desired,
+                    selected_pods.healthy - evicted,
+                    disrupted,
+                )
             }
-            Err(why) => fail_safe_status(context.now, held, &why),
+            Err(error) => fail_safe_status(context.now, budget, &error),
         };
-        if status != held.status {
-            context.update(held.with_status(&status));
+        if status != budget.status {
+            context.update(budget.with_status(&status));
         }
     }
 }
@@ -113,17 +121,17 @@ impl DisruptionController {
 
 impl SelectedPods {
     /// Updates the counts for a pod. Returns false if the budget does not select it and did not before.
-    fn update_pod(&mut self, name: &NamespacedName, entry: Option<&LazyPod>) -> bool {
-        let entry = entry.filter(|entry| {
-            let pod = entry.pod(name);
+    fn update_pod(&mut self, name: &NamespacedName, lazy_pod: Option<&LazyPod>) -> bool {
+        let lazy_pod = lazy_pod.filter(|lazy_pod| {
+            let pod = lazy_pod.pod(name);
             self.selector.as_ref().is_ok_and(|selector| selector.matches(|key| pod.label(key)))
         });
-        let member = entry.map(|entry| SelectedPod {
-            is_healthy: is_healthy(entry.pod(name)),
-            controller: entry.controller().cloned(),
+        let selected_pod = lazy_pod.map(|lazy_pod| SelectedPod {
+            is_healthy: is_healthy(lazy_pod.pod(name)),
+            controller: lazy_pod.controller().cloned(),
         });
-        let before = match &member {
-            Some(member) => self.pods.insert(name.name.clone(), member.clone()),
+        let before = match &selected_pod {
+            Some(selected_pod) => self.pods.insert(name.name.clone(), selected_pod.clone()),
             None => self.pods.remove(&name.name),
         };
         if let Some(before) = &before {
@@ -137,63 +145,66 @@ impl SelectedPods {
                 }
             }
         }
-        if let Some(member) = &member {
-            self.healthy += i64::from(member.is_healthy);
-            if let Some(owner) = &member.controller {
+        if let Some(selected_pod) = &selected_pod {
+            self.healthy += i64::from(selected_pod.is_healthy);
+            if let Some(owner) = &selected_pod.controller {
                 let known = self.controllers.entry(owner.uid.clone());
                 known.or_insert_with(|| (owner.clone(), 0)).1 += 1;
             }
         }
-        before.is_some() || member.is_some()
+        before.is_some() || selected_pod.is_some()
     }
 
     fn is_healthy(&self, pod: &str) -> bool {
-        self.pods.get(pod).is_some_and(|member| member.is_healthy)
+        self.pods.get(pod).is_some_and(|selected_pod| selected_pod.is_healthy)
     }
 
     /// The expected number of pods, and the desired number of healthy ones.
     fn expected_pod_count(
         &self,
-        world: &InformerCache,
-        held: &CachedObject<PodDisruptionBudgetSpec>,
+        cache: &InformerCache,
+        budget: &CachedObject<PodDisruptionBudgetSpec>,
     ) -> Result<(i64, i64), String> {
-        if let Err(why) = &self.selector {
-            return Err(why.clone());
+        if let Err(error) = &self.selector {
+            return Err(error.clone());
         }
-        match (held.spec.max_unavailable, held.spec.min_available) {
-            (Some(most), _) => {
-                let scale = self.expected_scale(world, &held.name.namespace)?;
-                Ok((scale, (scale - most.scaled_value(scale, Rounding::Up)).max(0)))
+        match (budget.spec.max_unavailable, budget.spec.min_available) {
+            (Some(max_unavailable), _) => {
+                let scale = self.expected_scale(cache, &budget.name.namespace)?;
+                Ok((scale, (scale - max_unavailable.scaled_value(scale, Rounding::Up)).max(0)))
             }
             (None, Some(IntOrPercent::Int(count))) => Ok((self.pods.len() as i64, count)),
-            (None, Some(share)) => {
-                let scale = self.expected_scale(world, &held.name.namespace)?;
-                Ok((scale, share.scaled_value(scale, Rounding::Up)))
+            (None, Some(min_available)) => {
+                let scale = self.expected_scale(cache, &budget.name.namespace)?;
+                Ok((scale, min_available.scaled_value(scale, Rounding::Up)))
             }
             (None, None) => Ok((0, 0)),
         }
     }
 
     /// The sum of the replicas of the pods' controllers, each counted once.
-    fn expected_scale(&self, world: &InformerCache, namespace: &Arc<str>) -> Result<i64, String> {
+    fn expected_scale(&self, cache: &InformerCache, namespace: &Arc<str>) -> Result<i64, String> {
         let mut scales: BTreeMap<&Arc<str>, i64> = BTreeMap::new();
         for (owner, _) in self.controllers.values() {
             let (uid, scale) = match &*owner.kind {
                 "ReplicationController" => {
-                    let found = world.replication_controllers.resolve_owner(namespace, owner);
-                    found.map(|found| (&found.uid, found.spec.replicas()))
+                    let controller_object = cache.replication_controllers.resolve_owner(namespace, owner);
+                    controller_object
+                        .map(|controller_object| (&controller_object.uid, controller_object.spec.replicas()))
                 }
-                "ReplicaSet" => world.replica_sets.resolve_owner(namespace, owner).map(|set| {
-                    let above =
-                        set.controller().and_then(|above| world.deployments.resolve_owner(namespace, above));
-                    match above {
-                        Some(above) => (&above.uid, above.spec.replicas()),
+                "ReplicaSet" => cache.replica_sets.resolve_owner(namespace, owner).map(|set| {
+                    let deployment = set
+                        .controller()
+                        .and_then(|deployment| cache.deployments.resolve_owner(namespace, deployment));
+                    match deployment {
+                        Some(deployment) => (&deployment.uid, deployment.spec.replicas()),
                         None => (&set.uid, set.spec.replicas()),
                     }
                 }),
                 "StatefulSet" => {
-                    let found = world.stateful_sets.resolve_owner(namespace, owner);
-                    found.map(|found| (&found.uid, found.spec.replicas()))
+                    let controller_object = cache.stateful_sets.resolve_owner(namespace, owner);
+                    controller_object
+                        .map(|controller_object| (&controller_object.uid, controller_object.spec.replicas()))
                 }
                 other => {
                     let (group, _) = owner.api_version.split_once('/').unwrap_or_default();
@@ -220,29 +231,30 @@ fn is_healthy(pod: &Pod) -> bool {
 /// The disrupted pods whose deletion is still expected, and when to check them again.
 fn build_disrupted_pods(
     context: &SyncContext<'_>,
-    held: &CachedObject<PodDisruptionBudgetSpec>,
-    meant: &SelectedPods,
+    budget: &CachedObject<PodDisruptionBudgetSpec>,
+    selected_pods: &SelectedPods,
 ) -> (BTreeMap<String, K8sTime>, Option<Moment>) {
-    let (mut still, mut recheck) = (BTreeMap::new(), None);
-    for (name, since) in &held.status.disrupted_pods {
-        let pod = NamespacedName { namespace: held.name.namespace.clone(), name: (**name).into() };
-        let Some(pod) = context.cache.pods.get(&pod).filter(|pod| meant.pods.contains_key(&pod.name.name))
+    let (mut disrupted_pods, mut recheck) = (BTreeMap::new(), None);
+    for (name, since) in &budget.status.disrupted_pods {
+        let pod = NamespacedName { namespace: budget.name.namespace.clone(), name: (**name).into() };
+        let Some(pod) =
+            context.cache.pods.get(&pod).filter(|pod| selected_pods.pods.contains_key(&pod.name.name))
         else {
             continue;
         };
         let until = since.plus_seconds(DELETION_TIMEOUT_SECONDS);
         if !pod.is_deleting() && until >= context.now {
-            still.insert(name.clone(), *since);
+            disrupted_pods.insert(name.clone(), *since);
             recheck = Some(recheck.map_or(until, |other: Moment| other.min(until)));
         }
     }
     // At exactly its deadline a pod's deletion is still expected.
-    (still, recheck.map(|at| at.plus_nanos(1)))
+    (disrupted_pods, recheck.map(|at| at.plus_nanos(1)))
 }
 
 fn computed_status(
     now: Moment,
-    held: &CachedObject<PodDisruptionBudgetSpec>,
+    budget: &CachedObject<PodDisruptionBudgetSpec>,
     expected: i64,
     desired: i64,
     healthy: i64,
@@ -250,7 +262,7 @@ fn computed_status(
 ) -> PodDisruptionBudgetStatus {
     let allowed = if expected <= 0 { 0 } else { healthy.saturating_sub(desired).max(0) };
     let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
-    let generation = held.meta.generation;
+    let generation = budget.meta.generation;
     PodDisruptionBudgetStatus {
         observed_generation: generation,
         disrupted_pods: disrupted,
@@ -258,19 +270,19 @@ fn computed_status(
         current_healthy: healthy,
         desired_healthy: desired,
         expected_pods: expected,
-        conditions: with_condition(&held.status.conditions, now, allowed > 0, reason, "", generation),
+        conditions: with_condition(&budget.status.conditions, now, allowed > 0, reason, "", generation),
     }
 }
 
 /// The fail-safe status of a budget that cannot be computed: no disruptions are allowed.
 fn fail_safe_status(
     now: Moment,
-    held: &CachedObject<PodDisruptionBudgetSpec>,
-    why: &str,
+    budget: &CachedObject<PodDisruptionBudgetSpec>,
+    error: &str,
 ) -> PodDisruptionBudgetStatus {
-    let generation = held.status.observed_generation;
-    let conditions = with_condition(&held.status.conditions, now, false, "SyncFailed", why, generation);
-    PodDisruptionBudgetStatus { disruptions_allowed: 0, conditions, ..held.status.clone() }
+    let generation = budget.status.observed_generation;
+    let conditions = with_condition(&budget.status.conditions, now, false, "SyncFailed", error, generation);
+    PodDisruptionBudgetStatus { disruptions_allowed: 0, conditions, ..budget.status.clone() }
 }
 
 fn with_condition(
@@ -285,11 +297,11 @@ fn with_condition(
     let mut new = Condition::new(DISRUPTION_ALLOWED, allowed, reason, message);
     new.observed_generation = Some(generation).filter(|generation| *generation != 0);
     match conditions.iter_mut().find(|condition| condition.kind == DISRUPTION_ALLOWED) {
-        Some(known) => {
-            let changed = known.status != new.status;
+        Some(existing) => {
+            let changed = existing.status != new.status;
             new.last_transition_time =
-                if changed { Some(K8sTime::at(now)) } else { known.last_transition_time };
-            *known = new;
+                if changed { Some(K8sTime::at(now)) } else { existing.last_transition_time };
+            *existing = new;
         }
         None => {
             new.last_transition_time = Some(K8sTime::at(now));

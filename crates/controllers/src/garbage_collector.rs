@@ -26,22 +26,26 @@ pub(super) struct GarbageCollector {
 
 impl GarbageCollector {
     /// An owner was deleted.
-    pub(super) fn owner_deleted(&mut self, world: &InformerCache, uid: &str) {
+    pub(super) fn owner_deleted(&mut self, cache: &InformerCache, uid: &str) {
         self.foreground_owners.remove(uid);
-        let doomed = world.dependents_of(uid).filter(|(thing, name)| {
-            ownership_of(world, *thing, name)
+        let dependents = cache.dependents_of(uid).filter(|(kind, name)| {
+            ownership_of(cache, *kind, name)
                 .is_some_and(|(_, owners, _)| deleting_owner(uid, &owners).is_some())
         });
-        self.attempt_to_delete.extend(doomed.cloned());
+        self.attempt_to_delete.extend(dependents.cloned());
     }
 
     /// An owner was added or modified, and may be in foreground deletion.
-    pub(super) fn owner_changed<S: ObjectSpec>(&mut self, world: &InformerCache, held: &CachedObject<S>) {
-        if held.is_deleting()
-            && held.meta.finalizers.iter().any(|finalizer| **finalizer == *FOREGROUND_FINALIZER)
+    pub(super) fn owner_changed<S: ObjectSpec>(
+        &mut self,
+        cache: &InformerCache,
+        cached_object: &CachedObject<S>,
+    ) {
+        if cached_object.is_deleting()
+            && cached_object.meta.finalizers.iter().any(|finalizer| **finalizer == *FOREGROUND_FINALIZER)
         {
-            self.owner_deleted(world, &held.uid);
-            self.foreground_owners.insert(held.uid.clone(), held.object().clone());
+            self.owner_deleted(cache, &cached_object.uid);
+            self.foreground_owners.insert(cached_object.uid.clone(), cached_object.object().clone());
         }
     }
 
@@ -51,25 +55,25 @@ impl GarbageCollector {
     }
 
     /// The API calls that delete dependents, and those that complete foreground deletions.
-    pub(super) fn collect(&mut self, world: &InformerCache) -> Vec<ApiCall> {
-        let mut done = Vec::new();
-        for (thing, name) in std::mem::take(&mut self.attempt_to_delete) {
-            if let Some((uid, _, false)) = ownership_of(world, thing, &name) {
-                done.push(ApiCall::Delete(DeleteTarget::new(thing, &name, &uid)));
+    pub(super) fn collect(&mut self, cache: &InformerCache) -> Vec<ApiCall> {
+        let mut api_calls = Vec::new();
+        for (kind, name) in std::mem::take(&mut self.attempt_to_delete) {
+            if let Some((uid, _, false)) = ownership_of(cache, kind, &name) {
+                api_calls.push(ApiCall::Delete(DeleteTarget::new(kind, &name, &uid)));
             }
         }
         self.foreground_owners.retain(|uid, object| {
-            let waits = world.dependents_of(uid).any(|(thing, name)| {
+            let has_blocking_dependents = cache.dependents_of(uid).any(|(kind, name)| {
                 let owners =
-                    ownership_of(world, *thing, name).map(|(_, owners, _)| owners).unwrap_or_default();
+                    ownership_of(cache, *kind, name).map(|(_, owners, _)| owners).unwrap_or_default();
                 deleting_owner(uid, &owners).is_some_and(|owner| owner.block_owner_deletion == Some(true))
             });
-            if !waits {
-                done.push(ApiCall::Update(without_finalizer(object, FOREGROUND_FINALIZER)));
+            if !has_blocking_dependents {
+                api_calls.push(ApiCall::Update(without_finalizer(object, FOREGROUND_FINALIZER)));
             }
-            waits
+            has_blocking_dependents
         });
-        done
+        api_calls
     }
 }
 
@@ -81,29 +85,32 @@ fn deleting_owner<'o>(uid: &str, owners: &'o [OwnerReference]) -> Option<&'o Own
 
 /// The uid and owners of an object, and whether it is terminating.
 fn ownership_of(
-    world: &InformerCache,
-    thing: OwnershipKind,
+    cache: &InformerCache,
+    kind: OwnershipKind,
     name: &NamespacedName,
 ) -> Option<(Arc<str>, Vec<OwnerReference>, bool)> {
-    fn held<S: ObjectSpec>(held: &Arc<CachedObject<S>>) -> (Arc<str>, Vec<OwnerReference>, bool) {
-        (held.uid.clone(), held.meta.owner_references.clone(), held.is_deleting())
+    fn cached_object<S: ObjectSpec>(
+        cached_object: &Arc<CachedObject<S>>,
+    ) -> (Arc<str>, Vec<OwnerReference>, bool) {
+        (cached_object.uid.clone(), cached_object.meta.owner_references.clone(), cached_object.is_deleting())
     }
-    match thing {
+    match kind {
         OwnershipKind::Pod => {
-            let entry = world.pods.entry(name)?;
-            Some((entry.uid.clone(), entry.owners.clone(), entry.pod(name).is_deleting()))
+            let lazy_pod = cache.pods.entry(name)?;
+            Some((lazy_pod.uid.clone(), lazy_pod.owners.clone(), lazy_pod.pod(name).is_deleting()))
         }
-        OwnershipKind::ReplicaSet => world.replica_sets.get(name).map(held),
-        OwnershipKind::Deployment => world.deployments.get(name).map(held),
-        OwnershipKind::StatefulSet => world.stateful_sets.get(name).map(held),
-        OwnershipKind::DaemonSet => world.daemon_sets.get(name).map(held),
-        OwnershipKind::Job => world.jobs.get(name).map(held),
-        OwnershipKind::CronJob => world.cron_jobs.get(name).map(held),
-        OwnershipKind::PodDisruptionBudget => world.pod_disruption_budgets.get(name).map(held),
-        OwnershipKind::ReplicationController => world.replication_controllers.get(name).map(held),
-        OwnershipKind::ControllerRevision => {
-            world.controller_revisions.get(name).map(|own| (own.uid.clone(), own.owners.clone(), false))
-        }
+        OwnershipKind::ReplicaSet => cache.replica_sets.get(name).map(cached_object),
+        OwnershipKind::Deployment => cache.deployments.get(name).map(cached_object),
+        OwnershipKind::StatefulSet => cache.stateful_sets.get(name).map(cached_object),
+        OwnershipKind::DaemonSet => cache.daemon_sets.get(name).map(cached_object),
+        OwnershipKind::Job => cache.jobs.get(name).map(cached_object),
+        OwnershipKind::CronJob => cache.cron_jobs.get(name).map(cached_object),
+        OwnershipKind::PodDisruptionBudget => cache.pod_disruption_budgets.get(name).map(cached_object),
+        OwnershipKind::ReplicationController => cache.replication_controllers.get(name).map(cached_object),
+        OwnershipKind::ControllerRevision => cache
+            .controller_revisions
+            .get(name)
+            .map(|revision| (revision.uid.clone(), revision.owners.clone(), false)),
     }
 }
 

@@ -29,21 +29,21 @@ struct NodeSpecJson {
 
 impl Controllers {
     /// Handles an informer event. Kinds that no controller reads are ignored.
-    pub fn apply(&mut self, now: Moment, what: &What) {
-        let meta = what.object().meta();
+    pub fn apply(&mut self, now: Moment, event: &What) {
+        let meta = event.object().meta();
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         match (group, &*meta.kind) {
-            ("", "Pod") => self.apply_pod(now, what),
-            ("", "Node") => self.apply_node(what),
+            ("", "Pod") => self.apply_pod(now, event),
+            ("", "Node") => self.apply_node(event),
             ("", "ReplicationController") => {
-                let turn = self.cache.replication_controllers.apply(what);
-                self.update_ownership(OwnershipKind::ReplicationController, what, turn);
+                let update = self.cache.replication_controllers.apply(event);
+                self.update_ownership(OwnershipKind::ReplicationController, event, update);
             }
-            ("apps", "ControllerRevision") => self.apply_revision(what),
+            ("apps", "ControllerRevision") => self.apply_revision(event),
             ("apps", "DaemonSet") => {
-                let turn = self.cache.daemon_sets.apply(what);
+                let update = self.cache.daemon_sets.apply(event);
                 let ObjectUpdate { old: before, new: after, .. } =
-                    self.update_ownership(OwnershipKind::DaemonSet, what, turn);
+                    self.update_ownership(OwnershipKind::DaemonSet, event, update);
                 if self.queue.is_enabled(Controller::DaemonSet) {
                     if let Some(before) = &before
                         && after.as_ref().is_none_or(|after| after.uid != before.uid)
@@ -55,41 +55,41 @@ impl Controllers {
                         self.daemon_sets.set_changed(&after.uid, true, !same);
                     }
                 }
-                self.queue.add(Controller::DaemonSet, name_of(what.object()));
+                self.queue.add(Controller::DaemonSet, name_of(event.object()));
             }
             ("apps", "Deployment") => {
-                let turn = self.cache.deployments.apply(what);
-                self.update_ownership(OwnershipKind::Deployment, what, turn);
-                self.queue.add(Controller::Deployment, name_of(what.object()));
+                let update = self.cache.deployments.apply(event);
+                self.update_ownership(OwnershipKind::Deployment, event, update);
+                self.queue.add(Controller::Deployment, name_of(event.object()));
             }
             ("apps", "ReplicaSet") => {
-                let turn = self.cache.replica_sets.apply(what);
+                let update = self.cache.replica_sets.apply(event);
                 let ObjectUpdate { old: before, new: after, .. } =
-                    self.update_ownership(OwnershipKind::ReplicaSet, what, turn);
-                self.queue.add(Controller::ReplicaSet, name_of(what.object()));
-                for held in before.iter().chain(&after) {
-                    self.enqueue_owner(held, "Deployment", Controller::Deployment);
+                    self.update_ownership(OwnershipKind::ReplicaSet, event, update);
+                self.queue.add(Controller::ReplicaSet, name_of(event.object()));
+                for cached_object in before.iter().chain(&after) {
+                    self.enqueue_owner(cached_object, "Deployment", Controller::Deployment);
                 }
             }
             ("apps", "StatefulSet") => {
-                let turn = self.cache.stateful_sets.apply(what);
-                self.update_ownership(OwnershipKind::StatefulSet, what, turn);
-                self.queue.add(Controller::StatefulSet, name_of(what.object()));
+                let update = self.cache.stateful_sets.apply(event);
+                self.update_ownership(OwnershipKind::StatefulSet, event, update);
+                self.queue.add(Controller::StatefulSet, name_of(event.object()));
             }
             ("batch", "Job") => {
-                let turn = self.cache.jobs.apply(what);
+                let update = self.cache.jobs.apply(event);
                 let ObjectUpdate { old: before, new: after, .. } =
-                    self.update_ownership(OwnershipKind::Job, what, turn);
+                    self.update_ownership(OwnershipKind::Job, event, update);
                 self.jobs.job_changed(now, &self.cache, &mut self.queue, before.as_deref(), after.as_deref());
-                for held in before.iter().chain(&after) {
-                    self.enqueue_owner(held, "CronJob", Controller::CronJob);
+                for cached_object in before.iter().chain(&after) {
+                    self.enqueue_owner(cached_object, "CronJob", Controller::CronJob);
                 }
             }
             ("batch", "CronJob") => {
-                let turn = self.cache.cron_jobs.apply(what);
+                let update = self.cache.cron_jobs.apply(event);
                 let ObjectUpdate { old: before, new: after, .. } =
-                    self.update_ownership(OwnershipKind::CronJob, what, turn);
-                let name = name_of(what.object());
+                    self.update_ownership(OwnershipKind::CronJob, event, update);
+                let name = name_of(event.object());
                 match (before, after) {
                     // Times missed under the new schedule are not made up for.
                     (Some(before), Some(after)) if !before.spec.has_same_schedule(&after.spec) => {
@@ -101,68 +101,68 @@ impl Controllers {
                 }
             }
             ("policy", "PodDisruptionBudget") => {
-                let turn = self.cache.pod_disruption_budgets.apply(what);
+                let update = self.cache.pod_disruption_budgets.apply(event);
                 let ObjectUpdate { new: after, .. } =
-                    self.update_ownership(OwnershipKind::PodDisruptionBudget, what, turn);
+                    self.update_ownership(OwnershipKind::PodDisruptionBudget, event, update);
                 if self.queue.is_enabled(Controller::Disruption) {
-                    let name = name_of(what.object());
+                    let name = name_of(event.object());
                     self.disruption.budget_changed(&self.cache, &name, after.as_deref());
                     self.queue.add(Controller::Disruption, name);
                 }
             }
             ("", "PersistentVolumeClaim") => {
-                let name = name_of(what.object());
-                match what.state() {
+                let name = name_of(event.object());
+                match event.state() {
                     Some(_) => self.cache.volume_claims.insert(name),
                     None => self.cache.volume_claims.remove(&name),
                 };
             }
-            ("scheduling.k8s.io", "PriorityClass") => self.cache.apply_priority_class(what),
+            ("scheduling.k8s.io", "PriorityClass") => self.cache.apply_priority_class(event),
             _ => {}
         }
     }
 
-    fn apply_pod(&mut self, now: Moment, what: &What) {
-        let name = name_of(what.object());
-        let entry = what.state().map(LazyPod::parse);
-        let before = self.cache.pods.set(name.clone(), entry);
+    fn apply_pod(&mut self, now: Moment, event: &What) {
+        let name = name_of(event.object());
+        let lazy_pod = event.state().map(LazyPod::parse);
+        let before = self.cache.pods.set(name.clone(), lazy_pod);
         let after = self.cache.pods.entry(&name);
-        let of = |entry: Option<&LazyPod>| -> Vec<Arc<str>> {
-            entry
-                .map(|entry| entry.owners.iter().map(|owner| owner.uid.clone()).collect())
+        let owner_uids = |lazy_pod: Option<&LazyPod>| -> Vec<Arc<str>> {
+            lazy_pod
+                .map(|lazy_pod| lazy_pod.owners.iter().map(|owner| owner.uid.clone()).collect())
                 .unwrap_or_default()
         };
-        let (old, new) = (of(before.as_ref()), of(after));
+        let (old, new) = (owner_uids(before.as_ref()), owner_uids(after));
         let replaced = before.as_ref().filter(|before| after.is_none_or(|after| after.uid != before.uid));
         if self.queue.is_enabled(Controller::GarbageCollection)
             && let Some(replaced) = replaced
         {
             self.garbage_collector.owner_deleted(&self.cache, &replaced.uid);
         }
-        let managed = |entry: Option<&LazyPod>| {
-            entry.and_then(|entry| Some((entry.controller()?.clone(), entry.pod(&name).clone())))
+        let controller_and_pod = |lazy_pod: Option<&LazyPod>| {
+            lazy_pod.and_then(|lazy_pod| Some((lazy_pod.controller()?.clone(), lazy_pod.pod(&name).clone())))
         };
-        for (entry, is_there) in [(before.as_ref(), false), (after, true)] {
-            let Some(owner) = entry.and_then(LazyPod::controller) else { continue };
-            let task = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
+        for (lazy_pod, is_there) in [(before.as_ref(), false), (after, true)] {
+            let Some(owner) = lazy_pod.and_then(LazyPod::controller) else { continue };
+            let owner_key = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
             match &*owner.kind {
-                "ReplicaSet" => self.queue.add(Controller::ReplicaSet, task),
-                "StatefulSet" => self.queue.add(Controller::StatefulSet, task),
+                "ReplicaSet" => self.queue.add(Controller::ReplicaSet, owner_key),
+                "StatefulSet" => self.queue.add(Controller::StatefulSet, owner_key),
                 "Job" => {
                     let is_gone = !is_there && after.is_none();
                     // The deletion event has a newer state than the cache, if it has the owners.
                     let last = is_gone
-                        .then(|| LazyPod::parse(what.object()))
+                        .then(|| LazyPod::parse(event.object()))
                         .filter(|last| last.controller().is_some());
-                    if let Some((owner, pod)) = managed(last.as_ref().or(entry)) {
+                    if let Some((owner, pod)) = controller_and_pod(last.as_ref().or(lazy_pod)) {
                         self.jobs.pod_changed(now, &self.cache, &mut self.queue, &owner, &pod, is_gone);
                     }
                 }
                 "DaemonSet" if self.queue.is_enabled(Controller::DaemonSet) => {
-                    if let Some((owner, pod)) = managed(entry) {
+                    if let Some((owner, pod)) = controller_and_pod(lazy_pod) {
                         self.daemon_sets.pod_changed(&owner.uid, &pod, is_there);
                     }
-                    self.queue.add(Controller::DaemonSet, task);
+                    self.queue.add(Controller::DaemonSet, owner_key);
                 }
                 _ => {}
             }
@@ -187,14 +187,13 @@ impl Controllers {
         );
     }
 
-    fn apply_node(&mut self, what: &What) {
-        let name: Arc<str> = (*what.object().meta().name).into();
-        let node = what.state().map(|object| {
+    fn apply_node(&mut self, event: &What) {
+        let name: Arc<str> = (*event.object().meta().name).into();
+        let node = event.state().map(|object| {
             view::<NodeJson>(object)
                 .map(|json| CachedNode { labels: json.metadata.labels, taints: json.spec.taints })
-                .unwrap_or_else(|why| {
-                    self.unsupported
-                        .add(format!("a Node makes no sense and counts as one without labels: {why}"));
+                .unwrap_or_else(|error| {
+                    self.unsupported.add(format!("invalid Node, treated as one without labels: {error}"));
                     CachedNode::default()
                 })
         });
@@ -213,12 +212,12 @@ impl Controllers {
         }
     }
 
-    fn apply_revision(&mut self, what: &What) {
-        let name = name_of(what.object());
-        let ObjectUpdate { old: before, new: after, error: trouble } =
-            self.cache.controller_revisions.apply(what);
-        if let Some(why) = trouble {
-            self.unsupported.add(format!("a ControllerRevision makes no sense and counts as gone: {why}"));
+    fn apply_revision(&mut self, event: &What) {
+        let name = name_of(event.object());
+        let ObjectUpdate { old: before, new: after, error: parse_error } =
+            self.cache.controller_revisions.apply(event);
+        if let Some(error) = parse_error {
+            self.unsupported.add(format!("invalid ControllerRevision, treated as deleted: {error}"));
         }
         let owners = |revision: &Option<Arc<ControllerRevision>>| {
             revision.as_ref().map(|revision| revision.owners.clone()).unwrap_or_default()
@@ -231,10 +230,10 @@ impl Controllers {
             new.iter().map(|owner| &*owner.uid),
         );
         for owner in old.iter().chain(&new) {
-            let task = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
+            let owner_key = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
             match &*owner.kind {
-                "DaemonSet" => self.queue.add(Controller::DaemonSet, task),
-                "StatefulSet" => self.queue.add(Controller::StatefulSet, task),
+                "DaemonSet" => self.queue.add(Controller::DaemonSet, owner_key),
+                "StatefulSet" => self.queue.add(Controller::StatefulSet, owner_key),
                 _ => {}
             }
         }
@@ -243,23 +242,28 @@ impl Controllers {
     /// Updates the ownership graph and the garbage collector for an event.
     fn update_ownership<S: ObjectSpec>(
         &mut self,
-        thing: OwnershipKind,
-        what: &What,
-        turn: ObjectUpdate<CachedObject<S>>,
+        ownership_kind: OwnershipKind,
+        event: &What,
+        update: ObjectUpdate<CachedObject<S>>,
     ) -> ObjectUpdate<CachedObject<S>> {
-        let ObjectUpdate { old: before, new: after, error: trouble } = turn;
-        if let Some(why) = trouble {
-            self.unsupported.add(format!("a {} makes no sense and counts as gone: {why}", S::KIND));
+        let ObjectUpdate { old: before, new: after, error: parse_error } = update;
+        if let Some(error) = parse_error {
+            self.unsupported.add(format!("invalid {}, treated as deleted: {error}", S::KIND));
         }
-        let name = name_of(what.object());
-        let uids = |held: &Option<Arc<CachedObject<S>>>| -> Vec<Arc<str>> {
-            let owners = held.iter().flat_map(|held| &held.meta.owner_references);
+        let name = name_of(event.object());
+        let owner_uids = |cached_object: &Option<Arc<CachedObject<S>>>| -> Vec<Arc<str>> {
+            let owners = cached_object.iter().flat_map(|cached_object| &cached_object.meta.owner_references);
             owners.map(|owner: &OwnerReference| owner.uid.clone()).collect()
         };
-        let (old, new) = (uids(&before), uids(&after));
-        self.cache.update_owners(thing, &name, old.iter().map(|uid| &**uid), new.iter().map(|uid| &**uid));
+        let (old, new) = (owner_uids(&before), owner_uids(&after));
+        self.cache.update_owners(
+            ownership_kind,
+            &name,
+            old.iter().map(|uid| &**uid),
+            new.iter().map(|uid| &**uid),
+        );
         if self.queue.is_enabled(Controller::GarbageCollection) {
-            let is_gone = matches!(what, What::Deleted(_));
+            let is_gone = matches!(event, What::Deleted(_));
             let replaced = before.as_ref().filter(|before| match &after {
                 Some(after) => after.uid != before.uid,
                 None => is_gone,
@@ -271,7 +275,7 @@ impl Controllers {
                 self.garbage_collector.owner_changed(&self.cache, after);
                 if after.meta.finalizers.iter().any(|finalizer| &**finalizer == "orphan") {
                     self.unsupported.add(
-                        "deleted without what it owns, which goes with it here: a ".to_owned() + S::KIND,
+                        "orphan deletion is not supported, dependents are deleted too: ".to_owned() + S::KIND,
                     );
                 }
             }
@@ -279,9 +283,15 @@ impl Controllers {
         ObjectUpdate { old: before, new: after, error: None }
     }
 
-    fn enqueue_owner<S: ObjectSpec>(&mut self, held: &CachedObject<S>, kind: &str, controller: Controller) {
-        if let Some(owner) = held.controller().filter(|owner| *owner.kind == *kind) {
-            let name = NamespacedName { namespace: held.name.namespace.clone(), name: owner.name.clone() };
+    fn enqueue_owner<S: ObjectSpec>(
+        &mut self,
+        cached_object: &CachedObject<S>,
+        kind: &str,
+        controller: Controller,
+    ) {
+        if let Some(owner) = cached_object.controller().filter(|owner| *owner.kind == *kind) {
+            let name =
+                NamespacedName { namespace: cached_object.name.namespace.clone(), name: owner.name.clone() };
             self.queue.add(controller, name);
         }
     }

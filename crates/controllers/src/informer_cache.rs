@@ -89,24 +89,24 @@ impl InformerCache {
     /// Updates the owners of an object: the uids of the old and the new ones.
     pub(super) fn update_owners<'u>(
         &mut self,
-        thing: OwnershipKind,
+        kind: OwnershipKind,
         name: &NamespacedName,
         before: impl Iterator<Item = &'u str>,
         after: impl Iterator<Item = &'u str>,
     ) {
         let after: Vec<&str> = after.collect();
         for uid in before.filter(|uid| !after.contains(uid)) {
-            if let Some(owned) = self.dependents.get_mut(uid) {
-                owned.remove(&(thing, name.clone()));
-                if owned.is_empty() {
+            if let Some(dependents) = self.dependents.get_mut(uid) {
+                dependents.remove(&(kind, name.clone()));
+                if dependents.is_empty() {
                     self.dependents.remove(uid);
                 }
             }
         }
         for uid in after {
             match self.dependents.get_mut(uid) {
-                Some(owned) => drop(owned.insert((thing, name.clone()))),
-                None => drop(self.dependents.insert(uid.into(), BTreeSet::from([(thing, name.clone())]))),
+                Some(dependents) => drop(dependents.insert((kind, name.clone()))),
+                None => drop(self.dependents.insert(uid.into(), BTreeSet::from([(kind, name.clone())]))),
             }
         }
     }
@@ -119,10 +119,11 @@ impl InformerCache {
     /// The pods of a controller, by name.
     pub(super) fn pods_of(&self, uid: &str) -> Vec<Arc<Pod>> {
         let names =
-            self.dependents_of(uid).filter(|(thing, _)| *thing == OwnershipKind::Pod).map(|(_, name)| name);
+            self.dependents_of(uid).filter(|(kind, _)| *kind == OwnershipKind::Pod).map(|(_, name)| name);
         let pods = names.filter_map(|name| Some((name, self.pods.entry(name)?)));
-        let managed = pods.filter(|(_, entry)| entry.controller().is_some_and(|owner| *owner.uid == *uid));
-        managed.map(|(name, entry)| entry.pod(name).clone()).collect()
+        let managed =
+            pods.filter(|(_, lazy_pod)| lazy_pod.controller().is_some_and(|owner| *owner.uid == *uid));
+        managed.map(|(name, lazy_pod)| lazy_pod.pod(name).clone()).collect()
     }
 
     /// The ReplicaSets of a controller, by name.
@@ -139,7 +140,7 @@ impl InformerCache {
     pub(super) fn revisions_of(&self, uid: &str) -> Vec<Arc<ControllerRevision>> {
         let names = self
             .dependents_of(uid)
-            .filter(|(thing, _)| *thing == OwnershipKind::ControllerRevision)
+            .filter(|(kind, _)| *kind == OwnershipKind::ControllerRevision)
             .map(|(_, name)| name);
         let mut revisions: Vec<_> =
             names.filter_map(|name| self.controller_revisions.get(name).cloned()).collect();
@@ -150,12 +151,12 @@ impl InformerCache {
     fn controlled_by<S: ObjectSpec>(
         &self,
         uid: &str,
-        thing: OwnershipKind,
+        kind: OwnershipKind,
         table: &ObjectTable<S>,
     ) -> Vec<Arc<CachedObject<S>>> {
-        let names = self.dependents_of(uid).filter(|(own, _)| *own == thing).map(|(_, name)| name);
-        let held = names.filter_map(|name| table.get(name));
-        held.filter(|held| held.controller().is_some_and(|owner| *owner.uid == *uid)).cloned().collect()
+        let names = self.dependents_of(uid).filter(|(own, _)| *own == kind).map(|(_, name)| name);
+        let object = names.filter_map(|name| table.get(name));
+        object.filter(|object| object.controller().is_some_and(|owner| *owner.uid == *uid)).cloned().collect()
     }
 
     /// The controller of a pod, its controller in turn, and so on, as far as they exist.
@@ -164,7 +165,7 @@ impl InformerCache {
         let mut next = LazyPod::parse(pod).controller().cloned();
         let mut owners = Vec::new();
         while let Some(owner) = next {
-            let above = match &*owner.kind {
+            let next_owner = match &*owner.kind {
                 "ReplicaSet" => controller_of_owner(&self.replica_sets, &namespace, &owner),
                 "Deployment" => controller_of_owner(&self.deployments, &namespace, &owner),
                 "StatefulSet" => controller_of_owner(&self.stateful_sets, &namespace, &owner),
@@ -173,19 +174,19 @@ impl InformerCache {
                 "CronJob" => controller_of_owner(&self.cron_jobs, &namespace, &owner),
                 _ => None,
             };
-            let Some(above) = above else { break };
+            let Some(next_owner) = next_owner else { break };
             owners.push(OwnerName { kind: owner.kind, namespace: namespace.clone(), name: owner.name });
             // Owner references may form a cycle.
-            next = above.filter(|_| owners.len() < MAX_OWNERS);
+            next = next_owner.filter(|_| owners.len() < MAX_OWNERS);
         }
         owners
     }
 
     /// Handles an event of a PriorityClass.
-    pub(super) fn apply_priority_class(&mut self, what: &What) {
-        let name = what.object().meta().name;
+    pub(super) fn apply_priority_class(&mut self, event: &What) {
+        let name = event.object().meta().name;
         self.priority_classes.retain(|class| class["metadata"]["name"] != *name);
-        if let Some(class) = what.state().and_then(|object| object.value().ok()) {
+        if let Some(class) = event.state().and_then(|object| object.value().ok()) {
             self.priority_classes.push(class);
             self.priority_classes
                 .sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
@@ -199,7 +200,7 @@ fn controller_of_owner<S: ObjectSpec>(
     namespace: &Arc<str>,
     owner: &OwnerReference,
 ) -> Option<Option<OwnerReference>> {
-    table.resolve_owner(namespace, owner).map(|held| held.controller().cloned())
+    table.resolve_owner(namespace, owner).map(|object| object.controller().cloned())
 }
 
 // === impl OwnershipKind ===

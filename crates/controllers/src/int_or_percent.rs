@@ -43,7 +43,9 @@ impl<'de> Deserialize<'de> for IntOrPercent {
             IntOrString::Text(text) => {
                 let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<i32>().ok());
                 percent.map(|percent| IntOrPercent::Percent(percent.into())).ok_or_else(|| {
-                    serde::de::Error::custom(format!("{text:?} is neither a number nor a share such as 25%"))
+                    serde::de::Error::custom(format!(
+                        "{text:?} is neither an integer nor a percentage such as 25%"
+                    ))
                 })
             }
         }

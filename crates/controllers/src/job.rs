@@ -32,60 +32,67 @@ const SECOND: i64 = 1_000_000_000;
 impl JobController {
     pub(super) fn sync(&mut self, context: &mut SyncContext<'_>, name: &NamespacedName) {
         self.release_orphans(context);
-        let Some(held) = context.cache.jobs.get(name) else { return };
-        if held.spec.managed_by.as_deref().is_some_and(|who| who != "kubernetes.io/job-controller") {
-            context.unsupported.add("a Job is managed by somebody else".to_owned());
+        let Some(job) = context.cache.jobs.get(name) else { return };
+        if job
+            .spec
+            .managed_by
+            .as_deref()
+            .is_some_and(|managed_by| managed_by != "kubernetes.io/job-controller")
+        {
+            context.unsupported.add("Job ignored: managedBy another controller".to_owned());
             return;
         }
-        let is_true = |kind: &str| Condition::is_true(&held.status.conditions, kind);
+        let is_true = |kind: &str| Condition::is_true(&job.status.conditions, kind);
         if is_true("Complete") || is_true("Failed") {
-            self.backoffs.remove(&held.uid);
-            self.removed_uncounted.remove(&held.uid);
-            remove_tracking_finalizers(context, &context.cache.pods_of(&held.uid));
-            delete_if_ttl_expired(context, held);
+            self.backoffs.remove(&job.uid);
+            self.removed_uncounted.remove(&job.uid);
+            remove_tracking_finalizers(context, &context.cache.pods_of(&job.uid));
+            delete_if_ttl_expired(context, job);
             return;
         }
-        let spec = &held.spec;
-        let mut leave = |is: bool, what: &str| {
-            if is {
-                context.unsupported.add(format!("a Job has {what}, which is not looked at"));
+        let spec = &job.spec;
+        let mut report_unsupported = |is_set: bool, field: &str| {
+            if is_set {
+                context.unsupported.add(format!("{field} of a Job ignored"));
             }
         };
-        leave(spec.pod_failure_policy.is_some(), "a podFailurePolicy");
-        leave(spec.success_policy.is_some(), "a successPolicy");
-        leave(spec.backoff_limit_per_index.is_some(), "a backoffLimitPerIndex");
-        let vanished = self.removed_uncounted.remove(&held.uid).unwrap_or_default();
-        let backoff = self.backoffs.get(&held.uid).copied().unwrap_or_default();
-        let backoff = JobSync::new(context, held, vanished, backoff).run(context);
-        self.backoffs.insert(held.uid.clone(), backoff);
+        report_unsupported(spec.pod_failure_policy.is_some(), "podFailurePolicy");
+        report_unsupported(spec.success_policy.is_some(), "successPolicy");
+        report_unsupported(spec.backoff_limit_per_index.is_some(), "backoffLimitPerIndex");
+        let removed_pods = self.removed_uncounted.remove(&job.uid).unwrap_or_default();
+        let backoff = self.backoffs.get(&job.uid).copied().unwrap_or_default();
+        let backoff = JobSync::new(context, job, removed_pods, backoff).run(context);
+        self.backoffs.insert(job.uid.clone(), backoff);
     }
 }
 
 /// Removes the tracking finalizer from pods.
 fn remove_tracking_finalizers(context: &mut SyncContext<'_>, pods: &[Arc<Pod>]) {
     for pod in pods.iter().filter(|pod| has_tracking_finalizer(pod)) {
-        if let Some(entry) = context.cache.pods.entry(&pod.name) {
-            context.update(without_finalizer(&entry.object, TRACKING_FINALIZER));
+        if let Some(lazy_pod) = context.cache.pods.entry(&pod.name) {
+            context.update(without_finalizer(&lazy_pod.object, TRACKING_FINALIZER));
         }
     }
 }
 
 /// Deletes a finished Job whose TTL has expired.
-fn delete_if_ttl_expired(context: &mut SyncContext<'_>, held: &CachedObject<JobSpec>) {
-    let mut ends =
-        held.status.conditions.iter().filter(|condition| {
+fn delete_if_ttl_expired(context: &mut SyncContext<'_>, job: &CachedObject<JobSpec>) {
+    let mut finished_conditions =
+        job.status.conditions.iter().filter(|condition| {
             matches!(&*condition.kind, "Complete" | "Failed") && condition.status == "True"
         });
-    let ended = ends.find_map(|condition| condition.last_transition_time);
-    let (Some(seconds), Some(ended)) = (held.spec.ttl_seconds_after_finished, ended) else { return };
-    let at = ended.plus_seconds(seconds);
-    if held.is_deleting() {
+    let finished_at = finished_conditions.find_map(|condition| condition.last_transition_time);
+    let (Some(seconds), Some(finished_at)) = (job.spec.ttl_seconds_after_finished, finished_at) else {
+        return;
+    };
+    let at = finished_at.plus_seconds(seconds);
+    if job.is_deleting() {
         return;
     }
     if at <= context.now {
-        context.delete(OwnershipKind::Job, &held.name, &held.uid);
+        context.delete(OwnershipKind::Job, &job.name, &job.uid);
     } else {
-        context.enqueue_at(at, Controller::Job, held.name.clone());
+        context.enqueue_at(at, Controller::Job, job.name.clone());
     }
 }
 

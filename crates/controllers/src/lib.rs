@@ -139,10 +139,10 @@ struct UnsupportedFeatures {
 impl Controllers {
     /// Enables the controllers named; objects of the others are only read. Generated names and uids follow from the
     /// seed.
-    pub fn new(which: &[Controller], seed: u64) -> Controllers {
+    pub fn new(enabled: &[Controller], seed: u64) -> Controllers {
         Controllers {
             cache: InformerCache::new(),
-            queue: WorkQueue::new(which),
+            queue: WorkQueue::new(enabled),
             name_generator: NameGenerator::new(seed),
             daemon_sets: DaemonSetController::default(),
             disruption: DisruptionController::default(),
@@ -153,8 +153,8 @@ impl Controllers {
     }
 
     /// Sets the recorded pod template hashes: new ReplicaSets get them, and generated uids do not repeat recorded ones.
-    pub fn use_recorded_hashes(&mut self, words: TemplateHashes) {
-        self.name_generator.use_recorded_hashes(words);
+    pub fn use_recorded_hashes(&mut self, recorded_hashes: TemplateHashes) {
+        self.name_generator.use_recorded_hashes(recorded_hashes);
     }
 
     /// Whether an item is due now.
@@ -187,58 +187,58 @@ impl Controllers {
     /// The API calls of the next sync that has any. To be repeated, once they are carried out and reported back, until
     /// it returns none.
     pub fn process_next_item(&mut self, now: Moment) -> Vec<ApiCall> {
-        let done = self.garbage_collector.collect(&self.cache);
-        if !done.is_empty() {
-            return done;
+        let api_calls = self.garbage_collector.collect(&self.cache);
+        if !api_calls.is_empty() {
+            return api_calls;
         }
         while let Some((controller, name)) = self.queue.pop(now) {
-            let Controllers { cache: world, queue, name_generator: names, unsupported: left_out, .. } = self;
+            let Controllers { cache, queue, name_generator: names, unsupported, .. } = self;
             names.begin_sync();
             let context = &mut SyncContext {
                 now,
-                cache: world,
+                cache,
                 queue,
                 name_generator: names,
-                unsupported: left_out,
+                unsupported,
                 api_calls: Vec::new(),
             };
             match controller {
                 Controller::GarbageCollection => {}
                 Controller::CronJob => {
-                    if let Some(held) = world.cron_jobs.get(&name) {
-                        cron_job::sync(context, held);
+                    if let Some(cached_object) = cache.cron_jobs.get(&name) {
+                        cron_job::sync(context, cached_object);
                     }
                 }
                 Controller::Job => self.jobs.sync(context, &name),
                 Controller::DaemonSet => {
-                    if let Some(held) = world.daemon_sets.get(&name) {
-                        self.daemon_sets.sync(context, held);
+                    if let Some(cached_object) = cache.daemon_sets.get(&name) {
+                        self.daemon_sets.sync(context, cached_object);
                     }
                 }
                 Controller::Deployment => {
-                    if let Some(held) = world.deployments.get(&name) {
-                        deployment::sync(context, held);
+                    if let Some(cached_object) = cache.deployments.get(&name) {
+                        deployment::sync(context, cached_object);
                     }
                 }
                 Controller::ReplicaSet => {
-                    if let Some(held) = world.replica_sets.get(&name) {
-                        replica_set::sync(context, held);
+                    if let Some(cached_object) = cache.replica_sets.get(&name) {
+                        replica_set::sync(context, cached_object);
                     }
                 }
                 Controller::StatefulSet => {
-                    if let Some(held) = world.stateful_sets.get(&name) {
-                        stateful_set::sync(context, held);
+                    if let Some(cached_object) = cache.stateful_sets.get(&name) {
+                        stateful_set::sync(context, cached_object);
                     }
                 }
                 Controller::Disruption => {
-                    if let Some(held) = world.pod_disruption_budgets.get(&name) {
-                        self.disruption.sync(context, held);
+                    if let Some(cached_object) = cache.pod_disruption_budgets.get(&name) {
+                        self.disruption.sync(context, cached_object);
                     }
                 }
             }
-            let done = std::mem::take(&mut context.api_calls);
-            if !done.is_empty() {
-                return done;
+            let api_calls = std::mem::take(&mut context.api_calls);
+            if !api_calls.is_empty() {
+                return api_calls;
             }
         }
         Vec::new()
@@ -252,7 +252,7 @@ impl Controllers {
     /// Each requested feature that is not simulated and each kind of object that could not be parsed, as a sentence
     /// with its count.
     pub fn unsupported(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.unsupported.counts.iter().map(|(sentence, count)| (&**sentence, *count))
+        self.unsupported.counts.iter().map(|(feature, count)| (&**feature, *count))
     }
 }
 
@@ -310,8 +310,8 @@ impl SyncContext<'_> {
         self.api_calls.push(ApiCall::Update(object));
     }
 
-    fn delete(&mut self, thing: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) {
-        self.api_calls.push(ApiCall::Delete(DeleteTarget::new(thing, name, uid)));
+    fn delete(&mut self, ownership_kind: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) {
+        self.api_calls.push(ApiCall::Delete(DeleteTarget::new(ownership_kind, name, uid)));
     }
 
     /// Enqueues an object for a later moment. A past moment is ignored, as it would be enqueued for ever.
@@ -334,8 +334,8 @@ impl SyncContext<'_> {
 // === impl DeleteTarget ===
 
 impl DeleteTarget {
-    fn new(thing: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) -> DeleteTarget {
-        let (group, kind) = thing.group_and_kind();
+    fn new(ownership_kind: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) -> DeleteTarget {
+        let (group, kind) = ownership_kind.group_and_kind();
         DeleteTarget {
             kind: Kind::new(group, kind),
             namespace: name.namespace.clone(),
@@ -348,10 +348,10 @@ impl DeleteTarget {
 // === impl UnsupportedFeatures ===
 
 impl UnsupportedFeatures {
-    fn add(&mut self, sentence: String) {
-        let is_full = self.counts.len() >= MAX_UNSUPPORTED && !self.counts.contains_key(&sentence);
-        let sentence = if is_full { "further things".to_owned() } else { sentence };
-        *self.counts.entry(sentence).or_default() += 1;
+    fn add(&mut self, feature: String) {
+        let is_full = self.counts.len() >= MAX_UNSUPPORTED && !self.counts.contains_key(&feature);
+        let feature = if is_full { "more unsupported features".to_owned() } else { feature };
+        *self.counts.entry(feature).or_default() += 1;
     }
 }
 

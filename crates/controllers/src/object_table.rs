@@ -110,7 +110,7 @@ impl<S: ObjectSpec> ObjectTable<S> {
         owner: &OwnerReference,
     ) -> Option<&Arc<CachedObject<S>>> {
         let name = NamespacedName { namespace: namespace.clone(), name: owner.name.clone() };
-        self.get(&name).filter(|held| *owner.kind == *S::KIND && owner.uid == held.uid)
+        self.get(&name).filter(|object| *owner.kind == *S::KIND && owner.uid == object.uid)
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<CachedObject<S>>> {
@@ -118,12 +118,12 @@ impl<S: ObjectSpec> ObjectTable<S> {
     }
 
     /// Applies an informer event.
-    pub(super) fn apply(&mut self, what: &What) -> ObjectUpdate<CachedObject<S>> {
-        let name = name_of(what.object());
-        let read = |before: Option<&CachedObject<S>>, object: &Object| {
-            CachedObject::parse(name.clone(), object, before)
+    pub(super) fn apply(&mut self, event: &What) -> ObjectUpdate<CachedObject<S>> {
+        let name = name_of(event.object());
+        let parse_object = |previous: Option<&CachedObject<S>>, object: &Object| {
+            CachedObject::parse(name.clone(), object, previous)
         };
-        apply_update(&mut self.objects, &name, what, read)
+        apply_update(&mut self.objects, &name, event, parse_object)
     }
 }
 
@@ -134,30 +134,30 @@ impl<S: ObjectSpec> CachedObject<S> {
     pub(super) fn parse(
         name: NamespacedName,
         object: &Object,
-        before: Option<&CachedObject<S>>,
+        previous: Option<&CachedObject<S>>,
     ) -> Result<CachedObject<S>, String> {
         let parts: ObjectParts<'_> = view(object)?;
         let uid = object.meta().uid.as_deref().unwrap_or_default().into();
         let text = parts.spec.map_or("{}", RawValue::get);
-        let spec = match before.filter(|before| before.spec_text() == text) {
-            Some(before) => before.spec.clone(),
-            None => Arc::new(parse_json(text).map_err(|why| format!("spec: {why}"))?),
+        let spec = match previous.filter(|previous| previous.spec_text() == text) {
+            Some(previous) => previous.spec.clone(),
+            None => Arc::new(parse_json(text).map_err(|error| format!("spec: {error}"))?),
         };
         let status = parts.status.map(RawValue::get).filter(|text| *text != "null");
-        let status = status.map(parse_json).transpose().map_err(|why| format!("status: {why}"))?;
-        let place = |part: Option<&RawValue>| {
-            let begin =
+        let status = status.map(parse_json).transpose().map_err(|error| format!("status: {error}"))?;
+        let range_of = |part: Option<&RawValue>| {
+            let offset =
                 part.map_or(0, |part| part.get().as_ptr() as usize - object.as_str().as_ptr() as usize);
-            begin..begin + part.map_or(0, |part| part.get().len())
+            offset..offset + part.map_or(0, |part| part.get().len())
         };
         Ok(CachedObject {
             name,
             uid,
-            meta: parse_json(parts.metadata.get()).map_err(|why| format!("metadata: {why}"))?,
+            meta: parse_json(parts.metadata.get()).map_err(|error| format!("metadata: {error}"))?,
             spec,
             status: status.unwrap_or_default(),
-            spec_range: place(parts.spec),
-            metadata_range: place(Some(parts.metadata)),
+            spec_range: range_of(parts.spec),
+            metadata_range: range_of(Some(parts.metadata)),
             object: object.clone(),
         })
     }
@@ -222,21 +222,21 @@ impl<S: ObjectSpec> CachedObject<S> {
 
 /// Applies an informer event to a map of parsed objects.
 pub(super) fn apply_update<T>(
-    all: &mut BTreeMap<NamespacedName, Arc<T>>,
+    objects: &mut BTreeMap<NamespacedName, Arc<T>>,
     name: &NamespacedName,
-    what: &What,
-    read: impl FnOnce(Option<&T>, &Object) -> Result<T, String>,
+    event: &What,
+    parse_object: impl FnOnce(Option<&T>, &Object) -> Result<T, String>,
 ) -> ObjectUpdate<T> {
-    let before = all.remove(name);
-    let (after, trouble) = match what.state().map(|object| read(before.as_deref(), object)) {
+    let previous = objects.remove(name);
+    let (after, parse_error) = match event.state().map(|object| parse_object(previous.as_deref(), object)) {
         None => (None, None),
         Some(Ok(object)) => (Some(Arc::new(object)), None),
-        Some(Err(why)) => (None, Some(why)),
+        Some(Err(error)) => (None, Some(error)),
     };
     if let Some(after) = &after {
-        all.insert(name.clone(), after.clone());
+        objects.insert(name.clone(), after.clone());
     }
-    ObjectUpdate { old: before, new: after, error: trouble }
+    ObjectUpdate { old: previous, new: after, error: parse_error }
 }
 
 /// Whether a number is omitted from a status.

@@ -172,7 +172,7 @@ impl PodTable {
     }
 
     pub(super) fn get(&self, name: &NamespacedName) -> Option<&Arc<Pod>> {
-        self.all.get(name).map(|entry| entry.pod(name))
+        self.all.get(name).map(|lazy_pod| lazy_pod.pod(name))
     }
 
     pub(super) fn contains(&self, name: &NamespacedName) -> bool {
@@ -189,9 +189,9 @@ impl PodTable {
     }
 
     /// Sets or removes a pod. Returns the previous one.
-    pub(super) fn set(&mut self, name: NamespacedName, entry: Option<LazyPod>) -> Option<LazyPod> {
-        match entry {
-            Some(entry) => self.all.insert(name, entry),
+    pub(super) fn set(&mut self, name: NamespacedName, lazy_pod: Option<LazyPod>) -> Option<LazyPod> {
+        match lazy_pod {
+            Some(lazy_pod) => self.all.insert(name, lazy_pod),
             None => self.all.remove(&name),
         }
     }
@@ -202,10 +202,10 @@ impl PodTable {
 impl LazyPod {
     /// Parses only the uid and the owners of a pod. API servers write the metadata first.
     pub(super) fn parse(object: &Object) -> LazyPod {
-        let mut found = MetadataSeed::default();
+        let mut seed = MetadataSeed::default();
         // Stopping early is an error to the parser; the metadata has been parsed by then.
-        let _ = found.deserialize(&mut serde_json::Deserializer::from_str(object.as_str()));
-        let MetadataSeed(names) = found;
+        let _ = seed.deserialize(&mut serde_json::Deserializer::from_str(object.as_str()));
+        let MetadataSeed(names) = seed;
         LazyPod {
             uid: names.uid.as_deref().unwrap_or_default().into(),
             owners: names.owner_references.unwrap_or_default(),
@@ -236,10 +236,12 @@ impl Pod {
         });
         let is_sidecar = |status: &&ContainerStatusJson| {
             let mut containers = spec.init_containers.iter();
-            containers.any(|one| one.name == status.name && one.restart_policy.as_deref() == Some("Always"))
+            containers.any(|container| {
+                container.name == status.name && container.restart_policy.as_deref() == Some("Always")
+            })
         };
         let sidecars: Vec<_> = status.init_container_statuses.iter().filter(is_sidecar).collect();
-        let most = |restarts: &mut dyn Iterator<Item = i64>| restarts.max().unwrap_or(0).max(0);
+        let max_count = |restarts: &mut dyn Iterator<Item = i64>| restarts.max().unwrap_or(0).max(0);
         let all = status.container_statuses.iter().chain(&status.init_container_statuses);
         let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
         let node = spec.node_name.filter(|node| !node.is_empty());
@@ -254,9 +256,11 @@ impl Pod {
             node,
             ready: ready.is_some_and(|ready| ready.status == "True"),
             ready_transition: ready.and_then(|ready| ready.last_transition_time),
-            max_restarts: most(&mut status.container_statuses.iter().map(|one| one.restart_count)),
-            max_sidecar_restarts: most(&mut sidecars.iter().map(|one| one.restart_count)),
-            total_restarts: all.map(|one| one.restart_count).fold(0, i64::saturating_add),
+            max_restarts: max_count(
+                &mut status.container_statuses.iter().map(|container| container.restart_count),
+            ),
+            max_sidecar_restarts: max_count(&mut sidecars.iter().map(|container| container.restart_count)),
+            total_restarts: all.map(|container| container.restart_count).fold(0, i64::saturating_add),
             containers_finished_at: last_finish(status.container_statuses.iter().chain(sidecars)),
             meta: metadata,
             name,
@@ -385,10 +389,10 @@ mod tests {
                 {"name":"i","restartCount":9}]}}"#,
         )
         .unwrap();
-        let entry = LazyPod::parse(&object);
-        assert_eq!(entry.owners.len(), 2);
-        assert_eq!(entry.controller().map(|owner| &*owner.uid), Some("2"));
-        let pod = entry.pod(&NamespacedName { namespace: "n".into(), name: "p".into() });
+        let lazy_pod = LazyPod::parse(&object);
+        assert_eq!(lazy_pod.owners.len(), 2);
+        assert_eq!(lazy_pod.controller().map(|owner| &*owner.uid), Some("2"));
+        let pod = lazy_pod.pod(&NamespacedName { namespace: "n".into(), name: "p".into() });
         assert_eq!((pod.node.as_deref(), pod.target_node.as_deref()), (None, Some("node-1")));
         assert_eq!((pod.max_restarts, pod.max_sidecar_restarts, pod.total_restarts), (2, 1, 12));
         let at = |seconds: i64| Moment::from_nanos(1_794_700_800_000_000_000 + seconds * 1_000_000_000);
@@ -403,9 +407,9 @@ mod tests {
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","ownerReferences":7},"status":{"phase":[]}}"#,
         )
         .unwrap();
-        let entry = LazyPod::parse(&object);
-        assert!(entry.owners.is_empty());
-        let pod = entry.pod(&NamespacedName { namespace: "".into(), name: "p".into() });
+        let lazy_pod = LazyPod::parse(&object);
+        assert!(lazy_pod.owners.is_empty());
+        let pod = lazy_pod.pod(&NamespacedName { namespace: "".into(), name: "p".into() });
         assert_eq!((pod.phase, pod.ready), (Phase::Pending, false));
     }
 }

@@ -65,12 +65,12 @@ impl PodTemplate {
     /// dump of the template's types, and differs.
     pub(super) fn hash(&self, collisions: i64) -> String {
         let mut hash: u32 = 0x811c_9dc5;
-        let more = if collisions == 0 { String::new() } else { collisions.to_string() };
-        for byte in self.normalized.bytes().chain(more.bytes()) {
+        let collision_text = if collisions == 0 { String::new() } else { collisions.to_string() };
+        for byte in self.normalized.bytes().chain(collision_text.bytes()) {
             hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
-        let letter = |digit: u8| char::from(NAME_LETTERS[usize::from(digit) % NAME_LETTERS.len()]);
-        hash.to_string().bytes().map(letter).collect()
+        let to_letter = |digit: u8| char::from(NAME_LETTERS[usize::from(digit) % NAME_LETTERS.len()]);
+        hash.to_string().bytes().map(to_letter).collect()
     }
 
     pub(super) fn labels(&self) -> Map<String, Value> {
@@ -120,24 +120,27 @@ impl From<Value> for PodTemplate {
             value = json!({});
         }
         drop_nulls(&mut value);
-        let mut bare = value.clone();
-        if let Some(labels) = bare.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        let mut normalized = value.clone();
+        if let Some(labels) = normalized.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
             labels.remove(POD_TEMPLATE_HASH_LABEL);
         }
         // Kubernetes does not distinguish empty from absent.
         for key in ["labels", "annotations"] {
-            if bare.pointer(&format!("/metadata/{key}")).and_then(Value::as_object).is_some_and(Map::is_empty)
-                && let Some(metadata) = bare["metadata"].as_object_mut()
+            if normalized
+                .pointer(&format!("/metadata/{key}"))
+                .and_then(Value::as_object)
+                .is_some_and(Map::is_empty)
+                && let Some(metadata) = normalized["metadata"].as_object_mut()
             {
                 metadata.remove(key);
             }
         }
-        if bare["metadata"].as_object().is_some_and(Map::is_empty)
-            && let Some(bare) = bare.as_object_mut()
+        if normalized["metadata"].as_object().is_some_and(Map::is_empty)
+            && let Some(normalized) = normalized.as_object_mut()
         {
-            bare.remove("metadata");
+            normalized.remove("metadata");
         }
-        PodTemplate { normalized: bare.to_string().into(), value }
+        PodTemplate { normalized: normalized.to_string().into(), value }
     }
 }
 
@@ -165,8 +168,8 @@ pub fn template_hash_of(replica_set: &Object) -> Option<(u64, Arc<str>)> {
         template: PodTemplate,
     }
     let set: SetJson = replica_set.view().ok()?;
-    let word = set.metadata.labels.get(POD_TEMPLATE_HASH_LABEL)?;
-    Some((template_key(&set.spec.template.normalized), word.into()))
+    let hash_text = set.metadata.labels.get(POD_TEMPLATE_HASH_LABEL)?;
+    Some((template_key(&set.spec.template.normalized), hash_text.into()))
 }
 
 /// FNV-1a: two templates collide with a probability of one in 10¹⁹.
@@ -188,11 +191,11 @@ impl NewPod {
     }
 
     fn set_metadata(&mut self, field: &str, key: &str, value: &str) {
-        let notes = self.metadata.entry(field).or_insert_with(|| json!({}));
-        if !notes.is_object() {
-            *notes = json!({});
+        let entries = self.metadata.entry(field).or_insert_with(|| json!({}));
+        if !entries.is_object() {
+            *entries = json!({});
         }
-        notes[key] = value.into();
+        entries[key] = value.into();
     }
 
     /// The pod as an API server admits it: with name and uid, requests defaulted from limits, its priority, and default
@@ -211,14 +214,14 @@ impl NewPod {
             NewPodName::Generated(prefix) => {
                 let namespace: Arc<str> =
                     self.metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().into();
-                let cut = (0..=MAX_GENERATED_PREFIX.min(prefix.len()))
+                let prefix_end = (0..=MAX_GENERATED_PREFIX.min(prefix.len()))
                     .rev()
                     .find(|end| prefix.is_char_boundary(*end));
-                let base = &prefix[..cut.unwrap_or(0)];
+                let base = &prefix[..prefix_end.unwrap_or(0)];
                 let name = loop {
                     let name: Arc<str> = format!("{base}{}", names.random_suffix()).into();
-                    let full = NamespacedName { namespace: namespace.clone(), name: name.clone() };
-                    if !pods.contains(&full) && names.created_pods.insert(full) {
+                    let full_name = NamespacedName { namespace: namespace.clone(), name: name.clone() };
+                    if !pods.contains(&full_name) && names.created_pods.insert(full_name) {
                         break name;
                     }
                 };
@@ -255,14 +258,14 @@ impl NameGenerator {
         }
     }
 
-    pub(super) fn use_recorded_hashes(&mut self, words: TemplateHashes) {
-        (self.recorded_hashes, self.is_replay) = (words, true);
+    pub(super) fn use_recorded_hashes(&mut self, recorded_hashes: TemplateHashes) {
+        (self.recorded_hashes, self.is_replay) = (recorded_hashes, true);
     }
 
     /// The pod template hash: as recorded, or computed.
     pub(super) fn template_hash(&self, template: &PodTemplate, collisions: i64) -> String {
         match self.recorded_hashes.get(&template_key(&template.normalized)).filter(|_| collisions == 0) {
-            Some(word) => word.to_string(),
+            Some(hash_text) => hash_text.to_string(),
             None => template.hash(collisions),
         }
     }
@@ -275,19 +278,19 @@ impl NameGenerator {
     /// The random suffix that an API server appends to `generateName`.
     fn random_suffix(&mut self) -> String {
         let mut number = self.rng.next_u32();
-        let mut letters = String::with_capacity(5);
+        let mut suffix = String::with_capacity(5);
         for _ in 0..5 {
-            letters.push(char::from(NAME_LETTERS[number as usize % NAME_LETTERS.len()]));
+            suffix.push(char::from(NAME_LETTERS[number as usize % NAME_LETTERS.len()]));
             number /= 27;
         }
-        letters
+        suffix
     }
 
     /// A uid in the format of API servers. A recorded run may have used the same seed at other moments, and its uids
     /// must not occur again.
     pub(super) fn uid(&mut self, now: Moment) -> String {
-        let moment = if self.is_replay { now.nanos() as u64 } else { 0 };
-        let (a, b) = (self.rng.next_u64() ^ moment, self.rng.next_u64());
+        let time_part = if self.is_replay { now.nanos() as u64 } else { 0 };
+        let (a, b) = (self.rng.next_u64() ^ time_part, self.rng.next_u64());
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
             a >> 32,
@@ -306,25 +309,27 @@ mod tests {
     #[test]
     fn the_template_hash_label_does_not_distinguish_templates() {
         let template = |json: &str| serde_json::from_str::<PodTemplate>(json).unwrap();
-        let own = template(r#"{"metadata":{"labels":{"app":"a"}},"spec":{"x":1}}"#);
+        let unlabelled_template = template(r#"{"metadata":{"labels":{"app":"a"}},"spec":{"x":1}}"#);
         let hashed = template(
             r#"{"spec":{"x":1},"metadata":{"creationTimestamp":null,"labels":{"pod-template-hash":"7","app":"a"}}}"#,
         );
-        assert_eq!(own.normalized, hashed.normalized);
+        assert_eq!(unlabelled_template.normalized, hashed.normalized);
         assert_ne!(
-            own.normalized,
+            unlabelled_template.normalized,
             template(r#"{"metadata":{"labels":{"app":"a"}},"spec":{"x":2}}"#).normalized
         );
         assert_eq!(template(r#"{"metadata":{"labels":{}}}"#).normalized, template("{}").normalized);
-        let labelled = PodTemplate::from(own.with_label(POD_TEMPLATE_HASH_LABEL, &own.hash(0)));
-        assert_eq!(labelled.normalized, own.normalized);
+        let labelled = PodTemplate::from(
+            unlabelled_template.with_label(POD_TEMPLATE_HASH_LABEL, &unlabelled_template.hash(0)),
+        );
+        assert_eq!(labelled.normalized, unlabelled_template.normalized);
     }
 
     #[test]
     fn names_generated_in_one_sync_differ() {
         // Some fourteen of so many random names would collide.
         let (pods, mut names) = (PodTable::default(), NameGenerator::new(7));
-        let mut made = BTreeSet::new();
+        let mut generated = BTreeSet::new();
         for _ in 0..20_000 {
             let pod = NewPod {
                 name: NewPodName::Generated("w-".to_owned()),
@@ -332,22 +337,28 @@ mod tests {
                 spec: Map::new(),
             };
             let pod = pod.build(Moment::from_nanos(0), &pods, &[], &mut names);
-            assert!(made.insert(pod.meta().name.to_string()), "{}", pod.meta().name);
+            assert!(generated.insert(pod.meta().name.to_string()), "{}", pod.meta().name);
         }
     }
 
     #[test]
     fn hashes_have_the_letters_of_kubernetes_and_uids_follow_the_seed() {
         let template = PodTemplate::from(json!({"spec": {}}));
-        let word = template.hash(0);
-        assert!(word.bytes().all(|letter| NAME_LETTERS.contains(&letter)) && word.len() <= 10, "{word}");
-        assert_ne!(word, template.hash(1));
-        let (mut one, mut other) = (NameGenerator::new(7), NameGenerator::new(7));
+        let hash_text = template.hash(0);
+        assert!(
+            hash_text.bytes().all(|to_letter| NAME_LETTERS.contains(&to_letter)) && hash_text.len() <= 10,
+            "{hash_text}"
+        );
+        assert_ne!(hash_text, template.hash(1));
+        let (mut first_generator, mut second_generator) = (NameGenerator::new(7), NameGenerator::new(7));
         let now = Moment::from_nanos(7);
-        assert_eq!((one.uid(now), one.random_suffix()), (other.uid(now), other.random_suffix()));
-        one.use_recorded_hashes(TemplateHashes::new());
-        assert_ne!(one.uid(now), other.uid(now), "beside a recording");
-        let uid = one.uid(now);
+        assert_eq!(
+            (first_generator.uid(now), first_generator.random_suffix()),
+            (second_generator.uid(now), second_generator.random_suffix())
+        );
+        first_generator.use_recorded_hashes(TemplateHashes::new());
+        assert_ne!(first_generator.uid(now), second_generator.uid(now), "beside a recording");
+        let uid = first_generator.uid(now);
         let lengths: Vec<usize> = uid.split('-').map(str::len).collect();
         assert_eq!(lengths, [8, 4, 4, 4, 12], "{uid}");
     }

@@ -22,7 +22,7 @@ pub(super) fn sync(context: &mut SyncContext<'_>, set: &Arc<CachedObject<Replica
     let min_ready = set.spec.min_ready_seconds;
     let labels = set.spec.template.labels();
     let is_labelled = |pod: &&Arc<Pod>| labels.iter().all(|(key, value)| pod.label(key) == value.as_str());
-    let count = |is: &dyn Fn(&&Arc<Pod>) -> bool| active.iter().filter(is).count() as i64;
+    let count = |matches: &dyn Fn(&&Arc<Pod>) -> bool| active.iter().filter(matches).count() as i64;
     let conditions = set.status.conditions.iter().filter(|condition| condition.kind != "ReplicaFailure");
     let status = ReplicaSetStatus {
         replicas: active.len() as i64,
@@ -36,8 +36,9 @@ pub(super) fn sync(context: &mut SyncContext<'_>, set: &Arc<CachedObject<Replica
     if status != set.status {
         context.update(set.with_status(&status));
     }
-    let later = active.iter().filter_map(|pod| pod.available_at(min_ready)).filter(|at| *at > context.now);
-    if let Some(at) = later.min() {
+    let available_times =
+        active.iter().filter_map(|pod| pod.available_at(min_ready)).filter(|at| *at > context.now);
+    if let Some(at) = available_times.min() {
         context.enqueue_at(at, Controller::ReplicaSet, set.name.clone());
     }
 }
@@ -48,14 +49,14 @@ fn manage_replicas(
     set: &Arc<CachedObject<ReplicaSetSpec>>,
     active: &[Arc<Pod>],
 ) -> bool {
-    let wanted = usize::try_from(set.spec.replicas()).unwrap_or(0);
-    if active.len() == wanted {
+    let desired_replicas = usize::try_from(set.spec.replicas()).unwrap_or(0);
+    if active.len() == desired_replicas {
         return false;
     }
-    for _ in 0..wanted.saturating_sub(active.len()).min(BURST_REPLICAS) {
+    for _ in 0..desired_replicas.saturating_sub(active.len()).min(BURST_REPLICAS) {
         context.create_pod(set.spec.template.new_pod(&**set));
     }
-    let surplus = active.len().saturating_sub(wanted).min(BURST_REPLICAS);
+    let surplus = active.len().saturating_sub(desired_replicas).min(BURST_REPLICAS);
     for pod in pods_to_delete(context, set, active, surplus) {
         context.delete_pod(&pod);
     }
@@ -72,13 +73,13 @@ fn pods_to_delete(
     if surplus == active.len() || surplus == 0 {
         return active[..surplus].to_vec();
     }
-    let mut neighbours: BTreeMap<Option<Arc<str>>, usize> = BTreeMap::new();
+    let mut pods_on_node: BTreeMap<Option<Arc<str>>, usize> = BTreeMap::new();
     for pod in indirectly_related_pods(context.cache, set) {
-        *neighbours.entry(pod.node.clone()).or_default() += 1;
+        *pods_on_node.entry(pod.node.clone()).or_default() += 1;
     }
     let ranked = active.iter().map(|pod| {
-        let neighbours = neighbours.get(&pod.node).copied().unwrap_or(0);
-        RankedPod { pod: pod.clone(), rank: neighbours }
+        let pods_on_node = pods_on_node.get(&pod.node).copied().unwrap_or(0);
+        RankedPod { pod: pod.clone(), rank: pods_on_node }
     });
     let mut ranked: Vec<_> = ranked.collect();
     sort_for_deletion(&mut ranked, AgeComparison::Logarithmic(context.now));
@@ -86,11 +87,11 @@ fn pods_to_delete(
 }
 
 /// The active pods of all ReplicaSets with the same controller.
-fn indirectly_related_pods(world: &InformerCache, set: &CachedObject<ReplicaSetSpec>) -> Vec<Arc<Pod>> {
+fn indirectly_related_pods(cache: &InformerCache, set: &CachedObject<ReplicaSetSpec>) -> Vec<Arc<Pod>> {
     // A ReplicaSet without a controller has no related pods, not even its own.
     let Some(owner) = set.controller() else { return Vec::new() };
-    let sets = world.dependents_of(&owner.uid).filter(|(thing, _)| *thing == OwnershipKind::ReplicaSet);
-    let sets = sets.filter_map(|(_, name)| world.replica_sets.get(name));
-    let pods = sets.flat_map(|set| world.pods_of(&set.uid));
+    let sets = cache.dependents_of(&owner.uid).filter(|(kind, _)| *kind == OwnershipKind::ReplicaSet);
+    let sets = sets.filter_map(|(_, name)| cache.replica_sets.get(name));
+    let pods = sets.flat_map(|set| cache.pods_of(&set.uid));
     pods.filter(|pod| pod.is_active()).collect()
 }

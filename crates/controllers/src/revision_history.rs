@@ -11,31 +11,32 @@ use super::informer_cache::OwnershipKind;
 use super::object_table::{CachedObject, ObjectSpec, creation_timestamp};
 use super::pod_template::{CONTROLLER_REVISION_HASH_LABEL, PodTemplate};
 
-/// Returns the ControllerRevision of a set's template, which is created if missing, and the others by number. `known`
-/// is the hash that the set's pods have, where their revision is not in the cache.
+/// Returns the ControllerRevision of a set's template, which is created if missing, and the others by number.
+/// `recorded_hash` is the hash that the set's pods have, where their revision is not in the cache.
 pub(super) fn get_or_create_current<S: ObjectSpec>(
     context: &mut SyncContext<'_>,
     set: &CachedObject<S>,
     template: &PodTemplate,
-    known: Option<String>,
+    recorded_hash: Option<String>,
 ) -> (Arc<ControllerRevision>, Vec<Arc<ControllerRevision>>) {
-    let mut others = context.cache.revisions_of(&set.uid);
-    let own = others.iter().rposition(|revision| revision.template.normalized == template.normalized);
-    let own = own.map(|index| others.remove(index));
-    let number = others.last().map_or(0, |last| last.revision).saturating_add(1);
-    if let Some(own) = own {
-        if own.revision < number {
-            context.update(own.with_revision(number));
+    let mut old_revisions = context.cache.revisions_of(&set.uid);
+    let matching_revision =
+        old_revisions.iter().rposition(|revision| revision.template.normalized == template.normalized);
+    let matching_revision = matching_revision.map(|index| old_revisions.remove(index));
+    let next_revision = old_revisions.last().map_or(0, |last| last.revision).saturating_add(1);
+    if let Some(matching_revision) = matching_revision {
+        if matching_revision.revision < next_revision {
+            context.update(matching_revision.with_revision(next_revision));
         }
-        return (own, others);
+        return (matching_revision, old_revisions);
     }
-    let hash = known.unwrap_or_else(|| {
-        let free = |collisions: &i64| {
+    let hash = recorded_hash.unwrap_or_else(|| {
+        let is_free = |collisions: &i64| {
             let name = format!("{}-{}", set.name.name, template.hash(*collisions));
             let name = NamespacedName { namespace: set.name.namespace.clone(), name: name.into() };
             context.cache.controller_revisions.get(&name).is_none()
         };
-        template.hash((0..100).find(free).unwrap_or_default())
+        template.hash((0..100).find(is_free).unwrap_or_default())
     });
     let mut labels = template.labels();
     let key =
@@ -56,13 +57,13 @@ pub(super) fn get_or_create_current<S: ObjectSpec>(
     let object = Object::from_trusted(
         json!({
             "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata,
-            "data": {"spec": {"template": data}}, "revision": number,
+            "data": {"spec": {"template": data}}, "revision": next_revision,
         })
         .to_string(),
     );
     context.create(object.clone());
     let revision = ControllerRevision::parse(&object).expect("it was made right here");
-    (Arc::new(revision), others)
+    (Arc::new(revision), old_revisions)
 }
 
 /// Deletes the oldest revisions without live pods, beyond the history limit.
@@ -72,9 +73,9 @@ pub(super) fn truncate_history(
     limit: i64,
     is_live: impl Fn(&ControllerRevision) -> bool,
 ) {
-    let dead: Vec<_> = old.iter().filter(|revision| !is_live(revision)).collect();
-    let surplus = usize::try_from((dead.len() as i64).saturating_sub(limit.max(0))).unwrap_or(0);
-    for revision in &dead[..surplus.min(dead.len())] {
+    let unused_revisions: Vec<_> = old.iter().filter(|revision| !is_live(revision)).collect();
+    let surplus = usize::try_from((unused_revisions.len() as i64).saturating_sub(limit.max(0))).unwrap_or(0);
+    for revision in &unused_revisions[..surplus.min(unused_revisions.len())] {
         context.delete(OwnershipKind::ControllerRevision, &revision.name, &revision.uid);
     }
 }

@@ -36,33 +36,41 @@ enum ReplicaLoop {
     Exit,
 }
 
-pub(super) fn sync(context: &mut SyncContext<'_>, held: &Arc<CachedObject<StatefulSetSpec>>) {
-    let known = held.status.update_revision.strip_prefix(&format!("{}-", held.name.name));
-    let is_observed = held.status.observed_generation == held.meta.generation;
-    let known = known.filter(|_| is_observed).map(str::to_owned);
-    let (update, old) = revision_history::get_or_create_current(context, held, &held.spec.template, known);
-    let current = old.iter().find(|revision| *revision.name.name == *held.status.current_revision);
+pub(super) fn sync(context: &mut SyncContext<'_>, stateful_set: &Arc<CachedObject<StatefulSetSpec>>) {
+    let recorded_hash =
+        stateful_set.status.update_revision.strip_prefix(&format!("{}-", stateful_set.name.name));
+    let is_observed = stateful_set.status.observed_generation == stateful_set.meta.generation;
+    let recorded_hash = recorded_hash.filter(|_| is_observed).map(str::to_owned);
+    let (update, old) = revision_history::get_or_create_current(
+        context,
+        stateful_set,
+        &stateful_set.spec.template,
+        recorded_hash,
+    );
+    let current = old.iter().find(|revision| *revision.name.name == *stateful_set.status.current_revision);
     let current = current.unwrap_or(&update).clone();
-    let policy = &held.spec.persistent_volume_claim_retention_policy;
+    let policy = &stateful_set.spec.persistent_volume_claim_retention_policy;
     if [&policy.when_deleted, &policy.when_scaled].iter().any(|when| when.as_deref() == Some("Delete")) {
-        context
-            .unsupported
-            .add("claims of a StatefulSet are to be deleted with it or its pods, and are kept".into());
+        context.unsupported.add(
+            "persistentVolumeClaimRetentionPolicy Delete of a StatefulSet ignored: claims are kept".into(),
+        );
     }
-    let pods = context.cache.pods_of(&held.uid);
-    let mut work = StatefulSetSync::new(held, current, update, &pods);
+    let pods = context.cache.pods_of(&stateful_set.uid);
+    let mut stateful_set_sync = StatefulSetSync::new(stateful_set, current, update, &pods);
     let before = context.api_calls.len();
-    if !held.is_deleting() {
-        work.update_pods(context);
+    if !stateful_set.is_deleting() {
+        stateful_set_sync.update_pods(context);
     }
-    let limit = held.spec.revision_history_limit.unwrap_or(10);
-    let live = [work.current_revision.name.clone(), work.update_revision.name.clone()];
+    let limit = stateful_set.spec.revision_history_limit.unwrap_or(10);
+    let live_revisions =
+        [stateful_set_sync.current_revision.name.clone(), stateful_set_sync.update_revision.name.clone()];
     revision_history::truncate_history(context, &old, limit, |revision| {
-        let is_of = |pod: &Arc<Pod>| pod.label(CONTROLLER_REVISION_HASH_LABEL) == Some(&revision.name.name);
-        live.contains(&revision.name) || pods.iter().any(is_of)
+        let has_revision =
+            |pod: &Arc<Pod>| pod.label(CONTROLLER_REVISION_HASH_LABEL) == Some(&revision.name.name);
+        live_revisions.contains(&revision.name) || pods.iter().any(has_revision)
     });
     if context.api_calls.len() == before {
-        work.update_status(context, &pods);
+        stateful_set_sync.update_status(context, &pods);
     }
 }
 
@@ -70,35 +78,36 @@ pub(super) fn sync(context: &mut SyncContext<'_>, held: &Arc<CachedObject<Statef
 
 impl<'a> StatefulSetSync<'a> {
     fn new(
-        held: &'a CachedObject<StatefulSetSpec>,
+        stateful_set: &'a CachedObject<StatefulSetSpec>,
         current: Arc<ControllerRevision>,
         update: Arc<ControllerRevision>,
         pods: &[Arc<Pod>],
     ) -> StatefulSetSync<'a> {
-        let (start, count) = (held.spec.ordinals.start, held.spec.replicas().min(MAX_ORDINAL));
+        let (start, count) =
+            (stateful_set.spec.ordinals.start, stateful_set.spec.replicas().min(MAX_ORDINAL));
         let mut condemned: Vec<(i64, Arc<Pod>)> = Vec::new();
         // The existing pods with a desired ordinal. `replicas` is bounded, as missing pods beyond a burst follow in
         // later syncs.
-        let mut there: Vec<(i64, Arc<Pod>)> = Vec::new();
+        let mut existing_pods: Vec<(i64, Arc<Pod>)> = Vec::new();
         for pod in pods {
-            let Some(ordinal) = ordinal(&held.name.name, &pod.name.name) else { continue };
-            let list = if (start..start.saturating_add(count)).contains(&ordinal) {
-                &mut there
+            let Some(ordinal) = ordinal(&stateful_set.name.name, &pod.name.name) else { continue };
+            let target_list = if (start..start.saturating_add(count)).contains(&ordinal) {
+                &mut existing_pods
             } else {
                 &mut condemned
             };
-            list.push((ordinal, pod.clone()));
+            target_list.push((ordinal, pod.clone()));
         }
         condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
         let mut replicas = vec![None; usize::try_from(count).unwrap_or(0).min(pods.len() + BURST_REPLICAS)];
-        for (ordinal, pod) in there {
+        for (ordinal, pod) in existing_pods {
             let index = usize::try_from(ordinal - start).unwrap_or(usize::MAX);
-            if let Some(slot) = replicas.get_mut(index) {
-                *slot = Some(pod);
+            if let Some(replica) = replicas.get_mut(index) {
+                *replica = Some(pod);
             }
         }
         StatefulSetSync {
-            stateful_set: held,
+            stateful_set,
             current_revision: current,
             update_revision: update,
             replicas,
@@ -160,16 +169,17 @@ impl<'a> StatefulSetSync<'a> {
         {
             self.create_missing_claims(context, ordinal);
         }
-        let is_well = !pod.is_deleting() && is_running_and_ready(pod) && self.is_available(pod, context.now);
-        if is_well { ReplicaLoop::Continue } else { ReplicaLoop::Exit }
+        let is_healthy =
+            !pod.is_deleting() && is_running_and_ready(pod) && self.is_available(pod, context.now);
+        if is_healthy { ReplicaLoop::Continue } else { ReplicaLoop::Exit }
     }
 
     /// Deletes the pod with the highest ordinal of an older revision, once all above it are available.
     fn rolling_update(&self, context: &mut SyncContext<'_>) {
         let last =
             usize::try_from(self.stateful_set.spec.update_strategy.rolling_update.partition).unwrap_or(0);
-        for slot in self.replicas.iter().skip(last).rev() {
-            let Some(pod) = slot else { return };
+        for replica in self.replicas.iter().skip(last).rev() {
+            let Some(pod) = replica else { return };
             if pod.label(CONTROLLER_REVISION_HASH_LABEL) != Some(&self.update_revision.name.name)
                 && !pod.is_deleting()
             {
@@ -189,8 +199,8 @@ impl<'a> StatefulSetSync<'a> {
     /// The new pod of an ordinal; below the partition it has the current revision, not the update revision.
     fn new_pod(&self, ordinal: i64) -> NewPod {
         let spec = &self.stateful_set.spec;
-        let first_new = spec.ordinals.start.saturating_add(spec.update_strategy.rolling_update.partition);
-        let revision = if spec.is_rolling_update() && ordinal < first_new {
+        let first_updated = spec.ordinals.start.saturating_add(spec.update_strategy.rolling_update.partition);
+        let revision = if spec.is_rolling_update() && ordinal < first_updated {
             &self.current_revision
         } else {
             &self.update_revision
@@ -207,12 +217,16 @@ impl<'a> StatefulSetSync<'a> {
         }
         let claims: Vec<&str> = self.claim_templates().map(|(claim, _)| claim).collect();
         if !claims.is_empty() {
-            let claimed = claims.iter().map(|claim| {
+            let claim_volumes = claims.iter().map(|claim| {
                 json!({"name": claim, "persistentVolumeClaim": {"claimName": format!("{claim}-{name}")}})
             });
-            let mut volumes: Vec<Value> = claimed.collect();
-            let own = pod.spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
-            volumes.extend(own.filter(|own| !claims.iter().any(|claim| own["name"] == *claim)).cloned());
+            let mut volumes: Vec<Value> = claim_volumes.collect();
+            let template_volumes = pod.spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
+            volumes.extend(
+                template_volumes
+                    .filter(|template_volumes| !claims.iter().any(|claim| template_volumes["name"] == *claim))
+                    .cloned(),
+            );
             pod.spec.insert("volumes".to_owned(), volumes.into());
         }
         pod.name = NewPodName::Fixed(name);
@@ -252,9 +266,9 @@ impl<'a> StatefulSetSync<'a> {
 
     /// Updates the status.
     fn update_status(&self, context: &mut SyncContext<'_>, pods: &[Arc<Pod>]) {
-        let (spec, wanted) = (&self.stateful_set.spec, self.stateful_set.spec.replicas());
-        let count = |is: &dyn Fn(&Pod) -> bool| pods.iter().filter(|pod| is(pod)).count() as i64;
-        let of = |revision: &ControllerRevision| {
+        let (spec, desired_replicas) = (&self.stateful_set.spec, self.stateful_set.spec.replicas());
+        let count = |matches: &dyn Fn(&Pod) -> bool| pods.iter().filter(|pod| matches(pod)).count() as i64;
+        let pods_of_revision = |revision: &ControllerRevision| {
             count(&|pod| {
                 !pod.is_deleting() && pod.label(CONTROLLER_REVISION_HASH_LABEL) == Some(&revision.name.name)
             })
@@ -265,24 +279,25 @@ impl<'a> StatefulSetSync<'a> {
             observed_generation: self.stateful_set.meta.generation,
             replicas: pods.len() as i64,
             ready_replicas: count(&is_running_and_ready),
-            current_replicas: of(&self.current_revision),
-            updated_replicas: of(&self.update_revision),
+            current_replicas: pods_of_revision(&self.current_revision),
+            updated_replicas: pods_of_revision(&self.update_revision),
             current_revision: self.current_revision.name.name.to_string(),
             update_revision: self.update_revision.name.name.to_string(),
             collision_count: Some(self.stateful_set.status.collision_count.unwrap_or(0)),
             conditions: self.stateful_set.status.conditions.clone(),
             available_replicas: count(&is_available),
         };
-        let is_whole = [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3];
-        if spec.is_rolling_update() && is_whole {
+        let is_complete =
+            [status.updated_replicas, status.ready_replicas, status.replicas] == [desired_replicas; 3];
+        if spec.is_rolling_update() && is_complete {
             status.current_replicas = status.updated_replicas;
             status.current_revision = status.update_revision.clone();
         }
         if status != self.stateful_set.status {
             context.update(self.stateful_set.with_status(&status));
         }
-        let later = pods.iter().filter_map(|pod| pod.available_at(spec.min_ready_seconds));
-        if let Some(at) = later.filter(|at| *at > context.now).min() {
+        let available_times = pods.iter().filter_map(|pod| pod.available_at(spec.min_ready_seconds));
+        if let Some(at) = available_times.filter(|at| *at > context.now).min() {
             context.enqueue_at(at, Controller::StatefulSet, self.stateful_set.name.clone());
         }
     }

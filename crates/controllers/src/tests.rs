@@ -55,19 +55,19 @@ impl FakeCluster {
         let is_gone =
             !object["metadata"]["deletionTimestamp"].is_null() && object["metadata"]["finalizers"].is_null();
         let parsed = testobjects::object(&object);
-        let what =
+        let event =
             match (is_gone && self.objects.contains_key(&key), self.objects.insert(key.clone(), object)) {
                 (true, _) => What::Deleted(parsed),
                 (false, None) => What::Added(parsed),
                 (false, Some(_)) => What::Modified(parsed),
             };
-        if is_gone && matches!(what, What::Deleted(_)) && !(self.is_graceful && key.0 == "Pod") {
+        if is_gone && matches!(event, What::Deleted(_)) && !(self.is_graceful && key.0 == "Pod") {
             self.objects.remove(&key);
-            self.controllers.apply(self.now, &what);
-        } else if let What::Deleted(object) = what {
+            self.controllers.apply(self.now, &event);
+        } else if let What::Deleted(object) = event {
             self.controllers.apply(self.now, &What::Modified(object));
         } else {
-            self.controllers.apply(self.now, &what);
+            self.controllers.apply(self.now, &event);
         }
     }
 
@@ -98,15 +98,15 @@ impl FakeCluster {
             if done.is_empty() {
                 return;
             }
-            for one in done {
-                self.carry_out(one);
+            for call in done {
+                self.carry_out(call);
             }
         }
         panic!("the controllers never rest: {:?}", &self.api_calls[self.api_calls.len() - 20..]);
     }
 
-    fn carry_out(&mut self, one: ApiCall) {
-        match one {
+    fn carry_out(&mut self, call: ApiCall) {
+        match call {
             ApiCall::Create(object) => {
                 let object =
                     Object::parse(object.as_str()).expect("what is made is an object").value().unwrap();
@@ -123,11 +123,11 @@ impl FakeCluster {
                 self.api_calls.push(format!("update {} {}", key.0, key.2));
                 self.set(object);
             }
-            ApiCall::Delete(doomed) => {
+            ApiCall::Delete(target) => {
                 let key =
-                    (doomed.kind.kind.to_string(), doomed.namespace.to_string(), doomed.name.to_string());
+                    (target.kind.kind.to_string(), target.namespace.to_string(), target.name.to_string());
                 let mut object = self.objects[&key].clone();
-                assert_eq!(object["metadata"]["uid"], *doomed.uid);
+                assert_eq!(object["metadata"]["uid"], *target.uid);
                 self.api_calls.push(format!("delete {} {}", key.0, key.2));
                 object["metadata"]["deletionTimestamp"] = self.now.to_string().into();
                 self.set(object);
@@ -240,40 +240,41 @@ fn workload(api_version: &str, kind: &str, spec: Value) -> Value {
 
 #[test]
 fn the_same_seed_gives_the_same_api_calls() {
-    let play = || {
-        let mut stage = FakeCluster::new(&ALL);
-        stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
-        stage.run_all_pods();
-        stage.change("Deployment", "w", |object| {
+    let run_cluster = || {
+        let mut cluster = FakeCluster::new(&ALL);
+        cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
+        cluster.run_all_pods();
+        cluster.change("Deployment", "w", |object| {
             object["spec"]["template"]["spec"]["containers"][0]["image"] = "i:2".into()
         });
-        stage.run_all_pods();
-        (stage.take_api_calls(), serde_json::to_string(&stage.objects.values().collect::<Vec<_>>()).unwrap())
+        cluster.run_all_pods();
+        (
+            cluster.take_api_calls(),
+            serde_json::to_string(&cluster.objects.values().collect::<Vec<_>>()).unwrap(),
+        )
     };
-    assert_eq!(play(), play());
+    assert_eq!(run_cluster(), run_cluster());
 }
 
 #[test]
 fn invalid_objects_are_reported_and_count_as_deleted() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": "many"})));
-    stage.put(workload("batch/v1", "Job", json!({"parallelism": []})));
-    stage.put(node("n").set("spec.taints", 7));
-    assert_eq!(stage.take_api_calls(), [""; 0]);
-    let left_out: Vec<_> = stage.controllers.unsupported().collect();
-    assert_eq!(left_out.len(), 3, "{left_out:?}");
-    assert!(
-        left_out
-            .iter()
-            .any(|(sentence, count)| sentence.starts_with("a Deployment makes no sense") && *count == 1)
-    );
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": "many"})));
+    cluster.put(workload("batch/v1", "Job", json!({"parallelism": []})));
+    cluster.put(node("n").set("spec.taints", 7));
+    assert_eq!(cluster.take_api_calls(), [""; 0]);
+    let unsupported: Vec<_> = cluster.controllers.unsupported().collect();
+    assert_eq!(unsupported.len(), 3, "{unsupported:?}");
+    assert!(unsupported.iter().any(|(feature, count)| {
+        feature.starts_with("invalid Deployment, treated as deleted") && *count == 1
+    }));
 }
 
 #[test]
 fn controllers_that_are_not_enabled_do_nothing() {
-    let mut stage = FakeCluster::new(&[Controller::Disruption]);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
-    stage.put(workload("apps/v1", "DaemonSet", json!({})));
-    stage.put(node("n"));
-    assert_eq!(stage.take_api_calls(), [""; 0]);
+    let mut cluster = FakeCluster::new(&[Controller::Disruption]);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
+    cluster.put(workload("apps/v1", "DaemonSet", json!({})));
+    cluster.put(node("n"));
+    assert_eq!(cluster.take_api_calls(), [""; 0]);
 }

@@ -20,10 +20,10 @@ pub(super) struct WorkQueue {
 }
 
 impl WorkQueue {
-    pub(super) fn new(which: &[Controller]) -> WorkQueue {
-        let which = which.iter().copied().collect();
+    pub(super) fn new(enabled: &[Controller]) -> WorkQueue {
+        let enabled = enabled.iter().copied().collect();
         WorkQueue {
-            enabled: which,
+            enabled,
             ready: BTreeSet::new(),
             delayed: BTreeMap::new(),
             delayed_by_time: BTreeSet::new(),
@@ -41,22 +41,24 @@ impl WorkQueue {
     }
 
     pub(super) fn add_at(&mut self, at: Moment, controller: Controller, name: NamespacedName) {
-        let task = (controller, name);
-        if !self.is_enabled(controller) || self.delayed.get(&task).is_some_and(|known| *known <= at) {
+        let item = (controller, name);
+        if !self.is_enabled(controller)
+            || self.delayed.get(&item).is_some_and(|previous_time| *previous_time <= at)
+        {
             return;
         }
-        if let Some(known) = self.delayed.insert(task.clone(), at) {
-            self.delayed_by_time.remove(&(known, task.clone()));
+        if let Some(previous_time) = self.delayed.insert(item.clone(), at) {
+            self.delayed_by_time.remove(&(previous_time, item.clone()));
         }
-        self.delayed_by_time.insert((at, task));
+        self.delayed_by_time.insert((at, item));
     }
 
     /// The next item that is due, if any.
     pub(super) fn pop(&mut self, now: Moment) -> Option<QueueItem> {
-        while let Some((_, task)) = self.delayed_by_time.first().filter(|(at, _)| *at <= now).cloned() {
+        while let Some((_, item)) = self.delayed_by_time.first().filter(|(at, _)| *at <= now).cloned() {
             self.delayed_by_time.pop_first();
-            self.delayed.remove(&task);
-            self.ready.insert(task);
+            self.delayed.remove(&item);
+            self.ready.insert(item);
         }
         self.ready.pop_first()
     }

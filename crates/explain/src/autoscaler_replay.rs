@@ -11,14 +11,14 @@ pub(crate) use self::player::replay_autoscaler;
 pub use self::pod_results::{PodLoopResults, ScaleUpOutcome, ScaleUpSearch, TriggeredScaleUp};
 
 /// Returns why a loop ended early.
-pub(crate) fn end_reason(done: &LoopResult) -> String {
-    match (&done.error, done.healthy) {
+pub(crate) fn end_reason(loop_result: &LoopResult) -> String {
+    match (&loop_result.error, loop_result.healthy) {
         (Some(error), _) => error.clone(),
         // The loop ended before the scale-up.
-        (None, _) if done.scale_ups.is_empty() => {
-            "no node is ready, and --scale-up-from-zero is false".to_owned()
+        (None, _) if loop_result.scale_ups.is_empty() => {
+            "no ready nodes, and --scale-up-from-zero=false".to_owned()
         }
-        (None, false) => "too many nodes are not ready".to_owned(),
-        (None, true) => "the size of a group is corrected first".to_owned(),
+        (None, false) => "too many unready nodes".to_owned(),
+        (None, true) => "the target size of a node group is fixed first".to_owned(),
     }
 }

@@ -36,14 +36,14 @@ impl ClusterState {
             Selection { kinds: Some(kinds), source: Some(source.clone()), ..Selection::default() };
         let mut objects = objects_as_of(open_history, &selection, as_of)?;
         if let AsOf::At(at) = as_of {
-            let soon = Window { from: at.plus_nanos(1), to: at.plus_nanos(BINDING_DELAY) };
+            let binding_window = Window { from: at.plus_nanos(1), to: at.plus_nanos(BINDING_DELAY) };
             let pods = Selection { kinds: Some(vec![Kind::new("", "Pod")]), ..selection.clone() };
-            for change in open_history.history.between(soon, &pods)? {
+            for change in open_history.history.between(binding_window, &pods)? {
                 let change = change?;
-                let waited = objects.get(&change.key).is_some_and(is_unbound);
+                let was_unbound = objects.get(&change.key).is_some_and(is_unbound);
                 if let What::Modified(object) = change.what
                     && change.key != *key
-                    && waited
+                    && was_unbound
                     && !is_unbound(&object)
                 {
                     objects.insert(change.key, object);
@@ -51,8 +51,8 @@ impl ClusterState {
             }
         }
         let nodes = Selection { kinds: Some(vec![Kind::new("", "Node")]), ..selection };
-        let came = open_history.history.first_seen_times(as_of.moment(), &nodes)?;
-        Ok(ClusterState { objects, nodes_first_seen: came })
+        let first_seen = open_history.history.first_seen_times(as_of.moment(), &nodes)?;
+        Ok(ClusterState { objects, nodes_first_seen: first_seen })
     }
 
     /// Adds or replaces an object.
@@ -77,16 +77,16 @@ impl ClusterState {
                 ("", "Pod") => {
                     let SchedulingFields { metadata, spec, status } = SchedulingFields::read(object);
                     let bound = status.bound_at().map(str::to_owned);
-                    let waits = spec.bound_node().is_none();
-                    pods.push(((waits, bound, metadata.creation_timestamp), object));
+                    let is_pending = spec.bound_node().is_none();
+                    pods.push(((is_pending, bound, metadata.creation_timestamp), object));
                 }
                 _ => scheduler.apply(now, &What::Added(object.clone())),
             }
         }
         nodes.sort_by(|(a, _), (b, _)| a.cmp(b));
         pods.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let rest = nodes.into_iter().map(|(_, node)| node).chain(pods.into_iter().map(|(_, pod)| pod));
-        for object in rest {
+        let remaining = nodes.into_iter().map(|(_, node)| node).chain(pods.into_iter().map(|(_, pod)| pod));
+        for object in remaining {
             scheduler.apply(now, &What::Added(object.clone()));
         }
     }

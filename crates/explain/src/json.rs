@@ -15,72 +15,72 @@ pub(crate) use self::autoscaler::autoscaler;
 
 /// Returns one JSON document. Absent values are omitted.
 pub(crate) fn pod_document(explained: &ExplainedPod) -> Value {
-    let ExplainedPod { snapshot: case, scheduler: which, explanation, .. } = explained;
-    let mut all = json!({
-        "pod": {"namespace": &*case.key.namespace, "name": &*case.key.name},
-        "at": case.as_of.moment().to_string(),
-        "before": matches!(case.as_of, AsOf::Before(..)),
-        "why": case.why,
+    let ExplainedPod { snapshot, scheduler: choice, explanation, .. } = explained;
+    let mut document = json!({
+        "pod": {"namespace": &*snapshot.key.namespace, "name": &*snapshot.key.name},
+        "at": snapshot.as_of.moment().to_string(),
+        "before": matches!(snapshot.as_of, AsOf::Before(..)),
+        "why": snapshot.why,
         "scheduler": {
-            "version": which.settings.version.to_string(),
-            "verified": which.is_verified(),
-            "configuration": match &which.settings_source {
+            "version": choice.settings.version.to_string(),
+            "verified": choice.is_verified(),
+            "configuration": match &choice.settings_source {
                 SettingsSource::Defaults => json!({"from": "defaults"}),
                 SettingsSource::File(name) => json!({"from": "file", "name": name}),
                 SettingsSource::History(name) => json!({"from": "history", "name": name}),
             },
-            "leftOut": which.settings.left_out,
+            "leftOut": choice.settings.left_out,
         },
         "nodes": explanation.nodes.iter().map(node).collect::<Vec<_>>(),
     });
-    let mut put = |name: &str, value: Value| all[name] = value;
-    put("decision", decision_name(&explanation.decision).into());
+    let mut set = |name: &str, value: Value| document[name] = value;
+    set("decision", decision_name(&explanation.decision).into());
     if let Some(message) = explained.message() {
-        put("message", message.into());
+        set("message", message.into());
     }
     if let Some(reason) = explained.reason() {
-        put("reason", reason.into());
+        set("reason", reason.into());
     }
     if let Some(pre_filter) = &explanation.pre_filter_status {
-        put("preFilter", refusal(pre_filter));
+        set("preFilter", refusal(pre_filter));
     }
     if let Some(only) = &explanation.only_nodes {
-        put("preFilterNodes", only.iter().map(|name| Value::from(&**name)).collect());
+        set("preFilterNodes", only.iter().map(|name| Value::from(&**name)).collect());
     }
     match &explanation.decision {
         Decision::Placed(placement) => {
-            put("node", (*placement.node).into());
-            put("lookedAt", placement.evaluated_nodes.into());
-            put("fitting", placement.feasible_nodes.into());
+            set("node", (*placement.node).into());
+            set("lookedAt", placement.evaluated_nodes.into());
+            set("fitting", placement.feasible_nodes.into());
         }
         Decision::Refused(rejection) => {
-            put(
+            set(
                 "plugins",
                 rejection.unschedulable_plugins.iter().map(|plugin| Value::from(plugin.name())).collect(),
             );
             if let Some(node) = &rejection.nominated_node {
-                put("nominatedNode", (**node).into());
+                set("nominatedNode", (**node).into());
             }
-            put("victims", rejection.victims.iter().map(|victim| pod(explained, victim)).collect());
-            put(
+            set("victims", rejection.victims.iter().map(|victim| pod(explained, victim)).collect());
+            set(
                 "clearedNominations",
                 rejection.cleared_nominations.iter().map(|other| pod(explained, other)).collect(),
             );
         }
-        Decision::Gated(gated) => put("gated", refusal(gated)),
+        Decision::Gated(gated) => set("gated", refusal(gated)),
         Decision::Skipped(_) | Decision::Failed(_) => {}
     }
-    if let Some(known) = &explained.outcome {
-        let mut shown = outcome(known);
+    if let Some(observed) = &explained.outcome {
+        let mut outcome_document = outcome(observed);
         if explained.scaling.is_some() {
-            shown["scaleUp"] = known.autoscaler_events.iter().map(event).collect();
+            outcome_document["scaleUp"] = observed.autoscaler_events.iter().map(event).collect();
         }
-        put("happened", shown);
+        set("happened", outcome_document);
     }
     if let Some(scaling) = &explained.scaling {
-        put("autoscaler", autoscaler::pod_scaling(scaling, &explained.snapshot.key));
+        set("autoscaler", autoscaler::pod_scaling(scaling, &explained.snapshot.key));
     }
-    all
+    document
 }
 
 fn decision_name(decision: &Decision) -> &'static str {
@@ -93,31 +93,31 @@ fn decision_name(decision: &Decision) -> &'static str {
     }
 }
 
-fn node(answer: &EvaluatedNode) -> Value {
-    let mut shown = match &answer.verdict {
-        NodeVerdict::Rejected(refused) => refusal(refused),
+fn node(evaluated: &EvaluatedNode) -> Value {
+    let mut document = match &evaluated.verdict {
+        NodeVerdict::Rejected(status) => refusal(status),
         NodeVerdict::Feasible { scores, total } => {
             let scores: Map<String, Value> = scores
                 .iter()
                 .map(|score| {
-                    let own = json!({
+                    let score_json = json!({
                         "raw": score.raw, "normalised": score.normalised, "weighted": score.weighted,
                     });
-                    (score.plugin.name().to_owned(), own)
+                    (score.plugin.name().to_owned(), score_json)
                 })
                 .collect();
             json!({"scores": scores, "total": total})
         }
     };
-    shown["name"] = (*answer.node).into();
-    shown
+    document["name"] = (*evaluated.node).into();
+    document
 }
 
-fn refusal(refusal: &Status) -> Value {
+fn refusal(status: &Status) -> Value {
     json!({
-        "plugin": refusal.plugin.name(),
-        "code": refusal.code.to_string(),
-        "reasons": refusal.reasons.as_slice(),
+        "plugin": status.plugin.name(),
+        "code": status.code.to_string(),
+        "reasons": status.reasons.as_slice(),
     })
 }
 
@@ -128,47 +128,48 @@ fn pod(explained: &ExplainedPod, name: &NamespacedName) -> Value {
 }
 
 /// An Event with its reason.
-pub(crate) fn event(said: &RecordedEvent) -> Value {
+pub(crate) fn event(recorded_event: &RecordedEvent) -> Value {
     json!({
-        "at": said.first.to_string(), "last": said.last.to_string(), "times": said.times,
-        "reason": said.reason, "message": said.message,
+        "at": recorded_event.first.to_string(), "last": recorded_event.last.to_string(), "times": recorded_event.times,
+        "reason": recorded_event.reason, "message": recorded_event.message,
     })
 }
 
-fn outcome(happened: &ObservedPodOutcome) -> Value {
-    let mut shown = Map::new();
+fn outcome(observed: &ObservedPodOutcome) -> Value {
+    let mut document = Map::new();
     let time = |moment: Moment| Value::from(moment.to_string());
-    let told = |said: &RecordedEvent| {
+    let event_json = |recorded_event: &RecordedEvent| {
         json!({
-            "at": time(said.first), "last": time(said.last), "times": said.times, "message": said.message,
-            "pod": said.object,
+            "at": time(recorded_event.first), "last": time(recorded_event.last), "times": recorded_event.times, "message": recorded_event.message,
+            "pod": recorded_event.object,
         })
     };
-    if let Some((node, at)) = &happened.bound {
-        shown.insert("node".to_owned(), node.as_str().into());
+    if let Some((node, at)) = &observed.bound {
+        document.insert("node".to_owned(), node.as_str().into());
         if let Some(at) = at {
-            shown.insert("boundAt".to_owned(), time(*at));
+            document.insert("boundAt".to_owned(), time(*at));
         }
     }
-    let nominated = happened.nominated.iter().map(|(at, node)| json!({"at": time(*at), "node": node}));
-    shown.insert("nominated".to_owned(), nominated.collect());
-    shown.insert("failedScheduling".to_owned(), happened.failed_scheduling.iter().map(told).collect());
-    shown.insert("victims".to_owned(), happened.victims.iter().map(told).collect());
-    let preempted = happened.preempted.as_ref().map(|preempted| {
-        let mut shown = told(preempted);
-        if let Some(by) = &happened.preempted_by {
-            shown["by"] = by.as_str().into();
+    let nominated = observed.nominated.iter().map(|(at, node)| json!({"at": time(*at), "node": node}));
+    document.insert("nominated".to_owned(), nominated.collect());
+    document
+        .insert("failedScheduling".to_owned(), observed.failed_scheduling.iter().map(event_json).collect());
+    document.insert("victims".to_owned(), observed.victims.iter().map(event_json).collect());
+    let preempted = observed.preempted.as_ref().map(|preempted| {
+        let mut document = event_json(preempted);
+        if let Some(preemptor) = &observed.preempted_by {
+            document["by"] = preemptor.as_str().into();
         }
-        shown
+        document
     });
     for (name, value) in [
         ("preempted", preempted),
-        ("deletionAt", happened.deletion_began.map(time)),
-        ("goneAt", happened.deleted_at.map(time)),
+        ("deletionAt", observed.deletion_began.map(time)),
+        ("goneAt", observed.deleted_at.map(time)),
     ] {
         if let Some(value) = value {
-            shown.insert(name.to_owned(), value);
+            document.insert(name.to_owned(), value);
         }
     }
-    Value::Object(shown)
+    Value::Object(document)
 }

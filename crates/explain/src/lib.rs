@@ -112,11 +112,11 @@ pub fn explain_pod(
 ) -> anyhow::Result<ExplainedPod> {
     if !has_nodes(open_history)? {
         bail!(
-            "{} holds no nodes: nothing can be said of where a pod goes",
+            "{} has no nodes: the scheduling of pods cannot be explained",
             open_history.history.path().display()
         );
     }
-    let case = match subject {
+    let snapshot = match subject {
         Subject::Recorded { namespace, name } => {
             let key = Key {
                 source,
@@ -130,7 +130,7 @@ pub fn explain_pod(
             manifest::manifest_snapshot(open_history, &source, manifest, namespace.as_deref(), at, listener)?
         }
     };
-    explain_snapshot(open_history, case, settings, listener)
+    explain_snapshot(open_history, snapshot, settings, listener)
 }
 
 fn has_nodes(open_history: &OpenHistory) -> anyhow::Result<bool> {
@@ -146,40 +146,40 @@ fn explain_snapshot(
     let source = snapshot.key.source.clone();
     let moment = snapshot.as_of.moment();
     warn_of_gaps(open_history, &source, moment, listener)?;
-    let which = SchedulerChoice::resolve(open_history, &source, &[moment], &settings.scheduler)?;
-    for sentence in &which.settings.left_out {
+    let choice = SchedulerChoice::resolve(open_history, &source, &[moment], &settings.scheduler)?;
+    for sentence in &choice.settings.left_out {
         listener.warn(sentence);
     }
-    let mut state = ClusterState::read(open_history, &source, snapshot.as_of, &snapshot.key)?;
-    if state.has_never_had_nodes() {
+    let mut cluster = ClusterState::read(open_history, &source, snapshot.as_of, &snapshot.key)?;
+    if cluster.has_never_had_nodes() {
         bail!(
-            "there was no node yet {}: the first one {}",
+            "no nodes existed {}: {}",
             snapshot.as_of,
             match cluster_state::first_node_seen(open_history, &source)? {
-                Some(at) => format!("was seen at {at}"),
-                None => "is still to be seen".to_owned(),
+                Some(at) => format!("the first node was seen at {at}"),
+                None => "no node was recorded".to_owned(),
             }
         );
     }
     if let Some(pod) = &snapshot.pod {
-        state.put(&snapshot.key, pod.clone());
+        cluster.put(&snapshot.key, pod.clone());
     }
     if let Some(owner) = &snapshot.owner {
-        state.put(&owner.key(&source), owner.clone());
+        cluster.put(&owner.key(&source), owner.clone());
     }
-    let mut scheduler = Scheduler::new(which.settings.clone());
-    state.apply_to(&mut scheduler, moment);
+    let mut scheduler = Scheduler::new(choice.settings.clone());
+    cluster.apply_to(&mut scheduler, moment);
     let explanation = match scheduler.explain(moment, &snapshot.key.namespace, &snapshot.key.name) {
         Some(explanation) => explanation,
-        None => bail!("{} had run to its end {}: there is nothing to decide", snapshot.key, snapshot.as_of),
+        None => bail!("{} had finished {}: nothing to schedule", snapshot.key, snapshot.as_of),
     };
-    let happened = snapshot
+    let observed = snapshot
         .lifetime
         .as_ref()
-        .map(|life| ObservedPodOutcome::read(open_history, &snapshot, life))
+        .map(|lifetime| ObservedPodOutcome::read(open_history, &snapshot, lifetime))
         .transpose()?;
     let scaling = replay_scale_up(open_history, &snapshot, &explanation, &settings.autoscaler, listener)?;
-    Ok(ExplainedPod { snapshot, scheduler: which, cluster: state, explanation, scaling, outcome: happened })
+    Ok(ExplainedPod { snapshot, scheduler: choice, cluster, explanation, scaling, outcome: observed })
 }
 
 /// Replays an autoscaler for a pod: if the pod is or was unschedulable and groups are known, or on request.
@@ -191,46 +191,47 @@ fn replay_scale_up(
     listener: &mut dyn ProgressListener,
 ) -> anyhow::Result<Option<PodScaling>> {
     let is_refused = matches!(explanation.decision, Decision::Refused(_));
-    let waits = is_refused || snapshot.lifetime.as_ref().is_some_and(|life| life.was_unschedulable);
-    if !waits && !options.has_any() {
+    let is_pending =
+        is_refused || snapshot.lifetime.as_ref().is_some_and(|lifetime| lifetime.was_unschedulable);
+    if !is_pending && !options.has_any() {
         return Ok(None);
     }
     let (source, moment) = (&snapshot.key.source, snapshot.as_of.moment());
-    let setup = AutoscalerChoice::resolve(open_history, source, snapshot.as_of, options)?;
-    if !setup.has_known_groups() && !options.has_any() {
+    let choice = AutoscalerChoice::resolve(open_history, source, snapshot.as_of, options)?;
+    if !choice.has_known_groups() && !options.has_any() {
         return Ok(None);
     }
-    if let NodeGroupsSource::NoGroups = setup.groups_source {
-        listener.warn(&setup.no_groups_message(open_history, snapshot.as_of).to_string());
+    if let NodeGroupsSource::NoGroups = choice.groups_source {
+        listener.warn(&choice.no_groups_message(open_history, snapshot.as_of).to_string());
         return Ok(None);
     }
-    for sentence in setup.warnings() {
+    for sentence in choice.warnings() {
         listener.warn(&sentence.to_string());
     }
-    let mut put: Vec<Object> = Vec::new();
+    let mut extra_objects: Vec<Object> = Vec::new();
     if snapshot.lifetime.is_none() && is_refused {
-        put.extend(snapshot.owner.clone());
-        put.extend(snapshot.pod.as_ref().map(|pod| unschedulable(pod, moment)).transpose()?);
+        extra_objects.extend(snapshot.owner.clone());
+        extra_objects.extend(snapshot.pod.as_ref().map(|pod| unschedulable(pod, moment)).transpose()?);
     }
-    let mut seen = PodLoopResults::new(NamespacedName {
+    let mut results = PodLoopResults::new(NamespacedName {
         namespace: snapshot.key.namespace.clone(),
         name: snapshot.key.name.clone(),
     });
-    let played = autoscaler_replay::replay_autoscaler(
+    let replay = autoscaler_replay::replay_autoscaler(
         listener,
         open_history,
         source,
-        &setup,
+        &choice,
         snapshot.as_of,
-        &put,
-        |done, autoscaler, _| {
-            seen.observe(done, autoscaler);
+        &extra_objects,
+        |loop_result, autoscaler, _| {
+            results.observe(loop_result, autoscaler);
         },
     )?;
     if snapshot.lifetime.is_none() && matches!(explanation.decision, Decision::Placed(_)) {
-        seen.outcome = Some(ScaleUpOutcome::Scheduled);
+        results.outcome = Some(ScaleUpOutcome::Scheduled);
     }
-    Ok(Some(PodScaling { autoscaler: setup, replay: played, results: seen }))
+    Ok(Some(PodScaling { autoscaler: choice, replay, results }))
 }
 
 /// Warns of gaps at a moment that concern kinds the scheduler reads.
@@ -271,9 +272,11 @@ impl ExplainedPod {
     pub fn message(&self) -> Option<String> {
         match &self.explanation.decision {
             Decision::Refused(rejection) => Some(rejection.full_message()),
-            Decision::Failed(why) => Some(why.clone()),
+            Decision::Failed(message_text) => Some(message_text.clone()),
             // Of all skipped pods only these get a message.
-            Decision::Skipped(why) if why.starts_with("skip schedule deleting pod") => Some(why.clone()),
+            Decision::Skipped(message_text) if message_text.starts_with("skip schedule deleting pod") => {
+                Some(message_text.clone())
+            }
             Decision::Placed(_) | Decision::Gated(_) | Decision::Skipped(_) => None,
         }
     }
@@ -289,15 +292,15 @@ impl ExplainedPod {
     /// Why the pod is not tried, where kube-scheduler writes no message to it.
     pub fn reason(&self) -> Option<String> {
         match &self.explanation.decision {
-            Decision::Gated(refusal) => Some(refusal.message()),
-            Decision::Skipped(why) if self.message().is_none() => Some(why.clone()),
+            Decision::Gated(status) => Some(status.message()),
+            Decision::Skipped(message_text) if self.message().is_none() => Some(message_text.clone()),
             _ => None,
         }
     }
 
     /// Whether the manifest is not a valid pod.
     pub fn is_invalid_manifest(&self) -> bool {
-        let refused_by = self.explanation.pre_filter_status.as_ref().map(|refusal| refusal.plugin);
+        let refused_by = self.explanation.pre_filter_status.as_ref().map(|status| status.plugin);
         self.snapshot.lifetime.is_none() && refused_by == Some(Plugin::Unreadable)
     }
 

@@ -28,12 +28,12 @@ impl Manifest {
     pub fn read(name: &str, reader: Box<dyn Read + Send>) -> anyhow::Result<Manifest> {
         let (mut pod, mut workload): (Option<Object>, Option<Object>) = (None, None);
         let mut kinds: BTreeSet<String> = BTreeSet::new();
-        let mut more: u64 = 0;
+        let mut object_count: u64 = 0;
         manifests::for_each_new_object(Input::open(name, reader)?, |object| {
             let meta = object.meta();
             let is_pod = meta.api_version == "v1" && meta.kind == "Pod";
             kinds.insert(meta.kind.into_owned());
-            more += 1;
+            object_count += 1;
             if is_pod {
                 pod.get_or_insert(object);
             } else if workload.is_none()
@@ -42,17 +42,17 @@ impl Manifest {
                 workload = Some(object);
             }
         })?;
-        let Some(found) = pod.or(workload) else {
+        let Some(subject) = pod.or(workload) else {
             if kinds.contains("DaemonSet") {
                 bail!(
-                    "{name} has no pod: those of a DaemonSet are each made for one node, and go there or nowhere"
+                    "{name} has no pod to explain: the pods of a DaemonSet are each assigned to one node by its controller"
                 );
             }
             let kinds: Vec<String> = kinds.into_iter().collect();
             let has = if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(", ") };
-            bail!("{name} has no pod and nothing that makes pods; it has {has}")
+            bail!("{name} has no pod and no workload with pods; found {has}")
         };
-        Ok(Manifest { object: found, others: more - 1 })
+        Ok(Manifest { object: subject, others: object_count - 1 })
     }
 }
 
@@ -69,10 +69,11 @@ pub(crate) fn manifest_snapshot(
     let mut object = manifest.object.value()?;
     if manifest.others > 0 {
         let are = if manifest.others == 1 { "is" } else { "are" };
-        listener.warn(&format!("{} {are} not looked at", count_noun(manifest.others, "more object")));
+        listener.warn(&format!("{} {are} ignored", count_noun(manifest.others, "more object")));
     }
-    let own = object["metadata"]["namespace"].as_str().filter(|own| !own.is_empty());
-    let namespace = namespace.or(own).unwrap_or("default").to_owned();
+    let own_namespace =
+        object["metadata"]["namespace"].as_str().filter(|own_namespace| !own_namespace.is_empty());
+    let namespace = namespace.or(own_namespace).unwrap_or("default").to_owned();
     object["metadata"]["namespace"] = namespace.into();
     let mut pod = pod_from_template(&object).expect("nothing else is read");
     let owner = pod_owner_of(&object).map(|owner| Object::parse(&owner.to_string())).transpose()?;
@@ -87,21 +88,19 @@ pub(crate) fn manifest_snapshot(
     if let Some(class) = pod["spec"]["priorityClassName"].as_str()
         && pod["spec"]["priority"].is_null()
     {
-        listener.warn(&format!(
-            "there was no PriorityClass {class:?} at {moment}: the pod counts as one of priority 0"
-        ));
+        listener.warn(&format!("PriorityClass {class:?} not found at {moment}: priority 0 is assumed"));
     }
     let pod = Object::parse(&pod.to_string())?;
     let key = pod.key(source);
-    let one = Selection {
+    let same_name = Selection {
         kinds: Some(vec![key.kind.clone()]),
         source: Some(source.clone()),
         namespace: Some(key.namespace.to_string()),
         name: Some(key.name.to_string()),
     };
-    let mut why = "if it had come then".to_owned();
-    if !open_history.history.at(moment, &one)?.objects().is_empty() {
-        why += ", in place of the pod of its name";
+    let mut why = "as if created then".to_owned();
+    if !open_history.history.at(moment, &same_name)?.objects().is_empty() {
+        why += ", replacing the pod of the same name";
     }
     Ok(PodSnapshot { as_of: AsOf::At(moment), why, pod: Some(pod), key, owner, lifetime: None })
 }

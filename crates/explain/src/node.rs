@@ -17,7 +17,7 @@ use query::{AsOf, OpenHistory, ProgressListener};
 use serde_json::Value;
 
 use self::lifetime::NodeLifetime;
-pub use self::lifetime::ObservedNodeOutcome;
+pub use self::lifetime::{NodeChange, ObservedNodeOutcome};
 use crate::autoscaler_replay::{AutoscalerReplay, end_reason, replay_autoscaler};
 
 /// The explanation of a node.
@@ -103,40 +103,40 @@ pub fn explain_node(
     listener: &mut dyn ProgressListener,
 ) -> anyhow::Result<ExplainedNode> {
     if !super::has_nodes(open_history)? {
-        bail!("{} holds no nodes: there is none to explain", open_history.history.path().display());
+        bail!("{} has no nodes", open_history.history.path().display());
     }
     let key = Key { source, kind: Kind::new("", "Node"), namespace: "".into(), name: name.into() };
-    let life = NodeLifetime::find(open_history, &key, at)?;
-    let (as_of, why) = life.as_of(open_history, at);
-    let setup = AutoscalerChoice::resolve(open_history, &key.source, as_of, options)?;
-    if let NodeGroupsSource::NoGroups = setup.groups_source {
-        bail!("{}", setup.no_groups_message(open_history, as_of));
+    let lifetime = NodeLifetime::find(open_history, &key, at)?;
+    let (as_of, why) = lifetime.as_of(open_history, at);
+    let choice = AutoscalerChoice::resolve(open_history, &key.source, as_of, options)?;
+    if let NodeGroupsSource::NoGroups = choice.groups_source {
+        bail!("{}", choice.no_groups_message(open_history, as_of));
     }
     super::warn_of_gaps(open_history, &key.source, as_of.moment(), listener)?;
-    for sentence in setup.warnings() {
+    for sentence in choice.warnings() {
         listener.warn(&sentence.to_string());
     }
-    let mut seen = NodeLoopResults::default();
-    let played = replay_autoscaler(
+    let mut results = NodeLoopResults::default();
+    let replay = replay_autoscaler(
         listener,
         open_history,
         &key.source,
-        &setup,
+        &choice,
         as_of,
         &[],
-        |done, autoscaler, cloud| {
-            seen.observe(name, &setup, done, autoscaler, cloud);
+        |loop_result, autoscaler, cloud| {
+            results.observe(name, &choice, loop_result, autoscaler, cloud);
         },
     )?;
-    let happened = ObservedNodeOutcome::read(open_history, &key, life, as_of.moment())?;
+    let observed = ObservedNodeOutcome::read(open_history, &key, lifetime, as_of.moment())?;
     Ok(ExplainedNode {
         name: name.to_owned(),
         as_of,
         why,
-        autoscaler: setup,
-        replay: played,
-        results: seen,
-        outcome: happened,
+        autoscaler: choice,
+        replay,
+        results,
+        outcome: observed,
     })
 }
 
@@ -161,85 +161,93 @@ impl NodeLoopResults {
     fn observe(
         &mut self,
         name: &str,
-        setup: &AutoscalerChoice,
-        done: LoopResult,
+        choice: &AutoscalerChoice,
+        loop_result: LoopResult,
         autoscaler: &mut Autoscaler,
         cloud: &ObservedCloud,
     ) {
-        let down = &done.scale_down;
-        if let Some(removed) = down.removed_nodes.iter().find(|removed| *removed.node == *name) {
-            self.removal_began.get_or_insert((done.at, !removed.evicted_pods.is_empty()));
-        } else if !down.unneeded.iter().any(|(other, _)| **other == *name) {
+        let scale_down = &loop_result.scale_down;
+        if let Some(removed) = scale_down.removed_nodes.iter().find(|removed| *removed.node == *name) {
+            self.removal_began.get_or_insert((loop_result.at, !removed.evicted_pods.is_empty()));
+        } else if !scale_down.unneeded.iter().any(|(other, _)| **other == *name) {
             self.removal_began = None;
         }
-        let stays = down.unremovable.iter().find(|other| *other.node == *name);
-        let is_news = |stays: &&UnremovableNode| {
-            stays.reason != UnremovableReason::RecentlyUnremovable && checks_scale_down(setup, &done)
+        let unremovable = scale_down.unremovable.iter().find(|other| *other.node == *name);
+        let is_new_result = |unremovable: &&UnremovableNode| {
+            unremovable.reason != UnremovableReason::RecentlyUnremovable
+                && checks_scale_down(choice, &loop_result)
         };
-        if let Some(stays) = stays.filter(is_news) {
-            self.last_unremovable = Some((done.at, stays.clone()));
+        if let Some(unremovable) = unremovable.filter(is_new_result) {
+            self.last_unremovable = Some((loop_result.at, unremovable.clone()));
         }
-        self.view = autoscaler.explain_node(done.at, name, cloud);
-        let group = self.view.as_ref().and_then(|view| view.group.as_ref());
-        self.group = done
+        self.view = autoscaler.explain_node(loop_result.at, name, cloud);
+        let group = self.view.as_ref().and_then(|explanation| explanation.group.as_ref());
+        self.group = loop_result
             .groups
             .iter()
             .find(|state| Some(&state.name) == group)
-            .map(|state| without_increases(&done, state));
-        self.verdict = self
-            .view
-            .as_ref()
-            .map(|view| self.verdict(name, setup, &done, view, stays.map(|stays| stays.reason)));
+            .map(|state| without_increases(&loop_result, state));
+        self.verdict = self.view.as_ref().map(|explanation| {
+            self.verdict(
+                name,
+                choice,
+                &loop_result,
+                explanation,
+                unremovable.map(|unremovable| unremovable.reason),
+            )
+        });
     }
 
     fn verdict(
         &self,
         name: &str,
-        setup: &AutoscalerChoice,
-        done: &LoopResult,
-        view: &NodeExplanation,
-        stays: Option<UnremovableReason>,
+        choice: &AutoscalerChoice,
+        loop_result: &LoopResult,
+        explanation: &NodeExplanation,
+        unremovable_reason: Option<UnremovableReason>,
     ) -> ScaleDownVerdict {
-        let down = &done.scale_down;
+        let scale_down = &loop_result.scale_down;
         let Some(group) = &self.group else { return ScaleDownVerdict::NotAutoscaled };
-        if !setup.settings.scale_down_enabled {
+        if !choice.settings.scale_down_enabled {
             return ScaleDownVerdict::Disabled;
         }
         // Such a loop repeats the results of an earlier one.
-        if !checks_scale_down(setup, done) {
-            return ScaleDownVerdict::NotTried(match down.result {
-                ScaleDownResult::NotTried => end_reason(done),
-                _ => "the loop ends when it has asked for nodes".to_owned(),
+        if !checks_scale_down(choice, loop_result) {
+            return ScaleDownVerdict::NotTried(match scale_down.result {
+                ScaleDownResult::NotTried => end_reason(loop_result),
+                _ => "scale-up in the same loop".to_owned(),
             });
         }
         if let Some((at, drains)) = self.removal_began
-            && down.removed_nodes.iter().any(|removed| *removed.node == *name)
+            && scale_down.removed_nodes.iter().any(|removed| *removed.node == *name)
         {
             return ScaleDownVerdict::RemovalStarted(at, drains);
         }
-        if let Some((_, since)) = down.unneeded.iter().find(|(other, _)| **other == *name) {
-            let held = match (stays, down.result) {
+        if let Some((_, since)) = scale_down.unneeded.iter().find(|(other, _)| **other == *name) {
+            let delay = match (unremovable_reason, scale_down.result) {
                 (Some(reason), _) => Some(RemovalDelay::Unremovable(reason)),
-                (None, ScaleDownResult::InCooldown) if view.cooldown.is_some() => {
+                (None, ScaleDownResult::InCooldown) if explanation.cooldown.is_some() => {
                     Some(RemovalDelay::Cooldown)
                 }
-                (None, ScaleDownResult::InCooldown) if scaled_up(done) => Some(RemovalDelay::ScaleUp),
-                (None, ScaleDownResult::InCooldown) if has_young_pods(done) => Some(RemovalDelay::YoungPods),
+                (None, ScaleDownResult::InCooldown) if scaled_up(loop_result) => Some(RemovalDelay::ScaleUp),
+                (None, ScaleDownResult::InCooldown) if has_young_pods(loop_result) => {
+                    Some(RemovalDelay::YoungPods)
+                }
                 (None, ScaleDownResult::NodeDeleteStarted | ScaleDownResult::NoNodeDeleted) => {
                     Some(RemovalDelay::DeletionLimit)
                 }
                 (None, _) => None,
             };
-            return ScaleDownVerdict::Unneeded { since: *since, delay: held };
+            return ScaleDownVerdict::Unneeded { since: *since, delay };
         }
-        if let Some(reason) = stays {
+        if let Some(reason) = unremovable_reason {
             return ScaleDownVerdict::Unremovable(reason);
         }
-        let least = setup.group(&group.name).map_or(0, |group| group.min);
-        if group.target <= least {
+        let min_size = choice.group(&group.name).map_or(0, |group| group.min);
+        if group.target <= min_size {
             return ScaleDownVerdict::Unremovable(UnremovableReason::NodeGroupMinSizeReached);
         }
-        if setup.settings.scale_down_delay_type_local && view.cooldown.is_some() {
+        if choice.settings.scale_down_delay_type_local && explanation.cooldown.is_some() {
             return ScaleDownVerdict::GroupInCooldown;
         }
         ScaleDownVerdict::NotChecked
@@ -248,32 +256,37 @@ impl NodeLoopResults {
     /// The pod that blocks the removal, if that is the reason.
     pub fn blocking(&self) -> Option<&(NamespacedName, BlockingPodReason)> {
         use UnremovableReason::{BlockedByPod, RecentlyUnremovable};
-        let is_it =
+        let is_unremovable =
             matches!(self.verdict, Some(ScaleDownVerdict::Unremovable(BlockedByPod | RecentlyUnremovable)));
-        let (_, found) = self.last_unremovable.as_ref().filter(|_| is_it)?;
-        found.blocking_pod.as_ref().filter(|_| found.reason == BlockedByPod)
+        let (_, unremovable) = self.last_unremovable.as_ref().filter(|_| is_unremovable)?;
+        unremovable.blocking_pod.as_ref().filter(|_| unremovable.reason == BlockedByPod)
     }
 }
 
 /// Whether a loop got as far as checking for unneeded nodes. Until 1.33 a loop ended after a scale-up.
-fn checks_scale_down(setup: &AutoscalerChoice, done: &LoopResult) -> bool {
-    let ended = scaled_up(done) && setup.settings.version < Version::V1_34;
-    done.scale_down.result != ScaleDownResult::NotTried && !ended
+fn checks_scale_down(choice: &AutoscalerChoice, loop_result: &LoopResult) -> bool {
+    let ended = scaled_up(loop_result) && choice.settings.version < Version::V1_34;
+    loop_result.scale_down.result != ScaleDownResult::NotTried && !ended
 }
 
-fn scaled_up(done: &LoopResult) -> bool {
-    done.scale_ups.iter().any(|search| search.result == ScaleUpResult::Successful)
+fn scaled_up(loop_result: &LoopResult) -> bool {
+    loop_result.scale_ups.iter().any(|search| search.result == ScaleUpResult::Successful)
 }
 
 /// Whether all pending pods are too young for a scale-up.
-fn has_young_pods(done: &LoopResult) -> bool {
-    done.scale_ups.first().is_some_and(|search| search.result == ScaleUpResult::InCooldown)
+fn has_young_pods(loop_result: &LoopResult) -> bool {
+    loop_result.scale_ups.first().is_some_and(|search| search.result == ScaleUpResult::InCooldown)
 }
 
 /// Returns a group's state without the loop's increases, which have no effect.
-fn without_increases(done: &LoopResult, state: &GroupState) -> GroupState {
-    let searches = done.scale_ups.iter().chain(&done.min_size_scale_up);
-    let increases = searches.flat_map(|search| &search.increases).filter(|one| one.group == state.name);
-    let asked: i64 = increases.map(|one| one.to - one.from).sum();
-    GroupState { target: state.target - asked, upcoming: (state.upcoming - asked).max(0), ..state.clone() }
+fn without_increases(loop_result: &LoopResult, state: &GroupState) -> GroupState {
+    let searches = loop_result.scale_ups.iter().chain(&loop_result.min_size_scale_up);
+    let increases =
+        searches.flat_map(|search| &search.increases).filter(|increase| increase.group == state.name);
+    let requested: i64 = increases.map(|increase| increase.to - increase.from).sum();
+    GroupState {
+        target: state.target - requested,
+        upcoming: (state.upcoming - requested).max(0),
+        ..state.clone()
+    }
 }

@@ -65,77 +65,94 @@ pub(crate) fn recorded_snapshot(
     key: Key,
     at: Option<Moment>,
 ) -> anyhow::Result<PodSnapshot> {
-    let mut lives = lifetimes(open_history, &key)?;
-    let lived = match at {
-        Some(at) => lives
+    let mut pod_lifetimes = lifetimes(open_history, &key)?;
+    let found_index = match at {
+        Some(at) => pod_lifetimes
             .iter()
-            .position(|life| life.existed_at(at))
-            .or_else(|| lives.iter().rposition(|life| life.deleted_just_before(at))),
-        None => lives.len().checked_sub(1),
+            .position(|lifetime| lifetime.existed_at(at))
+            .or_else(|| pod_lifetimes.iter().rposition(|lifetime| lifetime.deleted_just_before(at))),
+        None => pod_lifetimes.len().checked_sub(1),
     };
-    let Some(life) = lived.map(|index| lives.swap_remove(index)) else {
-        return Err(not_found_error(open_history, &key, at, &lives)?);
+    let Some(lifetime) = found_index.map(|index| pod_lifetimes.swap_remove(index)) else {
+        return Err(not_found_error(open_history, &key, at, &pod_lifetimes)?);
     };
     let moment = at.unwrap_or(open_history.times.end);
-    if moment < life.first_seen.at {
-        let later = format_duration(life.first_seen.at.nanos_since(moment));
-        let why = format!("{later} before the history saw it");
-        let pod = Some(unbound(&life.first_version)?);
-        return Ok(PodSnapshot { as_of: AsOf::At(moment), why, pod, key, owner: None, lifetime: Some(life) });
+    if moment < lifetime.first_seen.at {
+        let later = format_duration(lifetime.first_seen.at.nanos_since(moment));
+        let why = format!("{later} before it was first seen");
+        let pod = Some(unbound(&lifetime.first_version)?);
+        return Ok(PodSnapshot {
+            as_of: AsOf::At(moment),
+            why,
+            pod,
+            key,
+            owner: None,
+            lifetime: Some(lifetime),
+        });
     }
-    let bound = life.bound.as_ref().filter(|bound| bound.position.at <= moment);
-    let as_a_whole = at.is_none() || life.deleted_at.is_some_and(|gone| gone <= moment);
-    let (as_of, why, pod) = match (bound, life.pending_end) {
-        (Some(RecordedBinding { node, position: mark, is_first_version: false }), _) => {
-            (AsOf::Before(mark.at, mark.seq), format!("when it was bound to {node}"), None)
+    let bound = lifetime.bound.as_ref().filter(|bound| bound.position.at <= moment);
+    let is_over = at.is_none() || lifetime.deleted_at.is_some_and(|deleted_at| deleted_at <= moment);
+    let (as_of, why, pod) = match (bound, lifetime.pending_end) {
+        (Some(RecordedBinding { node, position, is_first_version: false }), _) => {
+            (AsOf::Before(position.at, position.seq), format!("when it was bound to {node}"), None)
         }
         (Some(RecordedBinding { node, .. }), _) => {
             let start = open_history.history.span()?.map(|(start, _)| start).unwrap_or_default();
             // Creation timestamps are whole seconds.
-            let came_later = life.created.is_some_and(|created| created.plus_nanos(SECOND) > start);
-            let pod = Some(unbound(&life.first_version)?);
-            if came_later {
-                let why = format!("when the history first saw it, on {node} already");
-                (AsOf::Before(life.first_seen.at, life.first_seen.seq), why, pod)
+            let created_after_start =
+                lifetime.created.is_some_and(|created| created.plus_nanos(SECOND) > start);
+            let pod = Some(unbound(&lifetime.first_version)?);
+            if created_after_start {
+                let why = format!("when first seen, already bound to {node}");
+                (AsOf::Before(lifetime.first_seen.at, lifetime.first_seen.seq), why, pod)
             } else {
-                let why = format!("taken off {node}, where it was when the history begins");
-                (AsOf::At(moment.min(life.deleted_at.map_or(moment, |gone| gone.plus_nanos(-1)))), why, pod)
+                let why = format!("as if not bound to {node}, where it was at the start of the history");
+                (
+                    AsOf::At(
+                        moment
+                            .min(lifetime.deleted_at.map_or(moment, |deleted_at| deleted_at.plus_nanos(-1))),
+                    ),
+                    why,
+                    pod,
+                )
             }
         }
-        (None, Some((mark, end))) if as_a_whole && mark.seq == life.first_seen.seq => {
-            let why = format!("when the history first saw it, {}", end.already());
-            (AsOf::Before(mark.at, mark.seq), why, Some(unbound(&life.first_version)?))
+        (None, Some((position, end))) if is_over && position.seq == lifetime.first_seen.seq => {
+            let why = format!("when first seen, already {}", end.already());
+            (AsOf::Before(position.at, position.seq), why, Some(unbound(&lifetime.first_version)?))
         }
-        (None, Some((mark, end))) if as_a_whole => {
-            (AsOf::Before(mark.at, mark.seq), format!("when {end}, having waited in vain"), None)
+        (None, Some((position, end))) if is_over => {
+            (AsOf::Before(position.at, position.seq), format!("when {end}, still pending"), None)
         }
-        (None, Some((mark, end))) if mark.at <= moment => (AsOf::At(moment), format!("after {end}"), None),
-        (None, _) => (AsOf::At(moment), "while it waited".to_owned(), None),
+        (None, Some((position, end))) if position.at <= moment => {
+            (AsOf::At(moment), format!("after {end}"), None)
+        }
+        (None, _) => (AsOf::At(moment), "while pending".to_owned(), None),
     };
-    Ok(PodSnapshot { as_of, why, pod, key, owner: None, lifetime: Some(life) })
+    Ok(PodSnapshot { as_of, why, pod, key, owner: None, lifetime: Some(lifetime) })
 }
 
 fn not_found_error(
     open_history: &OpenHistory,
     key: &Key,
     at: Option<Moment>,
-    lives: &[PodLifetime],
+    pod_lifetimes: &[PodLifetime],
 ) -> anyhow::Result<anyhow::Error> {
     let name = &key.name;
-    let distance = |life: &&PodLifetime| {
+    let distance = |lifetime: &&PodLifetime| {
         let at = at.unwrap_or(open_history.times.end);
-        let after = at.nanos_since(life.deleted_at.unwrap_or(Moment::MAX)).max(0);
-        after.max(life.first_seen.at.nanos_since(at))
+        let after = at.nanos_since(lifetime.deleted_at.unwrap_or(Moment::MAX)).max(0);
+        after.max(lifetime.first_seen.at.nanos_since(at))
     };
-    if let (Some(at), Some(life)) = (at, lives.iter().min_by_key(distance)) {
-        let to = match life.deleted_at {
-            Some(gone) => gone.to_string(),
+    if let (Some(at), Some(lifetime)) = (at, pod_lifetimes.iter().min_by_key(distance)) {
+        let to = match lifetime.deleted_at {
+            Some(deleted_at) => deleted_at.to_string(),
             None => "the end of the history".to_owned(),
         };
         return Ok(anyhow::anyhow!(
-            "there was no pod {name:?} in namespace {} at {at}: it lived from {} to {to}",
+            "pod {name:?} did not exist in namespace {} at {at}: it existed from {} to {to}",
             key.namespace,
-            life.first_seen.at
+            lifetime.first_seen.at
         ));
     }
     let others = open_history.history.names_with_prefix(&key.kind, None, name, 100)?;
@@ -144,35 +161,38 @@ fn not_found_error(
     others.dedup();
     let hint = match &others[..] {
         [] => String::new(),
-        others => format!("; there is one in {}: say so with -n", others.join(", ")),
+        others => format!("; found in namespace {}: use -n", others.join(", ")),
     };
-    Ok(anyhow::anyhow!("the history never saw a pod {name:?} in namespace {}{hint}", key.namespace))
+    Ok(anyhow::anyhow!("pod {name:?} not found in namespace {}{hint}", key.namespace))
 }
 
 /// Returns all lifetimes of a name, in order.
 fn lifetimes(open_history: &OpenHistory, key: &Key) -> anyhow::Result<Vec<PodLifetime>> {
-    let mut lives: Vec<PodLifetime> = Vec::new();
+    let mut pod_lifetimes: Vec<PodLifetime> = Vec::new();
     for change in open_history.history.of(key)? {
         let change = change?;
         let uid = change.what.object().meta().uid.map(|uid| uid.into_owned());
-        let is_same =
-            |life: &&mut PodLifetime| life.deleted_at.is_none() && (life.uid == uid || uid.is_none());
-        match (lives.last_mut().filter(is_same), &change.what) {
-            (Some(life), what) => life.observe(&change, what),
+        let is_same = |lifetime: &&mut PodLifetime| {
+            lifetime.deleted_at.is_none() && (lifetime.uid == uid || uid.is_none())
+        };
+        match (pod_lifetimes.last_mut().filter(is_same), &change.what) {
+            (Some(lifetime), what) => lifetime.observe(&change, what),
             // Nothing is known of such a lifetime but its end.
             (None, What::Deleted(_)) => {}
             (None, What::Added(object) | What::Modified(object)) => {
-                if let Some(life) = lives.last_mut().filter(|life| life.deleted_at.is_none()) {
+                if let Some(lifetime) =
+                    pod_lifetimes.last_mut().filter(|lifetime| lifetime.deleted_at.is_none())
+                {
                     // Another uid without a deletion: the history missed the deletion.
-                    life.deleted_at = Some(change.at);
+                    lifetime.deleted_at = Some(change.at);
                 }
-                let mut life = PodLifetime::new(uid, &change, object);
-                life.observe(&change, &change.what);
-                lives.push(life);
+                let mut lifetime = PodLifetime::new(uid, &change, object);
+                lifetime.observe(&change, &change.what);
+                pod_lifetimes.push(lifetime);
             }
         }
     }
-    Ok(lives)
+    Ok(pod_lifetimes)
 }
 
 /// Returns a pod as if it had not been bound yet.
@@ -186,11 +206,11 @@ fn unbound(pod: &Object) -> anyhow::Result<Object> {
 
 impl PodLifetime {
     fn new(uid: Option<String>, change: &Change, object: &Object) -> PodLifetime {
-        let seen = SchedulingFields::read(object);
+        let fields = SchedulingFields::read(object);
         PodLifetime {
             uid,
             first_seen: ChangePosition { at: change.at, seq: change.seq },
-            created: seen.metadata.creation_timestamp.and_then(|text| text.parse().ok()),
+            created: fields.metadata.creation_timestamp.and_then(|text| text.parse().ok()),
             first_version: object.clone(),
             bound: None,
             nominated: Vec::new(),
@@ -202,11 +222,11 @@ impl PodLifetime {
     }
 
     fn observe(&mut self, change: &Change, what: &What) {
-        let mark = ChangePosition { at: change.at, seq: change.seq };
+        let position = ChangePosition { at: change.at, seq: change.seq };
         let Some(object) = what.state() else {
             self.deleted_at = Some(change.at);
             if self.bound.is_none() {
-                self.pending_end.get_or_insert((mark, PendingEnd::Gone));
+                self.pending_end.get_or_insert((position, PendingEnd::Gone));
             }
             return;
         };
@@ -216,8 +236,8 @@ impl PodLifetime {
         {
             self.bound = Some(RecordedBinding {
                 node,
-                position: mark,
-                is_first_version: mark.seq == self.first_seen.seq,
+                position,
+                is_first_version: position.seq == self.first_seen.seq,
             });
         }
         self.was_unschedulable |= status.is_unschedulable();
@@ -229,7 +249,7 @@ impl PodLifetime {
             _ => metadata.deletion_timestamp.map(|_| PendingEnd::Deletion),
         };
         if let Some(end) = end.filter(|_| self.bound.is_none()) {
-            self.pending_end.get_or_insert((mark, end));
+            self.pending_end.get_or_insert((position, end));
         }
         if let Some(node) = status.nominated_node().filter(|_| self.bound.is_none())
             && self.nominated.last().is_none_or(|(_, last)| *last != node)
@@ -247,12 +267,13 @@ impl PodLifetime {
         let was_there_unseen = self.created.is_some_and(|created| created <= at)
             && at < self.first_seen.at
             && self.first_seen.at.nanos_since(at) < SECOND;
-        (self.first_seen.at <= at || was_there_unseen) && self.deleted_at.is_none_or(|gone| at < gone)
+        (self.first_seen.at <= at || was_there_unseen)
+            && self.deleted_at.is_none_or(|deleted_at| at < deleted_at)
     }
 
     /// Whether it was deleted shortly before a moment: Events have slightly later times than the changes they report.
     fn deleted_just_before(&self, at: Moment) -> bool {
-        self.deleted_at.is_some_and(|gone| gone <= at && at.nanos_since(gone) < SECOND)
+        self.deleted_at.is_some_and(|deleted_at| deleted_at <= at && at.nanos_since(deleted_at) < SECOND)
     }
 
     /// When it was first observed.
@@ -276,9 +297,9 @@ impl PendingEnd {
     /// Text that follows the moment at which the pod was first observed.
     fn already(self) -> &'static str {
         match self {
-            PendingEnd::Deletion => "being deleted already",
-            PendingEnd::Finished => "at its end already",
-            PendingEnd::Gone => "gone already",
+            PendingEnd::Deletion => "terminating",
+            PendingEnd::Finished => "finished",
+            PendingEnd::Gone => "deleted",
         }
     }
 }
@@ -286,9 +307,9 @@ impl PendingEnd {
 impl fmt::Display for PendingEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PendingEnd::Deletion => "its deletion began",
-            PendingEnd::Finished => "it came to its end",
-            PendingEnd::Gone => "it was gone",
+            PendingEnd::Deletion => "its deletion started",
+            PendingEnd::Finished => "it finished",
+            PendingEnd::Gone => "it was deleted",
         })
     }
 }

@@ -111,7 +111,7 @@ impl ObservedPodOutcome {
         snapshot: &PodSnapshot,
         lifetime: &PodLifetime,
     ) -> anyhow::Result<ObservedPodOutcome> {
-        let mut happened = ObservedPodOutcome {
+        let mut outcome = ObservedPodOutcome {
             bound: lifetime.bound.as_ref().map(|bound| (bound.node.clone(), bound.at())),
             nominated: lifetime.nominated.clone(),
             deletion_began: lifetime.deletion_began,
@@ -123,7 +123,7 @@ impl ObservedPodOutcome {
             from: moment.plus_nanos(-EVENTS_BEFORE).max(lifetime.first_observed()).min(moment),
             to: moment
                 .plus_nanos(EVENTS_AFTER)
-                .min(lifetime.deleted_at.map_or(Moment::MAX, |gone| gone.plus_nanos(MINUTE))),
+                .min(lifetime.deleted_at.map_or(Moment::MAX, |deleted_at| deleted_at.plus_nanos(MINUTE))),
         };
         let kinds = vec![Kind::new("events.k8s.io", "Event"), Kind::new("", "Event")];
         let selection = Selection {
@@ -139,7 +139,7 @@ impl ObservedPodOutcome {
             let change = change?;
             let Some(object) = change.what.state() else { continue };
             // Most Events are irrelevant, and parsing one takes longer than this test.
-            let is_candidate = |word: &&str| object.as_str().contains(*word);
+            let is_candidate = |reason_text: &&str| object.as_str().contains(*reason_text);
             if !["\"FailedScheduling\"", "\"Preempted\"", "TriggerScaleUp\"", "\"TriggeredScaleUp\""]
                 .iter()
                 .any(is_candidate)
@@ -147,50 +147,52 @@ impl ObservedPodOutcome {
                 continue;
             }
             let Ok(event) = object.view::<Event>() else { continue };
-            let said = event.recorded(change.seen);
-            let is_it = |reference: Option<&Reference>| {
+            let recorded = event.recorded(change.seen);
+            let refers_to_pod = |reference: Option<&Reference>| {
                 reference.is_some_and(|reference| reference.refers_to(snapshot, lifetime.uid.as_deref()))
             };
-            let about_it = is_it(event.regarded_object());
+            let regards_pod = refers_to_pod(event.regarded_object());
             match event.reason.as_deref() {
-                Some("FailedScheduling") if about_it => {
+                Some("FailedScheduling") if regards_pod => {
                     let name = (event.metadata.namespace.clone().unwrap_or_default(), event.metadata.name);
-                    failed.insert(name, said);
+                    failed.insert(name, recorded);
                 }
-                Some("TriggeredScaleUp" | "NotTriggerScaleUp") if about_it => {
+                Some("TriggeredScaleUp" | "NotTriggerScaleUp") if regards_pod => {
                     let name = (event.metadata.namespace.clone().unwrap_or_default(), event.metadata.name);
-                    scaling.insert(name, said);
+                    scaling.insert(name, recorded);
                 }
-                Some("Preempted") if about_it => {
-                    happened.preempted_by = match event.preemptor() {
+                Some("Preempted") if regards_pod => {
+                    outcome.preempted_by = match event.preemptor() {
                         Some(uid) => pod_name_by_uid(open_history, &snapshot.key, uid, change.at)?,
                         None => None,
                     };
-                    happened.preempted = Some(said);
+                    outcome.preempted = Some(recorded);
                 }
                 Some("Preempted") if victims.len() < MAX_VICTIMS => {
-                    let by_it = event.preemptor().is_some_and(|uid| lifetime.uid.as_deref() == Some(uid));
-                    if by_it || is_it(event.related.as_ref()) {
-                        victims.insert(said.object.clone(), said);
+                    let is_preemptor =
+                        event.preemptor().is_some_and(|uid| lifetime.uid.as_deref() == Some(uid));
+                    if is_preemptor || refers_to_pod(event.related.as_ref()) {
+                        victims.insert(recorded.object.clone(), recorded);
                     }
                 }
                 _ => {}
             }
         }
-        let distance =
-            |said: &RecordedEvent| said.first.nanos_since(moment).max(moment.nanos_since(said.last)).max(0);
-        let nearest = |said: BTreeMap<(String, String), RecordedEvent>| {
-            let mut said: Vec<RecordedEvent> = said.into_values().collect();
-            said.sort_by_key(|said| (distance(said), said.first));
-            said.truncate(MAX_EVENTS);
-            said.sort_by_key(|said| said.first);
-            said
+        let distance = |recorded: &RecordedEvent| {
+            recorded.first.nanos_since(moment).max(moment.nanos_since(recorded.last)).max(0)
         };
-        happened.failed_scheduling = nearest(failed);
-        happened.autoscaler_events = nearest(scaling);
-        happened.victims = victims.into_values().collect();
-        happened.victims.sort_by_key(|said| said.first);
-        Ok(happened)
+        let nearest = |recorded: BTreeMap<(String, String), RecordedEvent>| {
+            let mut recorded: Vec<RecordedEvent> = recorded.into_values().collect();
+            recorded.sort_by_key(|recorded| (distance(recorded), recorded.first));
+            recorded.truncate(MAX_EVENTS);
+            recorded.sort_by_key(|recorded| recorded.first);
+            recorded
+        };
+        outcome.failed_scheduling = nearest(failed);
+        outcome.autoscaler_events = nearest(scaling);
+        outcome.victims = victims.into_values().collect();
+        outcome.victims.sort_by_key(|recorded| recorded.first);
+        Ok(outcome)
     }
 
     /// Whether nothing was recorded.
@@ -221,29 +223,34 @@ impl Event {
 
     /// Whether it regards a cluster-scoped object: by uid if both have one.
     pub(crate) fn regards(&self, kind: &str, name: &str, uid: Option<&str>) -> bool {
-        self.regarded_object().is_some_and(|about| {
-            about.kind.as_deref() == Some(kind)
-                && about.name.as_deref() == Some(name)
-                && match (about.uid.as_deref().filter(|own| !own.is_empty()), uid) {
+        self.regarded_object().is_some_and(|reference| {
+            reference.kind.as_deref() == Some(kind)
+                && reference.name.as_deref() == Some(name)
+                && match (reference.uid.as_deref().filter(|own_uid| !own_uid.is_empty()), uid) {
                     // Some components write a node's name as its uid.
-                    (Some(own), Some(uid)) => own == uid || own == name,
+                    (Some(own_uid), Some(uid)) => own_uid == uid || own_uid == name,
                     _ => true,
                 }
         })
     }
 
     /// Returns the recorded Event; `seen` is the time if it has none.
-    pub(crate) fn recorded(&self, seen: Moment) -> RecordedEvent {
-        let read = |texts: &[&Option<String>]| {
+    pub(crate) fn recorded(&self, observed_at: Moment) -> RecordedEvent {
+        let first_moment = |texts: &[&Option<String>]| {
             texts.iter().find_map(|text| text.as_deref().and_then(|text| text.parse::<Moment>().ok()))
         };
         let first = [&self.event_time, &self.first_timestamp, &self.deprecated_first_timestamp];
-        let first = read(&first).unwrap_or(seen);
-        let in_series = self.series.as_ref().and_then(|series| read(&[&series.last_observed_time]));
-        let last = in_series.or_else(|| read(&[&self.last_timestamp, &self.deprecated_last_timestamp]));
+        let first = first_moment(&first).unwrap_or(observed_at);
+        let in_series = self.series.as_ref().and_then(|series| first_moment(&[&series.last_observed_time]));
+        let last =
+            in_series.or_else(|| first_moment(&[&self.last_timestamp, &self.deprecated_last_timestamp]));
         let times = self.series.as_ref().map(|series| series.count).or(self.count).or(self.deprecated_count);
-        let about = self.regarded_object().map(|about| {
-            format!("{}/{}", about.namespace.as_deref().unwrap_or(""), about.name.as_deref().unwrap_or(""))
+        let regarded = self.regarded_object().map(|regarded| {
+            format!(
+                "{}/{}",
+                regarded.namespace.as_deref().unwrap_or(""),
+                regarded.name.as_deref().unwrap_or("")
+            )
         });
         RecordedEvent {
             first,
@@ -251,7 +258,7 @@ impl Event {
             times: times.unwrap_or(1).max(1),
             reason: self.reason.clone().unwrap_or_default(),
             message: self.note.as_ref().or(self.message.as_ref()).cloned().unwrap_or_default(),
-            object: about.unwrap_or_default(),
+            object: regarded.unwrap_or_default(),
         }
     }
 }
@@ -260,24 +267,24 @@ impl Event {
 
 impl Reference {
     /// Whether it refers to the pod: by uid if it has one, as names are reused.
-    fn refers_to(&self, case: &PodSnapshot, uid: Option<&str>) -> bool {
-        let same = |text: &Option<String>, other: &str| text.as_deref().is_none_or(|text| text == other);
-        same(&self.kind, "Pod")
-            && match (self.uid.as_deref().filter(|own| !own.is_empty()), uid) {
-                (Some(own), Some(uid)) => own == uid,
+    fn refers_to(&self, snapshot: &PodSnapshot, uid: Option<&str>) -> bool {
+        let is_equal = |text: &Option<String>, other: &str| text.as_deref().is_none_or(|text| text == other);
+        is_equal(&self.kind, "Pod")
+            && match (self.uid.as_deref().filter(|own_uid| !own_uid.is_empty()), uid) {
+                (Some(own_uid), Some(uid)) => own_uid == uid,
                 _ => {
-                    self.name.as_deref() == Some(&*case.key.name)
-                        && same(&self.namespace, &case.key.namespace)
+                    self.name.as_deref() == Some(&*snapshot.key.name)
+                        && is_equal(&self.namespace, &snapshot.key.namespace)
                 }
             }
     }
 }
 
 /// The number of occurrences and the last one, as text that follows the first.
-pub fn repetitions(said: &RecordedEvent) -> String {
-    match said.times {
+pub fn repetitions(event: &RecordedEvent) -> String {
+    match event.times {
         ..=1 => String::new(),
-        times => format!(" {} times until {}", group_digits(times), said.last),
+        times => format!(" {} times until {}", group_digits(times), event.last),
     }
 }
 

@@ -66,15 +66,18 @@ impl Status {
     /// When the pod was bound, according to its PodScheduled condition.
     pub(crate) fn bound_at(&self) -> Option<&str> {
         let conditions = self.conditions.iter().flatten();
-        let mut bound = conditions.filter(|one| one.kind == "PodScheduled" && one.status == "True");
-        bound.find_map(|one| one.last_transition_time.as_deref())
+        let mut bound =
+            conditions.filter(|condition| condition.kind == "PodScheduled" && condition.status == "True");
+        bound.find_map(|condition| condition.last_transition_time.as_deref())
     }
 
     /// Whether the pod is marked unschedulable.
     pub(crate) fn is_unschedulable(&self) -> bool {
-        let refused = Some("Unschedulable");
-        self.conditions.iter().flatten().any(|one| {
-            one.kind == "PodScheduled" && one.status == "False" && one.reason.as_deref() == refused
+        let unschedulable = Some("Unschedulable");
+        self.conditions.iter().flatten().any(|condition| {
+            condition.kind == "PodScheduled"
+                && condition.status == "False"
+                && condition.reason.as_deref() == unschedulable
         })
     }
 

@@ -77,9 +77,9 @@ pub fn object_names(resource: &str, name: &str) -> [String; 2] {
 }
 
 /// Reads the items of an audit log.
-pub fn read(input: Input, given: ReadOptions) -> ImportItems {
+pub fn read(input: Input, options: ReadOptions) -> ImportItems {
     let writes = WriteExtractor {
-        options: given,
+        options,
         ready: VecDeque::new(),
         alive: HashSet::new(),
         left_out: LeftOutCounts::default(),
@@ -142,8 +142,8 @@ impl AuditReader {
             self.writes.push_warnings(self.values.file());
             return Ok(());
         };
-        let taken = self.writes.extract(text);
-        taken.map_err(|why| self.values.line_error(line, why))
+        let write = self.writes.extract(text);
+        write.map_err(|why| self.values.line_error(line, why))
     }
 }
 
@@ -168,7 +168,7 @@ impl WriteExtractor {
                 }
                 Err(SkipReason::OtherStage) => {}
                 Err(SkipReason::Unnamed) => self.unnamed_count += 1,
-                Err(SkipReason::Category(what)) => self.left_out.count(what),
+                Err(SkipReason::Category(category)) => self.left_out.count(category),
             }
         }
         Ok(())
@@ -201,20 +201,19 @@ impl WriteExtractor {
     /// Appends warnings about everything left out.
     fn push_warnings(&mut self, file: &str) {
         let left_out: Vec<String> =
-            self.left_out.iter().map(|(what, count)| format!("{count} {what}")).collect();
+            self.left_out.iter().map(|(category, count)| format!("{count} {category}")).collect();
         if !left_out.is_empty() {
-            self.ready.push_back(ImportItem::Warning(format!("{file}: left out: {}", left_out.join(", "))));
+            self.ready.push_back(ImportItem::Warning(format!("{file}: skipped: {}", left_out.join(", "))));
         }
         if self.is_truncated {
             let text = format!(
-                "{file}: the last line is cut off, and left out: import the log again when it is whole"
+                "{file}: the last line is truncated and was skipped: import the log again when it is complete"
             );
             self.ready.push_back(ImportItem::Warning(text));
         }
         if self.unnamed_count > 0 {
             self.ready.push_back(ImportItem::Warning(format!(
-                "{file}: who created {} objects is not known: the API server made up their names, which a log has only \
-                 where its policy says level: RequestResponse",
+                "{file}: the creators of {} objects are unknown: the API server generated their names, which are logged only with the audit level RequestResponse",
                 self.unnamed_count
             )));
         }

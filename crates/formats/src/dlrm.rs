@@ -16,6 +16,6 @@ use self::trace::Trace;
 use crate::{ImportItems, Input, ReadOptions, Result};
 
 /// Reads a trace. It begins at [`ReadOptions::at`](crate::ReadOptions), or now.
-pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
-    Ok(Box::new(TraceTimeline::new(Trace::read(input)?, given)))
+pub fn read(input: Input, options: ReadOptions) -> Result<ImportItems> {
+    Ok(Box::new(TraceTimeline::new(Trace::read(input)?, options)))
 }

@@ -52,8 +52,8 @@ impl Error {
     }
 
     /// The file is invalid at a position.
-    pub(crate) fn invalid_at(file: &str, place: impl fmt::Display, why: impl Into<String>) -> Error {
-        Error::InvalidAt { file: file.to_owned(), place: place.to_string(), why: why.into() }
+    pub(crate) fn invalid_at(file: &str, location: impl fmt::Display, why: impl Into<String>) -> Error {
+        Error::InvalidAt { file: file.to_owned(), place: location.to_string(), why: why.into() }
     }
 
     /// The file as a whole is invalid.

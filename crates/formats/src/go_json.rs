@@ -152,7 +152,7 @@ impl<'a> Rewriter<'a> {
             loop {
                 self.skip_space();
                 if self.peek() != Some(b'"') {
-                    return Err(self.unexpected("a field's name"));
+                    return Err(self.unexpected("a field name"));
                 }
                 let start = self.out.len();
                 let name = self.string()?;
@@ -233,7 +233,7 @@ impl<'a> Rewriter<'a> {
                     return Ok(said);
                 }
                 Some(b'\\') => said.push(self.read_escape()?),
-                _ => return Err(self.unexpected("no control character inside a string")),
+                _ => return Err(self.unexpected("no control character in a string")),
             }
         }
     }
@@ -288,7 +288,7 @@ impl<'a> Rewriter<'a> {
             self.out.push(b'0');
         } else {
             let Ok(number) = serde_json::from_str::<Number>(text) else {
-                return Err(self.error(format_args!("{:.40} is no number, or one out of range", text)));
+                return Err(self.error(format_args!("{:.40} is not a number or out of range", text)));
             };
             write_number(self.out, &number);
         }
@@ -397,9 +397,9 @@ mod tests {
     fn errors_have_their_position() {
         for (text, why) in [
             ("", "expected a value at byte 0"),
-            (r#"{"a":1,}"#, "expected a field's name at byte 7"),
+            (r#"{"a":1,}"#, "expected a field name at byte 7"),
             ("[1 2]", "expected `,` or `]` at byte 3"),
-            ("[01]", "01 is no number, or one out of range at byte 1"),
+            ("[01]", "01 is not a number or out of range at byte 1"),
             ("{} x", "expected the end at byte 3"),
         ] {
             assert_eq!(written(text).unwrap_err().to_string(), why);

@@ -85,13 +85,13 @@ impl Input {
         if let Some(path) = self.path {
             return Ok(FileOnDisk { path, _copy: None });
         }
-        let fail = |source| Error::Io { doing: "make a temporary copy of", file: self.name.clone(), source };
+        let fail =
+            |source| Error::Io { doing: "create a temporary copy of", file: self.name.clone(), source };
         let mut copy = tempfile::NamedTempFile::new().map_err(fail)?;
         let length =
             std::io::copy(&mut self.reader.by_ref().take(MAX_COPY_BYTES + 1), &mut copy).map_err(fail)?;
         if length > MAX_COPY_BYTES {
-            let why =
-                format!("holds more than {} GiB: uncompress it into a file first", MAX_COPY_BYTES >> 30);
+            let why = format!("larger than {} GiB: decompress it to a file first", MAX_COPY_BYTES >> 30);
             return Err(Error::invalid_file(&self.name, why));
         }
         Ok(FileOnDisk { path: copy.path().to_owned(), _copy: Some(copy) })

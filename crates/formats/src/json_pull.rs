@@ -198,7 +198,7 @@ impl<R: BufRead> JsonPullParser<R> {
     fn read_field_name(&mut self) -> std::result::Result<String, PullErrorKind> {
         match self.peek_token()? {
             b'"' => self.read_value(true)?,
-            byte => return Err(unexpected_byte(byte, "the name of a field")),
+            byte => return Err(unexpected_byte(byte, "a field name")),
         }
         let name =
             serde_json::from_slice(&self.text).map_err(|error| PullErrorKind::Invalid(error.to_string()))?;
@@ -292,7 +292,7 @@ impl PullError {
         let PullError { at, path, kind: why } = self;
         let why = match why {
             PullErrorKind::Io(source) => return Error::cannot_read(file, source),
-            PullErrorKind::UnexpectedEnd => format!("ends early, at {path}"),
+            PullErrorKind::UnexpectedEnd => format!("unexpected end, at {path}"),
             PullErrorKind::TooLong => format!("{path} is longer than {} MiB", MAX_VALUE_BYTES >> 20),
             PullErrorKind::Invalid(what) => format!("{what}, at {path}"),
         };
@@ -371,11 +371,11 @@ fn format_path(path: &[PathSegment]) -> String {
         }
         text.push_str(&step.to_string());
     }
-    if text.is_empty() { "the beginning".to_owned() } else { text }
+    if text.is_empty() { "the start".to_owned() } else { text }
 }
 
 fn unexpected_byte(byte: u8, expected: &str) -> PullErrorKind {
-    PullErrorKind::Invalid(format!("'{}' where {expected} should be", byte.escape_ascii()))
+    PullErrorKind::Invalid(format!("expected {expected}, found '{}'", byte.escape_ascii()))
 }
 
 #[cfg(test)]
@@ -429,7 +429,7 @@ mod tests {
         check(
             r#" { "a" : 1.5e3, "in":[{"x":"]}\"\\"} ,null, [] ], "skip":{"y":[1]},"b\n":{"in":[1]} }  "#,
             &[
-                "the beginning:",
+                "the start:",
                 "a=1.5e3",
                 "in:",
                 r#"in[0]={"x":"]}\"\\"}"#,
@@ -439,25 +439,22 @@ mod tests {
                 r#"b\n={"in":[1]}"#,
             ],
         );
-        check(
-            r#"{"in":{"b":true,"c":""},"in":{}}"#,
-            &["the beginning:", "in:", "in.b=true", "in.c=\"\"", "in:"],
-        );
-        check("{}", &["the beginning:"]);
-        check("\u{feff}[]", &["the beginning:"]);
-        check("7", &["the beginning=7"]);
-        check(r#"{"in":null}garbage"#, &["the beginning:", "in=null"]);
+        check(r#"{"in":{"b":true,"c":""},"in":{}}"#, &["the start:", "in:", "in.b=true", "in.c=\"\"", "in:"]);
+        check("{}", &["the start:"]);
+        check("\u{feff}[]", &["the start:"]);
+        check("7", &["the start=7"]);
+        check(r#"{"in":null}garbage"#, &["the start:", "in=null"]);
     }
 
     #[test]
     fn invalid_json_is_reported_with_its_position() {
-        refused("", "file, byte 0: ends early, at the beginning");
-        refused(r#"{"in":[{"a":1},{"b"#, "file, byte 18: ends early, at in[1]");
-        refused(r#"{"in":[1"#, "file, byte 8: ends early, at in[0]");
-        refused(r#"{"in":[1 2]}"#, "file, byte 9: '2' where ',' or ']' should be, at in[0]");
-        refused(r#"{"in":[1,]}"#, "file, byte 9: ']' where a value should be, at in[1]");
-        refused(r#"{"a":1,}"#, "file, byte 7: '}' where the name of a field should be, at a");
-        refused(r#"{"a" 1}"#, "file, byte 5: '1' where ':' should be, at the beginning");
+        refused("", "file, byte 0: unexpected end, at the start");
+        refused(r#"{"in":[{"a":1},{"b"#, "file, byte 18: unexpected end, at in[1]");
+        refused(r#"{"in":[1"#, "file, byte 8: unexpected end, at in[0]");
+        refused(r#"{"in":[1 2]}"#, "file, byte 9: expected ',' or ']', found '2', at in[0]");
+        refused(r#"{"in":[1,]}"#, "file, byte 9: expected a value, found ']', at in[1]");
+        refused(r#"{"a":1,}"#, "file, byte 7: expected a field name, found '}', at a");
+        refused(r#"{"a" 1}"#, "file, byte 5: expected ':', found '1', at the start");
         refused(b"{\"a\":\"ab\xff\"}", "file, byte 8: not UTF-8, at a");
     }
 

@@ -65,7 +65,7 @@ impl JsonValues {
         }
         match std::str::from_utf8(self.buffer.trim_ascii()) {
             Ok(text) => Ok(Some((first, text))),
-            Err(error) => Err(self.line_error(first, format!("byte {} is no UTF-8", error.valid_up_to()))),
+            Err(error) => Err(self.line_error(first, format!("byte {} is not UTF-8", error.valid_up_to()))),
         }
     }
 
@@ -90,10 +90,8 @@ impl JsonValues {
             self.buffer.extend_from_slice(&chunk[..length]);
             self.reader.consume(length);
             if self.buffer.len() > MAX_VALUE_BYTES {
-                return Err(self.line_error(
-                    self.line + 1,
-                    format!("a value longer than {} MiB", MAX_VALUE_BYTES >> 20),
-                ));
+                return Err(self
+                    .line_error(self.line + 1, format!("value longer than {} MiB", MAX_VALUE_BYTES >> 20)));
             }
             if end.is_some() {
                 return Ok(());
@@ -166,6 +164,6 @@ mod tests {
     fn wrong_utf_8_is_an_error_with_its_line() {
         let mut values = JsonValues::new("file", Box::new(Cursor::new(b"{}\n{\"\xff\"}\n".to_vec())));
         values.next().unwrap();
-        assert_eq!(values.next().unwrap_err().to_string(), "file, line 2: byte 2 is no UTF-8");
+        assert_eq!(values.next().unwrap_err().to_string(), "file, line 2: byte 2 is not UTF-8");
     }
 }

@@ -1,6 +1,6 @@
 //! One watch event per line: `{"at": …, "type": "ADDED|MODIFIED|DELETED", "object": {…}}`.
 //!
-//! `at` is RFC 3339 or whole microseconds since 1970. A gap is `{"at": …, "type": "GAP", "to": …, "kinds": […], "why":
+//! `at` is RFC 3339 or microseconds since 1970. A gap is `{"at": …, "type": "GAP", "to": …, "kinds": […], "why":
 //! …}`, with a `to` of null while it is open. `source` names the recording; `seen` is the time on the observer's clock
 //! where it differs from `at`; `inferred` marks changes that were inferred and not received. The output of `kubectl get
 //! --watch --output-watch-events -o json` is read too: values over several lines, without times.
@@ -70,10 +70,10 @@ struct LineTime(Moment);
 
 impl JsonlReader {
     /// Reads the events of a file.
-    pub fn new(input: Input, given: ReadOptions) -> JsonlReader {
+    pub fn new(input: Input, options: ReadOptions) -> JsonlReader {
         let values = JsonValues::new(&input.name, input.reader);
-        let source = given.source.clone();
-        JsonlReader { values, options: given, source, last: None, times_inferred: BTreeSet::new() }
+        let source = options.source.clone();
+        JsonlReader { values, options, source, last: None, times_inferred: BTreeSet::new() }
     }
 
     fn read(&mut self) -> Result<Option<ImportItem>> {
@@ -135,13 +135,13 @@ impl Iterator for JsonlReader {
 }
 
 fn gap(line: &EventLine<'_>, source: &Arc<str>) -> std::result::Result<ImportItem, String> {
-    let Some(LineTime(from)) = &line.at else { return Err("a gap needs \"at\"".to_owned()) };
+    let Some(LineTime(from)) = &line.at else { return Err("a gap requires \"at\"".to_owned()) };
     let to = line.to.as_ref().map_or(Moment::MAX, |LineTime(to)| *to);
     if line.object.is_some() {
-        return Err("a gap has no object".to_owned());
+        return Err("a gap must not have an object".to_owned());
     }
     if to < *from {
-        return Err(format!("a gap from {from} cannot end before that, at {to}"));
+        return Err(format!("the gap ends at {to}, before its start at {from}"));
     }
     let kinds = line.kinds.iter().flatten();
     Ok(ImportItem::Gap(Gap {
@@ -161,9 +161,9 @@ fn gap(line: &EventLine<'_>, source: &Arc<str>) -> std::result::Result<ImportIte
 fn change(
     line: &EventLine<'_>,
     source: &Arc<str>,
-    otherwise: Option<Moment>,
+    default_time: Option<Moment>,
 ) -> std::result::Result<ImportItem, String> {
-    let Some(object) = line.object else { return Err("an event needs an \"object\"".to_owned()) };
+    let Some(object) = line.object else { return Err("an event requires an \"object\"".to_owned()) };
     let make = match &*line.word {
         "ADDED" => What::Added,
         "MODIFIED" => What::Modified,
@@ -171,17 +171,17 @@ fn change(
         "ERROR" => return Err(format!("the watch ended with an error: {}", truncated(object.get()))),
         other => {
             return Err(format!(
-                "type {:?} is none of ADDED, MODIFIED, DELETED, GAP, BOOKMARK",
+                "unknown type {:?}: expected ADDED, MODIFIED, DELETED, GAP or BOOKMARK",
                 truncated(other)
             ));
         }
     };
     if line.to.is_some() || line.kinds.is_some() || line.why.is_some() {
-        return Err("\"to\", \"kinds\" and \"why\" belong to a gap".to_owned());
+        return Err("\"to\", \"kinds\" and \"why\" are only for gaps".to_owned());
     }
     let object = Object::parse(object.get()).map_err(|error| error.to_string())?;
     let at = line.at.as_ref().map(|LineTime(at)| *at);
-    let seen = line.seen.as_ref().map(|LineTime(seen)| *seen).or(at).or(otherwise).unwrap_or_default();
+    let seen = line.seen.as_ref().map(|LineTime(seen)| *seen).or(at).or(default_time).unwrap_or_default();
     let observed =
         IncomingChange { inferred: line.inferred, ..IncomingChange::received(seen, source, make(object)) };
     Ok(ImportItem::Change(observed))
@@ -198,7 +198,7 @@ impl<'de> Deserialize<'de> for LineTime {
             type Value = LineTime;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time such as \"2026-11-01T14:03:00Z\" or whole microseconds since 1970")
+                f.write_str("a time such as \"2026-11-01T14:03:00Z\" or microseconds since 1970")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<LineTime, E> {
@@ -207,7 +207,7 @@ impl<'de> Deserialize<'de> for LineTime {
 
             fn visit_i64<E: de::Error>(self, micros: i64) -> std::result::Result<LineTime, E> {
                 Moment::from_micros(micros).map(LineTime).ok_or_else(|| {
-                    E::custom(format_args!("{micros} is beyond the year 2262 in microseconds since 1970"))
+                    E::custom(format_args!("{micros} microseconds since 1970 are after the year 2262"))
                 })
             }
 

@@ -150,7 +150,7 @@ impl KaiSnapshotReader {
             Err(broken) => Err(self.pull_error(broken)),
             Ok(None) => self.finish(),
             Ok(Some((path, piece))) => {
-                let taken = match (path, piece) {
+                let result = match (path, piece) {
                     ([], PulledValue::Descended) => Ok(None),
                     ([], _) => Err("not a JSON object".to_owned()),
                     ([PathSegment::Field(key)], PulledValue::Descended) if key == "rawObjects" => {
@@ -165,20 +165,19 @@ impl KaiSnapshotReader {
                         object(key, text, &mut self.hints).map(|object| Some(ImportItem::Object(object)))
                     }
                     ([PathSegment::Field(key)], PulledValue::Skipped) if key == "snapshot" => Err(
-                        "a snapshot as KAI made it in March 2025, before its first release: take another one \
-                         with v0.3.0 or later"
+                        "snapshots of KAI before v0.3.0 are not supported: take another one with v0.3.0 or later"
                             .to_owned(),
                     ),
                     ([.., PathSegment::Field(key)], PulledValue::Skipped) => {
                         self.unknown = self.unknown.saturating_add(1);
                         Ok(match self.unknown.cmp(&MAX_UNKNOWN_WARNINGS) {
                             std::cmp::Ordering::Less => Some(ImportItem::Warning(format!(
-                                "{}: {} is not known here and left out",
+                                "{}: unknown key {} ignored",
                                 self.file,
                                 escape_for_message(key)
                             ))),
                             std::cmp::Ordering::Equal => Some(ImportItem::Warning(format!(
-                                "{}: more keys are not known here and left out",
+                                "{}: more unknown keys ignored",
                                 self.file
                             ))),
                             std::cmp::Ordering::Greater => None,
@@ -186,9 +185,9 @@ impl KaiSnapshotReader {
                     }
                     _ => Err("neither an object nor a list".to_owned()),
                 };
-                taken.map_err(|why| {
-                    let place = self.pull.path();
-                    self.or_zip_damage(Error::invalid_at(&self.file, place, why))
+                result.map_err(|why| {
+                    let location = self.pull.path();
+                    self.or_zip_damage(Error::invalid_at(&self.file, location, why))
                 })
             }
         }
@@ -199,16 +198,15 @@ impl KaiSnapshotReader {
         let rest = self.pull.drain();
         let more = rest.map_err(|source| self.io_error(source))?;
         if let Some(settings) = self.settings.take_object() {
-            let bad = |error: BadObject| {
-                Error::invalid_file(&self.file, format!("the scheduler's settings: {error}"))
-            };
-            return settings.map(|settings| Some(ImportItem::Object(settings))).map_err(bad);
+            let invalid =
+                |error: BadObject| Error::invalid_file(&self.file, format!("scheduler settings: {error}"));
+            return settings.map(|settings| Some(ImportItem::Object(settings))).map_err(invalid);
         }
         self.ended = true;
         if !self.has_objects {
-            return Err(Error::invalid_file(&self.file, "no snapshot of KAI: it has no \"rawObjects\""));
+            return Err(Error::invalid_file(&self.file, "not a KAI snapshot: \"rawObjects\" is missing"));
         }
-        let why = || format!("{}: what follows the end of {ENTRY_NAME} is left out", self.file);
+        let why = || format!("{}: data after the end of {ENTRY_NAME} ignored", self.file);
         Ok(more.then(|| ImportItem::Warning(why())))
     }
 
@@ -219,8 +217,7 @@ impl KaiSnapshotReader {
             PullError { kind: PullErrorKind::UnexpectedEnd, at, path } if self.zipped => Error::invalid_file(
                 &self.file,
                 format!(
-                    "the ZIP is whole, but {ENTRY_NAME} ends early (byte {at}, at {path}): the scheduler failed while \
-                     writing it; take another snapshot"
+                    "the ZIP is valid, but {ENTRY_NAME} is truncated (byte {at}, at {path}): the scheduler failed while writing it; take another snapshot"
                 ),
             ),
             PullError { kind: PullErrorKind::TooLong, .. } => broken.into_error(&self.file),

@@ -71,10 +71,13 @@ struct KssSnapshotReader {
 fn yaml_to_json(input: Input) -> Result<String> {
     let mut documents = yaml::YamlDocuments::new(&input.name, input.reader);
     let Some((_, text)) = documents.next()? else {
-        return Err(Error::invalid_file(&input.name, "is empty; an export has pods, nodes and other lists"));
+        return Err(Error::invalid_file(
+            &input.name,
+            "empty; expected an export with pods, nodes and other lists",
+        ));
     };
     match documents.next()? {
-        Some((line, _)) => Err(documents.line_error(line, "a second document; an export is one".to_owned())),
+        Some((line, _)) => Err(documents.line_error(line, "more than one document; expected one".to_owned())),
         None => Ok(text),
     }
 }
@@ -102,11 +105,11 @@ impl KssSnapshotReader {
         let Some((path, piece)) = self.pull.next().map_err(|broken| broken.into_error(&self.file))? else {
             self.ended = true;
             let more = self.pull.drain().map_err(|source| Error::cannot_read(&self.file, source))?;
-            let warning = || ImportItem::Warning(format!("{}: what follows the end is left out", self.file));
+            let warning = || ImportItem::Warning(format!("{}: data after the end ignored", self.file));
             return Ok(more.then(warning));
         };
-        let taken = match (path, piece) {
-            ([], PulledValue::Text(_)) => Err("not an object of lists".to_owned()),
+        let result = match (path, piece) {
+            ([], PulledValue::Text(_)) => Err("expected an object of lists".to_owned()),
             ([] | [_], PulledValue::Descended) | ([_], PulledValue::Text("null")) => Ok(None),
             ([PathSegment::Field(key)], PulledValue::Text(text)) if key == SCHEDULER_CONFIG => {
                 object(key, text).map(Some)
@@ -119,16 +122,12 @@ impl KssSnapshotReader {
                 if self.unknown > MAX_UNKNOWN_WARNINGS {
                     return Ok(None);
                 }
-                let warning = format!(
-                    "{}: {} is no field of an export and left out",
-                    self.file,
-                    escape_for_message(key)
-                );
+                let warning = format!("{}: unknown field {} ignored", self.file, escape_for_message(key));
                 return Ok(Some(ImportItem::Warning(warning)));
             }
             _ => Err("must be a list of objects, or null".to_owned()),
         };
-        match taken {
+        match result {
             Ok(object) => Ok(object.map(ImportItem::Object)),
             Err(why) => Err(Error::invalid_at(&self.file, self.pull.path(), why)),
         }
@@ -162,7 +161,7 @@ fn object(key: &str, text: &str) -> std::result::Result<Object, String> {
     }
     let object = Object::parse(&text).map_err(|error| error.to_string())?;
     match &*object.meta().kind {
-        other if other != *kind => Err(format!("a {other} where only a {kind} can be")),
+        other if other != *kind => Err(format!("expected kind {kind}, found {other}")),
         _ => Ok(object),
     }
 }
@@ -207,9 +206,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(text: &str, because: &str) {
+    fn refused(text: &str, message: &str) {
         let error = items(text).expect_err(text).to_string();
-        assert!(error.starts_with(because), "{error:?} should say {because:?}");
+        assert!(error.starts_with(message), "{error:?} should say {message:?}");
     }
 
     #[test]
@@ -319,7 +318,7 @@ mod tests {
         assert_eq!(objects(nodes).len(), 2);
         assert_eq!(
             items(r#"{"pods":[],"jobs":[1]}"#).unwrap(),
-            [ImportItem::Warning("export: jobs is no field of an export and left out".to_owned())]
+            [ImportItem::Warning("export: unknown field jobs ignored".to_owned())]
         );
     }
 
@@ -338,10 +337,10 @@ mod tests {
         );
         refused(
             r#"{"nodes":[{"kind":"Pod","metadata":{"name":"a"}}]}"#,
-            "export, nodes[0]: a Pod where only a Node can be",
+            "export, nodes[0]: expected kind Node, found Pod",
         );
         refused(r#"{"pods":{"a":{}}}"#, "export, pods.a: must be a list of objects, or null");
-        refused("pods: []\n---\nnodes: []\n", "export, line 3: a second document; an export is one");
+        refused("pods: []\n---\nnodes: []\n", "export, line 3: more than one document; expected one");
         refused(r#"{"pods":[ 7]}"#, "export, pods[0]: not a Kubernetes object");
         refused(r#"{"schedulerConfig":[]}"#, "export, schedulerConfig: not a Kubernetes object");
         for text in ["{\"pods\":[{}", "{\"pods\":[\n", "pods: [\n", "pods\n"] {

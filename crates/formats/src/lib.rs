@@ -63,20 +63,20 @@ pub enum Format {
 }
 
 /// Reads the items of a file.
-pub fn read(input: Input, format: Format, given: ReadOptions) -> Result<ImportItems> {
+pub fn read(input: Input, format: Format, options: ReadOptions) -> Result<ImportItems> {
     Ok(match format {
-        Format::Jsonl => Box::new(jsonl::JsonlReader::new(input, given)),
+        Format::Jsonl => Box::new(jsonl::JsonlReader::new(input, options)),
         // A recording of KWOK begins with manifests.
-        Format::Manifests | Format::Kwok => Box::new(kwok::KwokReader::new(input, given)?),
-        Format::SchedRecord => Box::new(sched_record::SchedRecordReader::new(input, given)),
+        Format::Manifests | Format::Kwok => Box::new(kwok::KwokReader::new(input, options)?),
+        Format::SchedRecord => Box::new(sched_record::SchedRecordReader::new(input, options)),
         Format::KssSnapshot => kss_snapshot::read(input)?,
-        Format::Sktrace => sktrace::read(input, given)?,
-        Format::ScalingHistory => scaling_history::read(input, given)?,
-        Format::ScalingScenario => scaling_scenario::read(input, given)?,
+        Format::Sktrace => sktrace::read(input, options)?,
+        Format::ScalingHistory => scaling_history::read(input, options)?,
+        Format::ScalingScenario => scaling_scenario::read(input, options)?,
         Format::KaiSnapshot => kai_snapshot::read(input)?,
-        Format::Snapshotz => snapshotz::read(input, given)?,
-        Format::Dlrm => dlrm::read(input, given)?,
-        Format::Audit => audit::read(input, given),
+        Format::Snapshotz => snapshotz::read(input, options)?,
+        Format::Dlrm => dlrm::read(input, options)?,
+        Format::Audit => audit::read(input, options),
     })
 }
 

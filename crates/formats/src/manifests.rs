@@ -74,9 +74,9 @@ impl ManifestDocuments {
 /// Parses a text with a single document, YAML or JSON, that need not be a named object, such as a configuration.
 pub fn parse_yaml(file: &str, text: &str) -> Result<Value> {
     let mut documents = yaml::YamlDocuments::new(file, Box::new(Cursor::new(text.as_bytes().to_vec())));
-    let Some((line, text)) = documents.next()? else { return Err(Error::invalid_file(file, "is empty")) };
+    let Some((line, text)) = documents.next()? else { return Err(Error::invalid_file(file, "empty")) };
     if let Some((line, _)) = documents.next()? {
-        return Err(Error::invalid_line(file, line, "a second document, where one should be"));
+        return Err(Error::invalid_line(file, line, "more than one document; expected one"));
     }
     serde_json::from_str(&text).map_err(|error| Error::invalid_line(file, line, error.to_string()))
 }
@@ -220,12 +220,12 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<String>> {
         let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
-        let given = ReadOptions { source: "s".into(), at: None, now: Moment::default() };
+        let options = ReadOptions { source: "s".into(), at: None, now: Moment::default() };
         let text = |item| match item {
             ImportItem::Object(object) => object.as_str().to_owned(),
             other => panic!("{other:?} is no object"),
         };
-        crate::read(input, Format::Manifests, given)?.map(|item| item.map(text)).collect()
+        crate::read(input, Format::Manifests, options)?.map(|item| item.map(text)).collect()
     }
 
     #[track_caller]
@@ -234,9 +234,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(text: &str, because: &str) {
+    fn refused(text: &str, message: &str) {
         let error = read(text).expect_err(text).to_string();
-        assert!(error.contains(because), "{error:?} should say {because:?}");
+        assert!(error.contains(message), "{error:?} should say {message:?}");
     }
 
     const A: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#;

@@ -35,8 +35,8 @@ fn is_msgpack_trace(head: &[u8]) -> bool {
         [0x92 | 0x94 | 0x95, rest @ ..] | [0xdc, 0, 2 | 4 | 5, rest @ ..] => (false, rest),
         _ => return false,
     };
-    let holds = |bytes: &[u8], word: &str| {
-        bytes[..bytes.len().min(64)].windows(word.len()).any(|part| part == word.as_bytes())
+    let holds = |bytes: &[u8], searched: &str| {
+        bytes[..bytes.len().min(64)].windows(searched.len()).any(|part| part == searched.as_bytes())
     };
     if is_map {
         let keys = ["version", "config", "events", "index", "pod_lifecycles"];
@@ -91,8 +91,8 @@ fn is_audit(rest: &str) -> bool {
 fn recognise_yaml(text: &str) -> Option<Format> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let mut line = lines.next()?;
-    let begins = line.starts_with("---") || line.starts_with("%YAML");
-    if begins && let Some(next) = lines.find(|line| !line.starts_with("---") && !line.starts_with('%')) {
+    let is_start = line.starts_with("---") || line.starts_with("%YAML");
+    if is_start && let Some(next) = lines.find(|line| !line.starts_with("---") && !line.starts_with('%')) {
         line = next;
     }
     let key = line.split(':').next().unwrap_or_default().trim_matches(['"', '\'']);
@@ -104,7 +104,7 @@ fn recognise_yaml(text: &str) -> Option<Format> {
     if is_key && text.contains("action.kwok.x-k8s.io/") {
         return Some(Format::Kwok);
     }
-    (begins || is_key).then_some(Format::Manifests)
+    (is_start || is_key).then_some(Format::Manifests)
 }
 
 fn is_kss_list(key: &str) -> bool {

@@ -22,6 +22,6 @@ pub use info::{
 pub use writer::ScalingHistoryWriter;
 
 /// Reads a database in order of time. Memory follows the largest row, not the file: rows are sorted on disk.
-pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
-    Ok(Box::new(reader::ScalingHistoryReader::open(input, given)?))
+pub fn read(input: Input, options: ReadOptions) -> Result<ImportItems> {
+    Ok(Box::new(reader::ScalingHistoryReader::open(input, options)?))
 }

@@ -29,7 +29,7 @@ use snapshot::ReportSnapshot;
 const MAX_REPORT_BYTES: u64 = 64 << 20;
 
 /// Reads a report: the objects of its snapshot, or the changes from snapshot to snapshot.
-pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
+pub fn read(input: Input, options: ReadOptions) -> Result<ImportItems> {
     let text = read_text(input.reader, &input.name)?;
     let report = ReportFields::parse(&input.name, "", &text)?;
     let mut items = Vec::new();
@@ -47,14 +47,13 @@ pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
         }
         snapshots.sort_by_key(|snapshot| snapshot.at);
     } else if report.has("nodePools") {
-        let why = "this is a scenario for the scaling recommender, which asks for pods but shows no cluster; a report \
-                   of the replayer has ClusterSnapshot or Scenarios";
+        let why = "this is a scenario for the scaling recommender, without a cluster; expected a report of the replayer with ClusterSnapshot or Scenarios";
         return Err(Error::invalid_file(&input.name, why));
     } else {
-        let why = "is no report of Gardener's replayer: it has none of ClusterSnapshot, AutoscalerConfig, Scenarios";
+        let why = "not a report of Gardener's replayer: ClusterSnapshot, AutoscalerConfig and Scenarios are missing";
         return Err(Error::invalid_file(&input.name, why));
     }
-    push_changes(&input.name, &given, snapshots, &mut items);
+    push_changes(&input.name, &options, snapshots, &mut items);
     Ok(Box::new(items.into_iter().map(Ok)))
 }
 
@@ -66,10 +65,10 @@ fn read_text(mut reader: impl Read, file: &str) -> Result<String> {
         .read_to_end(&mut bytes)
         .map_err(|source| Error::cannot_read(file, source))?;
     if bytes.len() as u64 > MAX_REPORT_BYTES {
-        return Err(Error::invalid_file(file, format!("is longer than {} MiB", MAX_REPORT_BYTES >> 20)));
+        return Err(Error::invalid_file(file, format!("larger than {} MiB", MAX_REPORT_BYTES >> 20)));
     }
     String::from_utf8(bytes).map_err(|error| {
-        Error::invalid_file(file, format!("byte {} is no UTF-8", error.utf8_error().valid_up_to()))
+        Error::invalid_file(file, format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
     })
 }
 
@@ -77,7 +76,7 @@ fn read_text(mut reader: impl Read, file: &str) -> Result<String> {
 fn left_out_warning(file: &str, result: &ReportFields<'_>) -> Result<String> {
     let count = |field: &str| result.list(field).map(|list| list.len());
     Ok(format!(
-        "{file}: ScalingResult is of a simulation and left out: {} nodes scaled up, {} pods scheduled, {} pods pending",
+        "{file}: ScalingResult is from a simulation and was skipped: {} nodes scaled up, {} pods scheduled, {} pods pending",
         count("ScaledUpNodes")?,
         count("ScheduledPods")?,
         count("PendingUnscheduledPods")?
@@ -87,41 +86,43 @@ fn left_out_warning(file: &str, result: &ReportFields<'_>) -> Result<String> {
 /// Appends the changes from each snapshot to the next. An object that is missing in the next snapshot was deleted.
 fn push_changes(
     file: &str,
-    given: &ReadOptions,
+    options: &ReadOptions,
     snapshots: Vec<ReportSnapshot>,
     items: &mut Vec<ImportItem>,
 ) {
-    let mut before: BTreeMap<Key, Object> = BTreeMap::new();
+    let mut previous: BTreeMap<Key, Object> = BTreeMap::new();
     let mut changes = Vec::new();
     for snapshot in snapshots {
-        let at = snapshot.at.or(given.at);
+        let at = snapshot.at.or(options.at);
         if at.is_none() {
-            items.push(ImportItem::TimesInferred(given.source.clone()));
+            items.push(ImportItem::TimesInferred(options.source.clone()));
         }
-        let at = at.unwrap_or(given.now);
+        let at = at.unwrap_or(options.now);
         items.extend(
             snapshot.warnings.into_iter().map(|warning| ImportItem::Warning(format!("{file}: {warning}"))),
         );
         let mut now = BTreeMap::new();
-        let mut tell = |at: Moment, what: What| {
-            changes
-                .push(IncomingChange { inferred: true, ..IncomingChange::received(at, &given.source, what) });
+        let mut push_change = |at: Moment, what: What| {
+            changes.push(IncomingChange {
+                inferred: true,
+                ..IncomingChange::received(at, &options.source, what)
+            });
         };
         for object in snapshot.objects {
-            let key = object.key(&given.source);
-            match before.remove(&key) {
-                None => tell(at, What::Added(object.clone())),
+            let key = object.key(&options.source);
+            match previous.remove(&key) {
+                None => push_change(at, What::Added(object.clone())),
                 Some(old) if old == object => {}
-                Some(_) => tell(at, What::Modified(object.clone())),
+                Some(_) => push_change(at, What::Modified(object.clone())),
             }
             now.insert(key, object);
         }
-        for object in std::mem::replace(&mut before, now).into_values() {
-            tell(at, What::Deleted(object));
+        for object in std::mem::replace(&mut previous, now).into_values() {
+            push_change(at, What::Deleted(object));
         }
         // Events do not disappear with the next snapshot, and have their own times.
         for (when, event) in snapshot.events {
-            tell(when.max(at), What::Added(event));
+            push_change(when.max(at), What::Added(event));
         }
     }
     changes.sort_by_key(|change| change.seen);
@@ -139,8 +140,8 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<ImportItem>> {
         let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec())))?;
-        let given = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(7) };
-        super::read(input, given)?.collect()
+        let options = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(7) };
+        super::read(input, options)?.collect()
     }
 
     fn changes(items: &[ImportItem]) -> Vec<&IncomingChange> {
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn a_report_shows_the_cluster_it_was_made_of() {
         let items = read(REPORT).unwrap();
-        let warning = "file: ScalingResult is of a simulation and left out: 1 nodes scaled up, 2 pods scheduled, 0 \
+        let warning = "file: ScalingResult is from a simulation and was skipped: 1 nodes scaled up, 2 pods scheduled, 0 \
                        pods pending";
         assert_eq!(items[0], ImportItem::Warning(warning.to_owned()));
         let changes = changes(&items);
@@ -250,7 +251,7 @@ mod tests {
             );
             let items = read(&text).unwrap();
             assert!(
-                matches!(&items[0], ImportItem::Warning(text) if text.contains("1 objects have the name"))
+                matches!(&items[0], ImportItem::Warning(text) if text.contains("1 objects have a duplicate name"))
             );
             let changes = changes(&items);
             assert_eq!(changes.len(), 1);
@@ -304,27 +305,27 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(change: impl FnOnce(&mut Value), because: &str) {
+    fn refused(change: impl FnOnce(&mut Value), message: &str) {
         let mut report = report();
         change(&mut report);
-        let error = read(&report.to_string()).expect_err(because).to_string();
-        assert!(error.contains(because), "{error:?} should say {because:?}");
+        let error = read(&report.to_string()).expect_err(message).to_string();
+        assert!(error.contains(message), "{error:?} should say {message:?}");
     }
 
     #[test]
     fn errors_have_their_path() {
-        let pod = |field: &'static str, value: Value, because: &str| {
-            refused(|report| report["ClusterSnapshot"]["Pods"][3][field] = value, because);
+        let pod = |field: &'static str, value: Value, message: &str| {
+            refused(|report| report["ClusterSnapshot"]["Pods"][3][field] = value, message);
         };
-        pod("Spec", json!(5), "file, ClusterSnapshot.Pods[3].Spec: it is no object");
-        pod("Spec", json!({"containers": {}}), "ClusterSnapshot.Pods[3].Spec: its containers are no list");
+        pod("Spec", json!(5), "file, ClusterSnapshot.Pods[3].Spec: not an object");
+        pod("Spec", json!({"containers": {}}), "ClusterSnapshot.Pods[3].Spec: containers is not a list");
         pod("Name", json!(5), "ClusterSnapshot.Pods[3].Name: invalid type: integer `5`, expected a string");
-        pod("Name", json!("a/b"), "ClusterSnapshot.Pods[3]: \"a/b\" cannot be the name");
-        pod("PodScheduleStatus", json!(9), "ClusterSnapshot.Pods[3].PodScheduleStatus: 9 is none of");
+        pod("Name", json!("a/b"), "ClusterSnapshot.Pods[3]: \"a/b\" is not a valid name");
+        pod("PodScheduleStatus", json!(9), "ClusterSnapshot.Pods[3].PodScheduleStatus: unknown value 9");
         pod(
             "CreationTimestamp",
             json!("soon"),
-            "ClusterSnapshot.Pods[3].CreationTimestamp: \"soon\" is not a time",
+            "ClusterSnapshot.Pods[3].CreationTimestamp: invalid time \"soon\"",
         );
         pod("Labels", json!([]), "ClusterSnapshot.Pods[3].Labels: invalid type");
         refused(
@@ -333,7 +334,7 @@ mod tests {
         );
         refused(
             |report| report["ClusterSnapshot"]["Nodes"][0]["Capacity"]["cpu"] = json!("x"),
-            "ClusterSnapshot.Nodes[0].Capacity: \"x\" is not a quantity",
+            "ClusterSnapshot.Nodes[0].Capacity: invalid quantity \"x\"",
         );
         refused(
             |report| {
@@ -343,7 +344,7 @@ mod tests {
         );
         refused(|report| report["BeginTime"] = json!(5), "file, BeginTime: invalid type");
         refused(|report| *report = json!([]), "file: not a report");
-        refused(|report| *report = json!({"Name": "x"}), "is no report of Gardener's replayer");
+        refused(|report| *report = json!({"Name": "x"}), "not a report of Gardener's replayer");
         refused(
             |report| *report = json!({"id": "s1", "nodePools": [], "pods": [], "nodes": []}),
             "this is a scenario for the scaling recommender",

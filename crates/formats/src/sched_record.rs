@@ -60,13 +60,13 @@ enum RecordField {
 
 impl SchedRecordReader {
     /// Reads the records of a file.
-    pub fn new(input: Input, given: ReadOptions) -> SchedRecordReader {
+    pub fn new(input: Input, options: ReadOptions) -> SchedRecordReader {
         SchedRecordReader {
             file: input.name,
             reader: input.reader,
             line: Vec::new(),
             number: 0,
-            options: given,
+            options,
             last: None,
             has_recorded_time: false,
             times_inferred: false,
@@ -76,7 +76,7 @@ impl SchedRecordReader {
 
     fn read(&mut self) -> Result<Option<ImportItem>> {
         while self.read_line()? {
-            let whole = self.line.ends_with(b"\n");
+            let is_complete = self.line.ends_with(b"\n");
             let text = self.line.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1);
             let text = text.unwrap_or(&self.line).trim_ascii();
             if text.is_empty() {
@@ -85,29 +85,29 @@ impl SchedRecordReader {
             let why = match std::str::from_utf8(text) {
                 Ok(text) => match serde_json::from_str::<Record<'_>>(text) {
                     Ok(record) => {
-                        let told = parse_time(&record).and_then(|time| Ok((time, parse_change(&record)?)));
-                        let (time, what) = told.map_err(|why| self.line_error(why))?;
+                        let parsed = parse_time(&record).and_then(|time| Ok((time, parse_change(&record)?)));
+                        let (time, what) = parsed.map_err(|why| self.line_error(why))?;
                         return Ok(Some(ImportItem::Change(self.observed(time, what))));
                     }
-                    Err(error) if whole || error.is_data() => {
+                    Err(error) if is_complete || error.is_data() => {
                         return Err(self.line_error(format!("not a record: {}", parser_message(&error))));
                     }
                     Err(error) => parser_message(&error),
                 },
-                Err(error) if whole => {
-                    return Err(self.line_error(format!("byte {} is no UTF-8", error.valid_up_to())));
+                Err(error) if is_complete => {
+                    return Err(self.line_error(format!("byte {} is not UTF-8", error.valid_up_to())));
                 }
-                Err(_) => "no UTF-8".to_owned(),
+                Err(_) => "not UTF-8".to_owned(),
             };
             return Ok(Some(ImportItem::Warning(format!(
-                "{}, line {}: the recorder was stopped in the middle of this last line; its {} bytes are left out ({why})",
+                "{}, line {}: the last line is truncated; its {} bytes were skipped ({why})",
                 self.file,
                 self.number,
                 self.line.len(),
             ))));
         }
-        let untold = self.times_inferred && !std::mem::replace(&mut self.ended, true);
-        Ok(untold.then(|| ImportItem::TimesInferred(self.options.source.clone())))
+        let is_first_end = self.times_inferred && !std::mem::replace(&mut self.ended, true);
+        Ok(is_first_end.then(|| ImportItem::TimesInferred(self.options.source.clone())))
     }
 
     /// Reads the next line; returns false at the end.
@@ -170,11 +170,11 @@ fn parse_change(record: &Record<'_>) -> std::result::Result<What, String> {
         Some("Delete") => What::Deleted,
         Some(other) => {
             let other: String = other.chars().take(40).collect();
-            return Err(format!("event {other:?} is none of Add, Update, Delete"));
+            return Err(format!("unknown event {other:?}: expected Add, Update or Delete"));
         }
-        None => return Err("a record needs an \"event\": Add, Update or Delete".to_owned()),
+        None => return Err("a record requires an \"event\": Add, Update or Delete".to_owned()),
     };
-    let Some(resource) = record.resource else { return Err("a record needs a \"resource\"".to_owned()) };
+    let Some(resource) = record.resource else { return Err("a record requires a \"resource\"".to_owned()) };
     Object::parse(resource.get()).map(make).map_err(|error| format!("resource: {error}"))
 }
 
@@ -303,7 +303,7 @@ impl<'de> Deserialize<'de> for RecordField {
             type Value = RecordField;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a field's name")
+                f.write_str("a field name")
             }
 
             fn visit_str<E>(self, name: &str) -> std::result::Result<RecordField, E> {

@@ -29,6 +29,6 @@ pub use config::TracerConfig;
 pub use write::{SktraceWriter, TraceFilters};
 
 /// Reads a trace. Pods that it contains only as lifecycles are synthesised, and so is the status of its other pods.
-pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
-    Ok(Box::new(read::SktraceReader::new(input, given)?))
+pub fn read(input: Input, options: ReadOptions) -> Result<ImportItems> {
+    Ok(Box::new(read::SktraceReader::new(input, options)?))
 }

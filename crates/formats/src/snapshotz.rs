@@ -29,16 +29,16 @@ const UPCOMING_ANNOTATION: &str = "cluster-autoscaler.k8s.io/upcoming-node";
 const MAX_UNKNOWN_WARNINGS: u32 = 10;
 
 /// Reads a snapshot: the objects at [`ReadOptions::at`](crate::ReadOptions), or at the snapshot's start.
-pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
+pub fn read(input: Input, options: ReadOptions) -> Result<ImportItems> {
     let file = input.name.clone();
     let on_disk = input.into_file()?;
     // The time comes after the objects.
-    let at = given.at.or(start_time(&file, &on_disk)?);
+    let at = options.at.or(start_time(&file, &on_disk)?);
     let pull = JsonPullParser::new(open(&file, &on_disk)?, pull_action);
     Ok(Box::new(SnapshotzReader {
         file,
         pull,
-        options: given,
+        options,
         at,
         ready: VecDeque::new(),
         has_nodes: false,
@@ -100,27 +100,27 @@ impl SnapshotzReader {
         let Some((path, piece)) = self.pull.next().map_err(|broken| broken.into_error(&self.file))? else {
             self.ended = true;
             if !self.has_nodes {
-                let why = "no snapshot of the cluster autoscaler: it has no \"NodeList\"";
+                let why = "not a cluster-autoscaler snapshot: \"NodeList\" is missing";
                 return Err(Error::invalid_file(&self.file, why));
             }
             if self.upcoming > 0 {
                 self.warn(format!(
-                    "{} nodes had been asked for and not come yet; the autoscaler's placeholders for them are left out",
+                    "{} upcoming nodes skipped: they are placeholders of the autoscaler",
                     self.upcoming
                 ));
             }
             return Ok(());
         };
         self.has_nodes |= matches!(path, [PathSegment::Field(key)] if key == "NodeList");
-        let taken = match (path, piece) {
+        let result = match (path, piece) {
             ([], PulledValue::Text(_)) => Err("not a JSON object".to_owned()),
             (_, PulledValue::Descended | PulledValue::Text("null")) => Ok(Vec::new()),
             ([PathSegment::Field(list), PathSegment::Index(_)], PulledValue::Text(text))
                 if list == "NodeList" =>
             {
-                let taken = node_objects(text);
-                self.upcoming += u64::from(matches!(&taken, Ok(None)));
-                taken.map(Option::unwrap_or_default)
+                let result = node_objects(text);
+                self.upcoming += u64::from(matches!(&result, Ok(None)));
+                result.map(Option::unwrap_or_default)
             }
             ([PathSegment::Field(_), PathSegment::Index(_)], PulledValue::Text(text)) => {
                 pod(text).map(|pod| vec![(pod, false)])
@@ -133,7 +133,7 @@ impl SnapshotzReader {
                 match serde_json::from_str::<String>(text) {
                     Ok(text) if text.is_empty() => {}
                     Ok(text) => self.ready.push_back(ImportItem::Warning(format!(
-                        "{}: the autoscaler could not take all of it: {}",
+                        "{}: the snapshot is incomplete: {}",
                         self.file,
                         escape_for_message(&text)
                     ))),
@@ -144,15 +144,14 @@ impl SnapshotzReader {
             ([PathSegment::Field(key)], PulledValue::Skipped) => {
                 self.unknown = self.unknown.saturating_add(1);
                 if self.unknown <= MAX_UNKNOWN_WARNINGS {
-                    let why =
-                        format!("{}: {} is not known here and left out", self.file, escape_for_message(key));
+                    let why = format!("{}: unknown key {} ignored", self.file, escape_for_message(key));
                     self.ready.push_back(ImportItem::Warning(why));
                 }
                 Ok(Vec::new())
             }
             _ => Err("neither an object nor a list".to_owned()),
         };
-        let objects = taken.map_err(|why| Error::invalid_at(&self.file, self.pull.path(), why))?;
+        let objects = result.map_err(|why| Error::invalid_at(&self.file, self.pull.path(), why))?;
         for (object, inferred) in objects {
             let item = self.item(object, inferred);
             self.ready.push_back(item);
@@ -284,17 +283,25 @@ fn cluster_node(text: &str) -> std::result::Result<ClusterNode<'_>, String> {
 
 /// The group's name, made a valid object name if it is not: on Google Cloud, group names are URLs.
 fn valid_name(group: &str) -> String {
-    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let is_valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: char| c == '-' || c == '.';
-    if !group.is_empty() && group.len() <= 253 && group.chars().all(fine) && group.trim_matches(edge) == group
+    if !group.is_empty()
+        && group.len() <= 253
+        && group.chars().all(is_valid)
+        && group.trim_matches(edge) == group
     {
         return group.to_owned();
     }
-    let like: String =
-        group.to_ascii_lowercase().chars().rev().take(200).map(|c| if fine(c) { c } else { '-' }).collect();
-    let like: String = like.chars().rev().collect();
+    let sanitized: String = group
+        .to_ascii_lowercase()
+        .chars()
+        .rev()
+        .take(200)
+        .map(|c| if is_valid(c) { c } else { '-' })
+        .collect();
+    let sanitized: String = sanitized.chars().rev().collect();
     // The hash keeps names of different groups different.
-    format!("{}-{:016x}", like.trim_matches(edge), ContentHash::of(group).0)
+    format!("{}-{:016x}", sanitized.trim_matches(edge), ContentHash::of(group).0)
         .trim_start_matches('-')
         .to_owned()
 }
@@ -310,8 +317,8 @@ mod tests {
     fn read_all(text: &str, at: Option<&str>) -> std::result::Result<Vec<String>, String> {
         let input = Input::open("file", Box::new(std::io::Cursor::new(text.to_owned()))).unwrap();
         let at = at.map(|at| at.parse().unwrap());
-        let given = ReadOptions { source: "s".into(), at, now: Moment::from_nanos(0) };
-        let items = read(input, given).map_err(|error| error.to_string())?;
+        let options = ReadOptions { source: "s".into(), at, now: Moment::from_nanos(0) };
+        let items = read(input, options).map_err(|error| error.to_string())?;
         items
             .map(|item| match item.map_err(|error| error.to_string())? {
                 ImportItem::Change(IncomingChange { seen, what, inferred, .. }) => {
@@ -331,9 +338,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(text: &str, because: &str) {
+    fn refused(text: &str, message: &str) {
         let error = read_all(text, None).expect_err(text);
-        assert!(error.contains(because), "{error:?} should say {because:?}");
+        assert!(error.contains(message), "{error:?} should say {message:?}");
     }
 
     #[test]
@@ -371,9 +378,9 @@ mod tests {
     fn errors_of_the_autoscaler_are_warnings() {
         check(
             r#"{"NodeList":null,"UnscheduledPodsCanBeScheduled":null,"Error":"Unable to collect any data","StartTimestamp":"0001-01-01T00:00:00Z","EndTimestamp":"0001-01-01T00:00:00Z","TemplateNodes":null}"#,
-            &["file: the autoscaler could not take all of it: Unable to collect any data"],
+            &["file: the snapshot is incomplete: Unable to collect any data"],
         );
-        check(r#"{"NodeList":[],"Error":"","x":[1]}"#, &["file: x is not known here and left out"]);
+        check(r#"{"NodeList":[],"Error":"","x":[1]}"#, &["file: unknown key x ignored"]);
     }
 
     #[test]
@@ -383,7 +390,7 @@ mod tests {
             &format!(r#"{{"NodeList":[{upcoming},{{"Node":{NODE},"Pods":[]}},{upcoming}]}}"#),
             &[
                 r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"spec":{}}"#,
-                "file: 2 nodes had been asked for and not come yet; the autoscaler's placeholders for them are left out",
+                "file: 2 upcoming nodes skipped: they are placeholders of the autoscaler",
             ],
         );
     }
@@ -407,13 +414,13 @@ mod tests {
 
     #[test]
     fn errors_have_their_path() {
-        refused("[]", "no snapshot of the cluster autoscaler");
+        refused("[]", "not a cluster-autoscaler snapshot");
         refused("[7]", "neither an object nor a list");
         refused("7", "not a JSON object");
         refused(r#"{"NodeList":[{"Node":{"metadata":{}}}]}"#, "file, NodeList[0]: Node: ");
         refused(r#"{"NodeList":[{"Pods":[null,{"metadata":{"name":7}}]}]}"#, "file, NodeList[0]: Pods[1]: ");
         refused(r#"{"NodeList":[7]}"#, "file, NodeList[0]: not a node with its pods");
         refused(r#"{"NodeList":7}"#, "file, NodeList: neither");
-        refused(r#"{"NodeList":[{"#, "ends early, at NodeList");
+        refused(r#"{"NodeList":[{"#, "unexpected end, at NodeList");
     }
 }

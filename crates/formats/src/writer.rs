@@ -36,15 +36,15 @@ pub struct LeftOutCounts(BTreeMap<String, u64>);
 
 impl LeftOutCounts {
     /// Counts one more of a category, which is a plural with the noun first.
-    pub fn count(&mut self, what: &str) {
-        match self.0.get_mut(what) {
+    pub fn count(&mut self, category: &str) {
+        match self.0.get_mut(category) {
             Some(count) => *count += 1,
-            None => drop(self.0.insert(what.to_owned(), 1)),
+            None => drop(self.0.insert(category.to_owned(), 1)),
         }
     }
 
     /// The categories and their counts, in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.iter().map(|(what, count)| (&**what, *count))
+        self.0.iter().map(|(category, count)| (&**category, *count))
     }
 }

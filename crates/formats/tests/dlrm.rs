@@ -258,42 +258,37 @@ fn bad_rows_are_refused_with_line_and_column() {
         assert!(good.contains(from), "{from}");
         good.replacen(from, to, 1)
     };
-    refused(&with(",HN", ""), "line 3: 16 fields, but a row has 17, as the header has");
-    refused(&with("HN", "GN"), "line 3, role: \"GN\": a role is CN or HN");
+    refused(&with(",HN", ""), "line 3: 16 fields, expected 17 as in the header");
+    refused(&with("HN", "GN"), "line 3, role: \"GN\": the role must be CN or HN");
     for name in ["", "a b", "\"a\"", "-a", "ä", &"a".repeat(64)] {
         let told: String = name.chars().take(40).collect();
-        let why =
-            "a name has at most 63 letters, digits, -, _ and ., and begins and ends with a letter or digit";
+        let why = "a name must have at most 63 letters, digits, -, _ and ., and begin and end with a letter or digit";
         refused(&with(",a,", &format!(",{name},")), &format!("line 3, app_name: {told:?}: {why}"));
     }
     for amount in ["", "x", "-1", "inf", "NaN", "1e99", "1000001"] {
-        let why = format!("line 3, cpu_request: {amount:?}: an amount is a number from 0 to 1000000");
+        let why = format!("line 3, cpu_request: {amount:?}: an amount must be a number from 0 to 1000000");
         refused(&with(",8,8", &format!(",{amount},8")), &why);
     }
-    refused(&with(",8,8", ",8,7"), "line 3, cpu_limit: less than the request; it must be as much or more");
-    refused(
-        &with("85.0,100.0", "85.0,84"),
-        "line 3, disk_limit: less than the request; it must be as much or more",
-    );
-    refused(&with("1,1,25", "0.5,1,25"), "line 3, gpu_request: \"0.5\": not a whole number");
-    refused(&with("25,25", "25,50"), "line 3, rdma_limit: \"50\": not the request, 25, which it must be");
+    refused(&with(",8,8", ",8,7"), "line 3, cpu_limit: the limit is less than the request");
+    refused(&with("85.0,100.0", "85.0,84"), "line 3, disk_limit: the limit is less than the request");
+    refused(&with("1,1,25", "0.5,1,25"), "line 3, gpu_request: \"0.5\": not an integer");
+    refused(&with("25,25", "25,50"), "line 3, rdma_limit: \"50\": must equal the request, 25");
     for most in ["0", "-2", "2.0", "9999999999", ""] {
-        let why = "it is a whole number from 1, or -1 for as many as there is room for";
+        let why = "must be an integer of at least 1, or -1 for no limit";
         let place = "line 3, max_instance_per_node";
         refused(&with(",2,5", &format!(",{most},5")), &format!("{place}: {most:?}: {why}"));
     }
     for time in ["x", "-1", "inf", "1e99", "2026-01-01T00:00:00Z"] {
-        let why = "a time is a number of seconds from 0 to 315360000, or empty outside the trace";
+        let why = "a time must be a number of seconds from 0 to 315360000, or empty if outside the trace";
         refused(&with(",5,6", &format!(",{time},6")), &format!("line 3, creation_time: {time:?}: {why}"));
     }
-    let early = "earlier than what must come before it: creation, scheduling, deletion";
+    let early = "out of order: creation, scheduling and deletion must follow each other";
     refused(&with("5,6,7", "5,4,7"), &format!("line 3, scheduled_time: \"4\": {early}"));
     refused(&with("5,6,7", "5,6,5.5"), &format!("line 3, deletion_time: \"5.5\": {early}"));
     refused(&with("5,6,7", "5,,4"), &format!("line 3, deletion_time: \"4\": {early}"));
-    let double = "line 3, instance_sn: the instance of line 2 is called instance-13574 too; a name is there once, with \
-        small letters for large and - for _ and .";
+    let double = "line 3, instance_sn: duplicate name instance-13574, see line 2; names must be unique in lower case and with - for _ and .";
     refused(&with("instance_1", "Instance.13574"), double);
-    refused(&with("instance_1", &"a".repeat(5000)), "line 3: longer than 4096 bytes, which no row is");
+    refused(&with("instance_1", &"a".repeat(5000)), "line 3: longer than 4096 bytes");
 }
 
 #[test]

@@ -27,9 +27,9 @@ fn read_options(at: Option<&str>) -> ReadOptions {
     ReadOptions { source: "s".into(), at: at.map(moment), now: moment("2030-01-01T00:00:00Z") }
 }
 
-fn try_read(text: &str, given: ReadOptions) -> Result<Vec<ImportItem>, Error> {
+fn try_read(text: &str, options: ReadOptions) -> Result<Vec<ImportItem>, Error> {
     let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
-    formats::read(input, Format::Kwok, given)?.collect()
+    formats::read(input, Format::Kwok, options)?.collect()
 }
 
 /// The items of a file, one line each: the time after the base, the type of change, and the object.
@@ -55,9 +55,9 @@ fn check(text: &str, expected: &[&str]) {
 }
 
 #[track_caller]
-fn refused(text: &str, because: &str) {
+fn refused(text: &str, message: &str) {
     let error = try_read(text, read_options(None)).expect_err(text).to_string();
-    assert!(error.contains(because), "{error:?} should say {because:?}");
+    assert!(error.contains(message), "{error:?} should say {message:?}");
 }
 
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  namespace: d\n";
@@ -156,11 +156,11 @@ fn patches_that_cannot_be_applied_are_skipped_with_a_warning() {
     ];
     let found = read(&text.concat(), Some(BASE));
     for (line, expected) in found[1..6].iter().zip([
-        "file, line 38: skipped, no ResourcePatch",
-        "file, line 7: skipped, services d/a: no such object was there before",
-        "file, line 15: skipped, gadgets d/a: no object of this kind was there before",
-        "file, line 22: skipped, pods d/a: the patch makes another object of it",
-        "file, line 30: skipped, pods d/a: invalid directive",
+        "file, line 38: skipped: expected a ResourcePatch",
+        "file, line 7: skipped: services d/a: object not found",
+        "file, line 15: skipped: gadgets d/a: unknown resource type",
+        "file, line 22: skipped: pods d/a: the patch changes the object's identity",
+        "file, line 30: skipped: pods d/a: invalid directive",
     ]) {
         assert!(line.starts_with(expected), "{line}");
     }
@@ -205,7 +205,10 @@ fn the_beginning_is_that_of_the_options_or_the_newest_time_in_the_objects_or_now
 #[test]
 fn broken_documents_are_refused_with_their_line() {
     refused(&(POD.to_owned() + &patch(0, "replace", "resource: pods", "")), "line 7: not a ResourcePatch");
-    refused(&(POD.to_owned() + &patch(0, "patch", "resource: pods", "")), "line 7: a ResourcePatch that");
+    refused(
+        &(POD.to_owned() + &patch(0, "patch", "resource: pods", "")),
+        "line 7: a ResourcePatch with method",
+    );
     refused(
         &(POD.to_owned() + &patch(0, "create", "resource: pods", "template: {kind: Pod}\n")),
         "line 7: template: ",
@@ -229,8 +232,8 @@ fn mutated_recordings_are_read_or_refused() {
         chosen.swap(a, b);
         let mut bytes = chosen.join("---\n").into_bytes();
         for _ in 0..rng.random_range(0..3) {
-            let place = rng.random_range(0..bytes.len());
-            bytes[place] = b" -:$\"{}[]0a"[rng.random_range(0..11)];
+            let index = rng.random_range(0..bytes.len());
+            bytes[index] = b" -:$\"{}[]0a"[rng.random_range(0..11)];
         }
         match try_read(&String::from_utf8(bytes).unwrap(), read_options(None)) {
             Ok(items) => {
@@ -325,7 +328,7 @@ fn a_recording_is_written_as_kwok_writes_it() {
     assert_eq!(text, expected.concat());
     assert_eq!(written.count, 5);
     let left_out: Vec<(&str, u64)> = written.left_out.iter().collect();
-    assert_eq!(left_out, [("changes of resourceVersion alone", 1), ("deletions of what was not there", 1)]);
+    assert_eq!(left_out, [("changes of only resourceVersion", 1), ("deletions of unknown objects", 1)]);
 }
 
 #[test]
@@ -372,8 +375,8 @@ fn recorded_changes(changes: &[Change], begin: Moment) -> Vec<(i64, &'static str
 fn assert_round_trip(changes: &[Change]) {
     let (text, written) = write(changes, &[], true);
     let begin = changes[0].at;
-    let given = ReadOptions { source: changes[0].key.source.clone(), at: Some(begin), now: begin };
-    let items = try_read(&text, given).unwrap();
+    let options = ReadOptions { source: changes[0].key.source.clone(), at: Some(begin), now: begin };
+    let items = try_read(&text, options).unwrap();
     let observed = items.into_iter().filter_map(|item| match item {
         ImportItem::Change(observed) => Some(observed),
         ImportItem::TimesInferred(_) => None,
@@ -394,7 +397,7 @@ fn assert_round_trip(changes: &[Change]) {
 
 #[test]
 fn a_simulated_day_round_trips() {
-    assert_round_trip(&changes(workload::shop::beginning(3, 3_000)));
+    assert_round_trip(&changes(workload::shop::first_changes(3, 3_000)));
 }
 
 fn cluster_recording() -> Option<Vec<Change>> {
@@ -414,17 +417,17 @@ fn cluster_recording() -> Option<Vec<Change>> {
 
 #[test]
 fn a_recording_round_trips() {
-    if let Some(film) = cluster_recording() {
-        assert_round_trip(&film);
+    if let Some(recording) = cluster_recording() {
+        assert_round_trip(&recording);
     }
 }
 
 #[test]
 fn every_version_in_a_recording_is_the_previous_one_with_a_patch() {
-    let Some(film) = cluster_recording() else { return };
+    let Some(recording) = cluster_recording() else { return };
     let mut there: BTreeMap<Key, Value> = BTreeMap::new();
     let mut pairs = 0;
-    for change in film {
+    for change in recording {
         let Some(object) = change.what.state() else { continue };
         let new = object.value().unwrap();
         if let Some(old) = there.insert(change.key.clone(), new.clone()) {

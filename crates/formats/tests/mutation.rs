@@ -132,7 +132,7 @@ fn database() -> Vec<u8> {
 }
 
 fn write_changes(writer: &mut dyn Writer) {
-    for (seq, observed) in (1..).zip(workload::shop::beginning(1, 400)) {
+    for (seq, observed) in (1..).zip(workload::shop::first_changes(1, 400)) {
         let IncomingChange { seen, key, what, inferred } = observed;
         writer.change(&Change { seq, at: seen, seen, key, what, inferred }).unwrap();
     }
@@ -174,22 +174,22 @@ fn format_of(bytes: &[u8]) -> Option<Format> {
 }
 
 fn mutate(bytes: &mut Vec<u8>, rng: &mut Pcg64) {
-    let place = rng.random_range(0..bytes.len().max(1)).min(bytes.len());
+    let index = rng.random_range(0..bytes.len().max(1)).min(bytes.len());
     match rng.random_range(0..5) {
-        0 if place < bytes.len() => bytes[place] ^= 1 << rng.random_range(0..8),
-        1 => bytes.truncate(place),
+        0 if index < bytes.len() => bytes[index] ^= 1 << rng.random_range(0..8),
+        1 => bytes.truncate(index),
         2 => {
-            let end = (place + rng.random_range(1..30)).min(bytes.len());
-            bytes.drain(place..end);
+            let end = (index + rng.random_range(1..30)).min(bytes.len());
+            bytes.drain(index..end);
         }
         3 => {
-            let end = (place + rng.random_range(1..60)).min(bytes.len());
-            let again = bytes[place..end].to_vec();
-            bytes.splice(place..place, again);
+            let end = (index + rng.random_range(1..60)).min(bytes.len());
+            let again = bytes[index..end].to_vec();
+            bytes.splice(index..index, again);
         }
         _ => {
             let piece = DIFFICULT_FRAGMENTS[rng.random_range(0..DIFFICULT_FRAGMENTS.len())];
-            bytes.splice(place..place, piece.iter().copied());
+            bytes.splice(index..index, piece.iter().copied());
         }
     }
 }
@@ -199,8 +199,8 @@ fn read_all(bytes: &[u8]) -> Result<(), String> {
         Input::open("mutant", Box::new(Cursor::new(bytes.to_vec()))).map_err(|error| error.to_string())?;
     let Some(format) = input.format else { return Err("unknown".to_owned()) };
     let start = Moment::from_nanos(0);
-    let given = ReadOptions { source: "s".into(), at: Some(start), now: start };
-    for item in formats::read(input, format, given).map_err(|error| error.to_string())? {
+    let options = ReadOptions { source: "s".into(), at: Some(start), now: start };
+    for item in formats::read(input, format, options).map_err(|error| error.to_string())? {
         match item.map_err(|error| error.to_string())? {
             ImportItem::Change(observed) => {
                 drop(observed.what.object().value().expect("what is let in is a tree"))

@@ -58,9 +58,9 @@ fn written(changes: &[IncomingChange], offset: Offset, every_kind: bool) -> (Str
 }
 
 #[track_caller]
-fn refused(bytes: impl Into<Vec<u8>>, because: &str) {
+fn refused(bytes: impl Into<Vec<u8>>, message: &str) {
     let error = items(bytes).unwrap_err().to_string();
-    assert!(error.contains(because), "{error:?} should say {because:?}");
+    assert!(error.contains(message), "{error:?} should say {message:?}");
 }
 
 /// Checks the times of these records, and whether some of them are inferred.
@@ -179,7 +179,7 @@ fn a_truncated_last_line_is_skipped_with_a_warning() {
         let Some(ImportItem::Warning(warning)) = items.last() else { panic!("{end}: {:?}", items.last()) };
         assert!(
             warning.starts_with(&format!(
-                "record, line 5: the recorder was stopped in the middle of this last line; its {end} bytes are left out"
+                "record, line 5: the last line is truncated; its {end} bytes were skipped"
             )),
             "{warning}"
         );
@@ -196,18 +196,24 @@ fn errors_have_their_line() {
     let cut = &RECORD[..RECORD.find('\n').unwrap() - 30];
     refused(format!("{RECORD}{cut}\n{RECORD}"), "record, line 5: not a record: EOF");
     refused(format!("{RECORD}{cut}\n"), "record, line 5: not a record: EOF");
-    refused(RECORD.replace("Update\"", "Patch\""), "line 2: event \"Patch\" is none of Add, Update, Delete");
-    refused(RECORD.replacen("\"Add\"", "\"add\"", 1), "line 1: event \"add\" is none of Add, Update, Delete");
+    refused(
+        RECORD.replace("Update\"", "Patch\""),
+        "line 2: unknown event \"Patch\": expected Add, Update or Delete",
+    );
+    refused(
+        RECORD.replacen("\"Add\"", "\"add\"", 1),
+        "line 1: unknown event \"add\": expected Add, Update or Delete",
+    );
     refused(RECORD.replacen("\"Add\"", "7", 1), "line 1: not a record: invalid type");
-    refused(r#"{"event":"Add"}"#, "line 1: a record needs a \"resource\"");
-    refused(format!(r#"{{"resource":{NODE}}}"#), "line 1: a record needs an \"event\"");
+    refused(r#"{"event":"Add"}"#, "line 1: a record requires a \"resource\"");
+    refused(format!(r#"{{"resource":{NODE}}}"#), "line 1: a record requires an \"event\"");
     refused(r#"{"event":"Add","resource":null}"#, "line 1: resource: not a Kubernetes object");
     refused(RECORD.replace("2026-11-01T23:03:28.2+", "25:"), "line 2: time: ");
     refused(
         RECORD.replacen("\"web-0\"", "\"\"", 1),
         "line 1: resource: not a Kubernetes object: metadata.name is empty",
     );
-    refused(b"{\"event\":\"\xff\"}\n".to_vec(), "line 1: byte 10 is no UTF-8");
+    refused(b"{\"event\":\"\xff\"}\n".to_vec(), "line 1: byte 10 is not UTF-8");
     refused("[]\n", "line 1: not a record");
     refused(vec![b' '; formats::MAX_VALUE_BYTES + 1], "line 1: longer than 64 MiB");
 }
@@ -234,13 +240,13 @@ fn kinds_the_recorder_does_not_watch_are_counted() {
 
 #[test]
 fn a_cluster_recording_round_trips_byte_for_byte_after_the_first_write() {
-    let film = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films/small.jsonl.gz");
-    let Ok(file) = std::fs::File::open(&film) else {
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films/small.jsonl.gz");
+    let Ok(file) = std::fs::File::open(&recording) else {
         println!("left out: there is no film beside the workspace");
         return;
     };
-    let film = Input::open("film", Box::new(file)).unwrap();
-    let changes: Vec<IncomingChange> = formats::read(film, Format::Jsonl, read_options(None))
+    let recording = Input::open("film", Box::new(file)).unwrap();
+    let changes: Vec<IncomingChange> = formats::read(recording, Format::Jsonl, read_options(None))
         .unwrap()
         .map(|item| match item.unwrap() {
             ImportItem::Change(observed) => observed,

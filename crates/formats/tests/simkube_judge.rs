@@ -68,9 +68,9 @@ impl Judge {
 fn changes(path: &Path) -> Vec<Change> {
     let input = Input::open("file", Box::new(File::open(path).unwrap())).unwrap();
     let format = input.format.unwrap();
-    let given = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(0) };
+    let options = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(0) };
     let (mut seq, mut at) = (0, Moment::MIN);
-    let items = formats::read(input, format, given).unwrap();
+    let items = formats::read(input, format, options).unwrap();
     items
         .filter_map(|item| match item.unwrap() {
             ImportItem::Change(seen) => {
@@ -97,8 +97,8 @@ fn written(changes: &[Change], config: TracerConfig) -> tempfile::NamedTempFile 
 }
 
 /// The hashes of an index by kind and name.
-fn index(said: &Value) -> BTreeMap<String, u64> {
-    let kinds = said["index"].as_object().unwrap().iter();
+fn index(judge_output: &Value) -> BTreeMap<String, u64> {
+    let kinds = judge_output["index"].as_object().unwrap().iter();
     kinds
         .flat_map(|(kind, names)| {
             let names = names.as_object().unwrap().iter();
@@ -108,9 +108,9 @@ fn index(said: &Value) -> BTreeMap<String, u64> {
 }
 
 /// Every lifecycle with owner and hash, duplicates included.
-fn lifecycles(said: &Value) -> Vec<String> {
+fn lifecycles(judge_output: &Value) -> Vec<String> {
     let mut lives = Vec::new();
-    for (owner, hashes) in said["lifecycles"].as_object().unwrap() {
+    for (owner, hashes) in judge_output["lifecycles"].as_object().unwrap() {
         for (hash, all) in hashes.as_object().unwrap() {
             lives.extend(all.as_array().unwrap().iter().map(|life| format!("{owner} {hash} {life}")));
         }
@@ -119,8 +119,8 @@ fn lifecycles(said: &Value) -> Vec<String> {
 }
 
 /// The hash of the spec that each object was applied with last, computed by SimKube.
-fn applied(said: &Value) -> BTreeMap<String, u64> {
-    let events = said["events"].as_array().unwrap().iter();
+fn applied(judge_output: &Value) -> BTreeMap<String, u64> {
+    let events = judge_output["events"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     events
         .flat_map(|event| event["applied"].as_array().unwrap())
@@ -132,9 +132,9 @@ fn applied(said: &Value) -> BTreeMap<String, u64> {
 }
 
 /// The applied and deleted objects of each second.
-fn events(said: &Value) -> Vec<String> {
+fn events(judge_output: &Value) -> Vec<String> {
     let mut events = Vec::new();
-    for event in said["events"].as_array().unwrap() {
+    for event in judge_output["events"].as_array().unwrap() {
         for what in ["applied", "deleted"] {
             for object in event[what].as_array().unwrap() {
                 let mut object = object.clone();
@@ -151,14 +151,14 @@ fn events(said: &Value) -> Vec<String> {
 
 #[test]
 fn our_trace_of_a_recording_agrees_with_simkubes() {
-    let (Some(film), Some(trace)) =
+    let (Some(recording), Some(trace)) =
         (shared_file("data/films/small.jsonl.gz"), shared_file("data/films/small.sktrace"))
     else {
         return;
     };
     let Some(judge) = judge() else { return };
     let config = TracerConfig::parse("config", CONFIG).unwrap().0;
-    let ours = judge.of(written(&changes(&film), config).path());
+    let ours = judge.of(written(&changes(&recording), config).path());
     let theirs = judge.of(&trace);
     assert_eq!(ours["config"], theirs["config"]);
     assert_eq!(index(&ours), applied(&ours), "an index that is not of its events");
@@ -264,6 +264,6 @@ fn the_expected_hashes_are_simkubes() {
     let writing = std::thread::spawn(move || writeln!(specs_in, "{}", specs.join("\n")).unwrap());
     let output = asked.wait_with_output().unwrap();
     writing.join().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said.lines().collect::<Vec<_>>(), hashes);
+    let judge_output = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(judge_output.lines().collect::<Vec<_>>(), hashes);
 }

@@ -222,9 +222,9 @@ fn events() -> Value {
 }
 
 /// The lifecycles of one owner's pods, whose hash is 7.
-fn packed_lifecycles(owner: &Value, lives: &[Value]) -> Vec<u8> {
-    let lives: Vec<Vec<u8>> = lives.iter().map(packed).collect();
-    map(&[(packed(owner), map(&[(packed(&json!(7)), list(&lives))]))])
+fn packed_lifecycles(owner: &Value, lifecycles: &[Value]) -> Vec<u8> {
+    let lifecycles: Vec<Vec<u8>> = lifecycles.iter().map(packed).collect();
+    map(&[(packed(owner), map(&[(packed(&json!(7)), list(&lifecycles))]))])
 }
 
 fn version_2(events: &Value, lifecycles: Vec<u8>) -> Vec<u8> {
@@ -257,9 +257,9 @@ fn check(bytes: Vec<u8>, expected: &[&str]) -> Vec<IncomingChange> {
 }
 
 #[track_caller]
-fn refused(bytes: Vec<u8>, because: &str) {
-    let error = read(bytes).expect_err(because);
-    assert!(error.contains(because), "{error:?} should say {because:?}");
+fn refused(bytes: Vec<u8>, message: &str) {
+    let error = read(bytes).expect_err(message);
+    assert!(error.contains(message), "{error:?} should say {message:?}");
 }
 
 #[test]
@@ -412,8 +412,8 @@ fn a_bare_pod_missing_in_the_trace_is_synthesized() {
 #[test]
 fn an_owner_without_a_kind_is_the_object_of_that_name_or_of_the_only_kind_with_lifecycles() {
     let reference = |events: Value, owner: &str| {
-        let life = packed_lifecycles(&json!(owner), &[json!({"Running": 130})]);
-        let bytes = list(&[packed(&config()), packed(&events), packed(&json!({})), life]);
+        let lifecycle = packed_lifecycles(&json!(owner), &[json!({"Running": 130})]);
+        let bytes = list(&[packed(&config()), packed(&events), packed(&json!({})), lifecycle]);
         let found = read(bytes).unwrap();
         let pod =
             found.iter().find(|seen| &*seen.key.kind.kind == "Pod").unwrap().what.object().value().unwrap();
@@ -438,28 +438,28 @@ fn errors_have_their_position() {
             ("pod_lifecycles", packed(&json!({}))),
         ])
     };
-    refused(all(json!(3)), "file, byte 9: version 3 is not one that is read here: 0, 1 and 2 are");
+    refused(all(json!(3)), "file, byte 9: version 3 is not supported: expected 0, 1 or 2");
     refused(all(json!("2")), "version: invalid type: string");
     refused(named(&[("version", packed(&json!(2)))]), "config is missing");
-    refused(list(&[packed(&config())]), "a list of 2, 4 or 5, and this one of 1");
+    refused(list(&[packed(&config())]), "must have 2, 4 or 5 parts, found 1");
     refused(version_2(&json!({}), good()), "events must be a list");
     refused(version_2(&json!([1]), good()), "an event must be a map");
     refused(version_2(&json!([{"ts": 1}]), good()), "an event must have ts, applied_objs and deleted_objs");
     let nameless = json!([{"ts": 1, "applied_objs": [{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "deleted_objs": []}]);
     refused(version_2(&nameless, good()), "missing field `name`");
     let far = json!([{"ts": i64::MAX, "applied_objs": [], "deleted_objs": []}]);
-    refused(version_2(&far, good()), "lie outside the years 1677 to 2262");
+    refused(version_2(&far, good()), "is outside the years 1677 to 2262");
     refused(
         version_2(&events(), packed_lifecycles(&json!(OWNER), &[json!({"Done": 1})])),
-        "a life must be \"Empty\"",
+        "a lifecycle must be \"Empty\"",
     );
-    refused(version_2(&events(), packed_lifecycles(&json!(["web"]), &[])), "the owner of pods must be");
+    refused(version_2(&events(), packed_lifecycles(&json!(["web"]), &[])), "a pod owner must be");
     refused(version_2(&events(), packed_lifecycles(&json!(["web", "x"]), &[])), "invalid format for gvk");
     let whole = version_2(&events(), good());
     let cut = whole.len() - 3;
-    refused(whole[..cut].to_vec(), &format!("file, byte {cut}: the file is cut off here"));
+    refused(whole[..cut].to_vec(), &format!("file, byte {cut}: unexpected end of file"));
     refused(b"{\"version\": 2 \"config\": {}}".to_vec(), "file, byte 14: expected ',' here");
-    refused(b"{\"version\": 2, \"events\": [1, 2".to_vec(), "file, byte 30: the file is cut off here");
+    refused(b"{\"version\": 2, \"events\": [1, 2".to_vec(), "file, byte 30: unexpected end of file");
 }
 
 #[test]
@@ -470,10 +470,10 @@ fn declared_lengths_take_no_memory() {
         bytes.extend(claim);
         bytes
     };
-    refused(start(&[0xdd, 0xff, 0xff, 0xff, 0xff]), "cut off");
+    refused(start(&[0xdd, 0xff, 0xff, 0xff, 0xff]), "unexpected end of file");
     refused(start(&[0xdf, 0xff, 0xff, 0xff, 0xff]), "events must be a list");
-    refused(start(&[0x91, 0xdb, 0xff, 0xff, 0xff, 0xff, b'a']), "cut off");
-    refused(start(&[0x91; 100_000]), "cut off");
+    refused(start(&[0x91, 0xdb, 0xff, 0xff, 0xff, 0xff, b'a']), "unexpected end of file");
+    refused(start(&[0x91; 100_000]), "unexpected end of file");
     let object = |inside: Vec<u8>| {
         let event = named(&[
             ("ts", packed(&json!(1))),
@@ -489,10 +489,10 @@ fn declared_lengths_take_no_memory() {
         ])
     };
     refused(object([vec![0x91; 121], vec![0xc0]].concat()), "nested deeper than 120 levels");
-    refused(object(vec![0xc4, 1, 0]), "bytes, which no Kubernetes object has");
-    refused(object(vec![0x81, 1, 1]), "a key that is no text");
-    refused(object(vec![0xa1, 0xff]), "a text that is no UTF-8");
-    refused(object(vec![0xc1]), "c1 begins no value");
+    refused(object(vec![0xc4, 1, 0]), "binary data is not allowed in a Kubernetes object");
+    refused(object(vec![0x81, 1, 1]), "a key is not a string");
+    refused(object(vec![0xa1, 0xff]), "a string is not UTF-8");
+    refused(object(vec![0xc1]), "c1 is not a valid msgpack type");
     let mut long = vec![0xdb];
     long.extend(((64_u32 << 20) + 1).to_be_bytes());
     long.resize(long.len() + (64 << 20) + 1, b'x');
@@ -517,15 +517,15 @@ fn mutated_traces_are_read_or_refused() {
         for _ in 0..4_000 {
             let mut bytes = sample.clone();
             for _ in 0..rng.random_range(1..4) {
-                let place = rng.random_range(0..bytes.len());
+                let index = rng.random_range(0..bytes.len());
                 match rng.random_range(0..4) {
-                    0 => bytes[place] ^= 1 << rng.random_range(0..8),
-                    1 => bytes[place] = rng.random(),
-                    2 => bytes.truncate(place.max(1)),
+                    0 => bytes[index] ^= 1 << rng.random_range(0..8),
+                    1 => bytes[index] = rng.random(),
+                    2 => bytes.truncate(index.max(1)),
                     _ => {
-                        let end = (place + rng.random_range(1..40)).min(bytes.len());
-                        let again = bytes[place..end].to_vec();
-                        bytes.splice(place..place, again);
+                        let end = (index + rng.random_range(1..40)).min(bytes.len());
+                        let again = bytes[index..end].to_vec();
+                        bytes.splice(index..index, again);
                     }
                 }
             }

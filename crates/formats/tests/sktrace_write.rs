@@ -104,12 +104,12 @@ impl TraceExport {
 fn read(bytes: Vec<u8>) -> Vec<IncomingChange> {
     let input = Input::open("file", Box::new(Cursor::new(bytes))).unwrap();
     assert_eq!(input.format, Some(Format::Sktrace));
-    let given = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(0) };
+    let options = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(0) };
     let change = |item| match item {
         ImportItem::Change(observed) => observed,
         other => panic!("{other:?}"),
     };
-    formats::read(input, Format::Sktrace, given).unwrap().map(|item| change(item.unwrap())).collect()
+    formats::read(input, Format::Sktrace, options).unwrap().map(|item| change(item.unwrap())).collect()
 }
 
 /// The object `kind/name` in the namespace `shop`, with `more` merged into it.
@@ -181,7 +181,7 @@ fn changes_of_a_spec_are_events_of_their_second() {
         "101 ~ Deployment.apps shop/web",
         "102 - Deployment.apps shop/web",
     ]);
-    export.assert_left_out(&[("changes of status or metadata alone", 1)]);
+    export.assert_left_out(&[("changes of only status or metadata", 1)]);
     let found = export.read();
     assert_eq!(
         found[1].what.object().as_str(),
@@ -254,10 +254,10 @@ fn objects_owned_by_an_exported_object_are_not_exported() {
         ["10 + CronJob.batch shop/night", "10 + Deployment.apps shop/web", "10 + Job.batch shop/alone"];
     export.assert_changes(&expected);
     export.assert_left_out(&[
-        ("changes of kinds not tracked", 2),
-        ("changes of objects that a DaemonSet owns", 1),
+        ("changes of objects owned by a DaemonSet", 1),
         ("changes of objects whose owner is in the trace", 2),
-        ("deletions of objects that are left out", 1),
+        ("changes of untracked kinds", 2),
+        ("deletions of skipped objects", 1),
     ]);
 }
 
@@ -280,10 +280,7 @@ fn owned_objects_are_skipped_with_skip_owned() {
         (110, What::Deleted(pod("owned", json!({}), None, None))),
     ]);
     export.assert_changes(&["10 + Pod shop/bare"]);
-    export.assert_left_out(&[
-        ("changes of objects that have an owner", 1),
-        ("deletions of objects that are left out", 1),
-    ]);
+    export.assert_left_out(&[("changes of owned objects", 1), ("deletions of skipped objects", 1)]);
     let bare = export.read()[1].what.object().value().unwrap();
     assert_eq!(bare["spec"], json!({"containers": [{"name": "c"}]}), "the node is no part of a trace");
 }
@@ -309,7 +306,7 @@ fn filters_hold_for_deletes_too() {
     export.assert_left_out(&[
         ("changes in excluded namespaces", 1),
         ("changes of objects with excluded labels", 1),
-        ("deletions of objects that are left out", 2),
+        ("deletions of skipped objects", 2),
     ]);
 }
 
@@ -439,7 +436,6 @@ fn a_star_in_a_path_must_match_an_array() {
     written(json!([{"template": {}}])).unwrap();
     assert_eq!(
         written(json!({"template": {}})).unwrap_err().to_string(),
-        "the tracer's configuration, example.com/v1.Flow: the * of \"/spec/tasks/*/template\" stands where there is \
-         no array, as in d/f"
+        "the tracer configuration, example.com/v1.Flow: the * of \"/spec/tasks/*/template\" does not match an array, as in d/f"
     );
 }

@@ -48,12 +48,12 @@ impl BulkWriter {
             Some(scratch) => schema::open_writable(&scratch.path, Durability::OnlyWhenFinished)?,
         };
         connection.execute_batch("BEGIN IMMEDIATE").context("write to", path)?;
-        let intake = ChangeIndexer::open(&connection, path)?;
+        let indexer = ChangeIndexer::open(&connection, path)?;
         Ok(BulkWriter {
             path: path.to_owned(),
             temporary_file: scratch,
             connection: Some(connection),
-            intake,
+            intake: indexer,
             pending: HashMap::new(),
             ends: HashMap::new(),
             codec: FrameCodec::new(),
@@ -104,10 +104,10 @@ impl BulkWriter {
     }
 
     /// Marks the changes added so far as those of a pruned history.
-    pub(crate) fn mark_pruned(&mut self, begins: Moment, last_seq: i64) -> Result<()> {
+    pub(crate) fn mark_pruned(&mut self, start: Moment, last_seq: i64) -> Result<()> {
         let connection = self.connection.as_ref().expect("open until finished");
         self.intake.write_updates(connection)?;
-        record_pruning(connection, begins, last_seq).context("write to", &self.path)
+        record_pruning(connection, start, last_seq).context("write to", &self.path)
     }
 
     /// Temporary files of this import. They have to be removed if the process is ended while it is in progress.
@@ -191,7 +191,7 @@ impl TemporaryFile {
 
     /// Moves the finished file into place, durably, unless the path has been taken meanwhile.
     fn publish(self, path: &Path) -> Result<()> {
-        let doing = "put in its place";
+        let doing = "move the new history to";
         std::fs::File::open(&self.path).and_then(|file| file.sync_all()).context(doing, path)?;
         // A hard link fails where a rename would overwrite; dropping `self` removes the other name.
         match std::fs::hard_link(&self.path, path) {

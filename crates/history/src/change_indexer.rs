@@ -130,7 +130,7 @@ impl ChangeIndexer {
         let name = NameHash::new(&stream, &observed.key.namespace, &observed.key.name);
         let object_id = if has_directory(&stream.kind) {
             self.resolve_object(connection, &stream, name, observed, at)
-                .context("file an object in", &self.path)?
+                .context("index an object in", &self.path)?
         } else {
             ObjectId(name.0 as i64)
         };
@@ -162,16 +162,16 @@ impl ChangeIndexer {
     pub(crate) fn refuse_overlap(
         &mut self,
         connection: &Connection,
-        ends: &mut HashMap<Arc<str>, Option<Moment>>,
+        end_by_source: &mut HashMap<Arc<str>, Option<Moment>>,
         name: &Arc<str>,
         seen: Moment,
     ) -> Result<()> {
-        let end = match ends.get(name) {
+        let end = match end_by_source.get(name) {
             Some(end) => *end,
             None => {
                 let last_at = self.source(connection, name)?.last_at;
                 let end = (last_at > Moment::MIN).then_some(last_at);
-                ends.insert(name.clone(), end);
+                end_by_source.insert(name.clone(), end);
                 end
             }
         };
@@ -221,7 +221,7 @@ impl ChangeIndexer {
                     Ok(SourceState { id: row.get(0)?, first_at: None, last_at, changed: false })
                 })
             })()
-            .context("file a source in", &self.path)?;
+            .context("index a source in", &self.path)?;
             self.sources.insert(name.clone(), found);
         }
         Ok(self.sources.get_mut(name).expect("it was put there"))
@@ -250,7 +250,7 @@ impl ChangeIndexer {
                 |row| row.get(0),
             )
         })()
-        .context("file a kind in", &self.path)?;
+        .context("index a kind in", &self.path)?;
         let stream = Arc::new(Stream { id, source: name.clone(), kind: kind.clone() });
         self.streams.insert(index, stream.clone());
         Ok(stream)
@@ -268,20 +268,20 @@ impl ChangeIndexer {
         let meta = observed.what.object().meta();
         let uid = meta.uid.as_deref().map(|uid| xxh3_64(uid.as_bytes()));
         let deleted = matches!(observed.what, What::Deleted(_));
-        let known = match self.live_objects.get(&name) {
+        let existing = match self.live_objects.get(&name) {
             Some(alive) => Some((alive.object, alive.uid, true)),
             None => find_entry(connection, stream, name, &observed.key.namespace, &observed.key.name)?
                 .map(|found| (found.object, found.uid, found.ended_at.is_none())),
         };
-        let was_alive = known.is_some_and(|(_, _, is_alive)| is_alive);
+        let was_alive = existing.is_some_and(|(_, _, is_alive)| is_alive);
         let counts = self.counts.entry(stream.id).or_default();
-        counts.objects += i64::from(known.is_none());
+        counts.objects += i64::from(existing.is_none());
         counts.alive += i64::from(!deleted) - i64::from(was_alive);
         // Stubs and manifests have no uid: they refer to the current incarnation.
-        let same = |old: Option<u64>| old.is_none() || uid.is_none() || old == uid;
-        let object = match known {
+        let is_same_uid = |old: Option<u64>| old.is_none() || uid.is_none() || old == uid;
+        let object = match existing {
             None => self.insert_object(connection, stream, name, observed, &meta, at)?,
-            Some((object, old, is_alive)) if same(old) && (is_alive || deleted) => {
+            Some((object, old, is_alive)) if is_same_uid(old) && (is_alive || deleted) => {
                 if old.is_none() && uid.is_some() {
                     connection
                         .prepare_cached("UPDATE object SET uid = ?2 WHERE id = ?1")?
@@ -301,7 +301,7 @@ impl ChangeIndexer {
             self.live_objects.remove(&name);
         } else {
             // A version without a uid does not clear the known one.
-            let uid = uid.or(known.filter(|(_, _, is_alive)| *is_alive).and_then(|(_, old, _)| old));
+            let uid = uid.or(existing.filter(|(_, _, is_alive)| *is_alive).and_then(|(_, old, _)| old));
             self.live_objects.insert(name, LiveObject { object, uid });
         }
         Ok(object)

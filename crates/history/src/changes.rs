@@ -95,7 +95,7 @@ impl Changes {
     fn advance(&mut self, index: usize) -> Result<()> {
         let cursor = &mut self.cursors[index];
         while cursor.ready.is_empty() {
-            let wanted = |row: &VersionRow| {
+            let is_selected = |row: &VersionRow| {
                 self.window.contains(row.at) && cursor.only.is_none_or(|only| only == row.object)
             };
             let mut take = |row: &VersionRow, text: &str| -> Result<()> {
@@ -109,13 +109,13 @@ impl Changes {
             };
             if let Some(id) = cursor.frames.pop_front() {
                 let frame = self.reader.read_frame(&self.connection, &self.path, id)?;
-                let places: Vec<u32> = (0u32..)
+                let row_indexes: Vec<u32> = (0u32..)
                     .zip(&frame.rows)
-                    .filter(|(_, row)| wanted(row))
-                    .map(|(place, _)| place)
+                    .filter(|(_, row)| is_selected(row))
+                    .map(|(row_index, _)| row_index)
                     .collect();
                 let mut outcome = Ok(());
-                self.reader.read_objects(&self.path, id, &frame, &places, |row, text| {
+                self.reader.read_objects(&self.path, id, &frame, &row_indexes, |row, text| {
                     if outcome.is_ok() {
                         outcome = take(row, text);
                     }
@@ -125,7 +125,7 @@ impl Changes {
                 let mut pending = PendingVersions::default();
                 self.reader.rows.read(&self.connection, &self.path, &cursor.stream, after, &mut pending)?;
                 cursor.rows_after = pending.rows.last().map(|row| row.seq);
-                for (row, text) in pending.iter().filter(|(row, _)| wanted(row)) {
+                for (row, text) in pending.iter().filter(|(row, _)| is_selected(row)) {
                     take(row, text)?;
                 }
             } else {
@@ -159,7 +159,7 @@ impl Iterator for Changes {
 pub(crate) fn key_and_object(path: &Path, stream: &Stream, seq: i64, text: &str) -> Result<(Key, Object)> {
     let meta = Meta::read_prefix(text).ok_or_else(|| Error::Damaged {
         path: path.to_owned(),
-        what: format!("change {seq} holds no Kubernetes object"),
+        what: format!("change {seq} has no valid object"),
     })?;
     let key = Key {
         source: stream.source.clone(),

@@ -68,7 +68,7 @@ impl StreamCounts {
 
     /// The stored counts of a stream.
     pub(crate) fn stored(connection: &Connection, stream: i64) -> rusqlite::Result<StreamCounts> {
-        let kept = connection
+        let counts = connection
             .prepare_cached(
                 "SELECT changes, raw, packed, keyframe_packed, rows, row_raw, objects, alive
                  FROM stream_count WHERE stream = ?1",
@@ -86,7 +86,7 @@ impl StreamCounts {
                 })
             })
             .optional()?;
-        Ok(kept.unwrap_or_default())
+        Ok(counts.unwrap_or_default())
     }
 
     /// The counts computed from the tables, in time linear in the size of the stream.

@@ -41,9 +41,9 @@ impl DoctorReport {
         self.findings.is_empty()
     }
 
-    fn add_finding(&mut self, what: impl Into<String>) {
+    fn add_finding(&mut self, finding: impl Into<String>) {
         if self.findings.len() < MAX_FINDINGS {
-            self.findings.push(what.into());
+            self.findings.push(finding.into());
         }
     }
 
@@ -163,7 +163,7 @@ impl Checker<'_> {
         // A page that is being written looks damaged once, but not three times.
         if (0..3).all(|_| wal::read(&wal::wal_path(self.path), page_bytes).is_damaged) {
             self.report
-                .add_finding("the log beside the file is damaged: what was committed after that is lost");
+                .add_finding("the write-ahead log is damaged: changes committed after the damage are lost");
         }
     }
 
@@ -172,34 +172,34 @@ impl Checker<'_> {
         let missing =
             schema::altered_schema_objects(self.connection).context("read the schema of", self.path);
         for name in self.report.ok_or_finding(missing).unwrap_or_default() {
-            self.report.add_finding(format!("{name} is missing or not as it was made"));
+            self.report.add_finding(format!("{name} is missing or altered"));
         }
         let read = || -> rusqlite::Result<Vec<String>> {
             self.connection.prepare("PRAGMA foreign_key_check")?.query_map([], |row| row.get(0))?.collect()
         };
-        let strays = read().context("read", self.path);
-        for table in self.report.ok_or_finding(strays).unwrap_or_default() {
-            self.report.add_finding(format!("a row of {table} is of a source that is not there"));
+        let unexpected = read().context("read", self.path);
+        for table in self.report.ok_or_finding(unexpected).unwrap_or_default() {
+            self.report.add_finding(format!("a row of {table} refers to a missing row"));
         }
     }
 
     fn check_stream(&mut self, stream: &Stream) {
-        let mut told = DerivedState::default();
+        let mut derived = DerivedState::default();
         let blocks = self.blocks(stream).context("read the blocks of", self.path);
         let keyframes = self.keyframe_seqs(stream).context("read the keyframes of", self.path);
         let mut keyframes = self.report.ok_or_finding(keyframes).unwrap_or_default();
         keyframes.reverse();
         for block in self.report.ok_or_finding(blocks).unwrap_or_default() {
-            self.check_block(stream, &block, &mut told);
+            self.check_block(stream, &block, &mut derived);
             while let Some(seq) = keyframes.pop_if(|seq| *seq <= block.last.0) {
-                self.check_keyframe(stream, seq, &told);
+                self.check_keyframe(stream, seq, &derived);
             }
         }
         for seq in keyframes {
-            self.report.add_finding(format!("keyframe {seq} of {} is behind all blocks", stream.kind));
+            self.report.add_finding(format!("keyframe {seq} of {} is after the last block", stream.kind));
         }
-        self.check_rows(stream, &mut told);
-        self.check_directory(stream, &told);
+        self.check_rows(stream, &mut derived);
+        self.check_directory(stream, &derived);
         self.check_counts(stream);
     }
 
@@ -230,30 +230,32 @@ impl Checker<'_> {
             .collect()
     }
 
-    fn check_block(&mut self, stream: &Stream, block: &BlockRow, told: &mut DerivedState) {
-        let place = format!("block {}–{} of {}", block.first.0, block.last.0, stream.kind);
-        let Some((frame, objects)) = self.open(stream, block.frame, FrameRole::Changes, block.packed, &place)
+    fn check_block(&mut self, stream: &Stream, block: &BlockRow, derived: &mut DerivedState) {
+        let location = format!("block {}–{} of {}", block.first.0, block.last.0, stream.kind);
+        let Some((frame, objects)) =
+            self.open(stream, block.frame, FrameRole::Changes, block.packed, &location)
         else {
             return;
         };
-        let ends = |row: &VersionRow| (row.seq, row.at.nanos());
-        let listed = (block.first, block.last, block.changes, block.raw);
-        let (first, last) = (frame.rows.first().map(ends), frame.rows.last().map(ends));
+        let seq_and_time = |row: &VersionRow| (row.seq, row.at.nanos());
+        let indexed = (block.first, block.last, block.changes, block.raw);
+        let (first, last) = (frame.rows.first().map(seq_and_time), frame.rows.last().map(seq_and_time));
         let counted = (frame.rows.len() as i64, objects.len() as i64);
-        if (Some(listed.0), Some(listed.1), listed.2, listed.3) != (first, last, counted.0, counted.1) {
-            self.report.add_finding(format!("{place} is listed with other numbers than its frame has"));
+        if (Some(indexed.0), Some(indexed.1), indexed.2, indexed.3) != (first, last, counted.0, counted.1) {
+            self.report
+                .add_finding(format!("{location}: sequence numbers, times or counts do not match its frame"));
         }
         if block.members != members::encode(&members::member_list(&frame.rows)) {
-            self.report.add_finding(format!("{place} is listed with other objects than its frame has"));
+            self.report.add_finding(format!("{location}: the object list does not match its frame"));
         }
         for (row, range) in frame.object_ranges() {
             let text = objects.get(range).unwrap_or_default();
-            self.check_version(stream, row, text, told);
+            self.check_version(stream, row, text, derived);
         }
     }
 
-    fn check_keyframe(&mut self, stream: &Stream, seq: i64, told: &DerivedState) {
-        let place = format!("keyframe {seq} of {}", stream.kind);
+    fn check_keyframe(&mut self, stream: &Stream, seq: i64, derived: &DerivedState) {
+        let location = format!("keyframe {seq} of {}", stream.kind);
         let read = || -> rusqlite::Result<Vec<KeyframeRow>> {
             self.connection
                 .prepare_cached(
@@ -271,37 +273,40 @@ impl Checker<'_> {
                 .collect()
         };
         let parts = read().context("read a keyframe of", self.path);
-        let mut held = 0;
+        let mut object_count = 0;
         for part in self.report.ok_or_finding(parts).unwrap_or_default() {
             let Some((frame, objects)) =
-                self.open(stream, part.frame, FrameRole::Keyframe, part.packed, &place)
+                self.open(stream, part.frame, FrameRole::Keyframe, part.packed, &location)
             else {
                 return;
             };
-            if told.last != Some((seq, Moment::from_nanos(part.at)))
+            if derived.last != Some((seq, Moment::from_nanos(part.at)))
                 || part.objects != frame.rows.len() as i64
             {
-                self.report.add_finding(format!("{place} is listed with other numbers than it has"));
+                self.report.add_finding(format!(
+                    "{location}: sequence number, time or count does not match its frame"
+                ));
             }
             if part.members != members::encode(&members::member_list(&frame.rows)) {
-                self.report.add_finding(format!("{place} is listed with other objects than it has"));
+                self.report.add_finding(format!("{location}: the object list does not match its frame"));
             }
             for (row, range) in frame.object_ranges() {
                 let text = objects.get(range).unwrap_or_default();
-                let same = told
+                let is_same = derived
                     .live_objects
                     .get(&row.object)
-                    .is_some_and(|is| is.seq == row.seq && is.hash == row.hash);
-                if !same || ContentHash::of(text).0 as u32 != row.hash {
-                    self.report.add_finding(format!("{place} holds change {} as no block does", row.seq));
+                    .is_some_and(|version| version.seq == row.seq && version.hash == row.hash);
+                if !is_same || ContentHash::of(text).0 as u32 != row.hash {
+                    self.report
+                        .add_finding(format!("{location}: change {} does not match any block", row.seq));
                 }
-                held += 1;
+                object_count += 1;
             }
         }
-        if held != told.live_objects.len() {
+        if object_count != derived.live_objects.len() {
             self.report.add_finding(format!(
-                "{place} holds {held} objects, the changes leave {}",
-                told.live_objects.len()
+                "{location} has {object_count} objects, expected {} from the changes",
+                derived.live_objects.len()
             ));
         }
     }
@@ -312,21 +317,21 @@ impl Checker<'_> {
         id: i64,
         role: FrameRole,
         packed: i64,
-        place: &str,
+        location: &str,
     ) -> Option<(Frame, String)> {
         if !self.frames.insert(id) {
-            self.report.add_finding(format!("{place} shares frame {id}"));
+            self.report.add_finding(format!("{location}: frame {id} is used twice"));
         }
         let length =
             self.connection
                 .query_row("SELECT length(bytes) FROM frame WHERE id = ?1", [id], |row| row.get(0));
         if length != Ok(packed) {
-            self.report.add_finding(format!("{place} is listed with another size than its frame has"));
+            self.report.add_finding(format!("{location}: the size does not match its frame"));
         }
         let frame = self.reader.read_frame(self.connection, self.path, id);
         let frame = self.report.ok_or_finding(frame)?;
         if frame.role != role || frame.source != stream.source || frame.kind != stream.kind {
-            self.report.add_finding(format!("{place} names frame {id}, which is something else"));
+            self.report.add_finding(format!("{location}: frame {id} is of another type, source or kind"));
             return None;
         }
         match self.reader.codec.objects(&frame) {
@@ -335,101 +340,117 @@ impl Checker<'_> {
                 Some((frame, objects))
             }
             Err(why) => {
-                self.report.add_finding(format!("{place}: {why}"));
+                self.report.add_finding(format!("{location}: {why}"));
                 None
             }
         }
     }
 
-    fn check_rows(&mut self, stream: &Stream, told: &mut DerivedState) {
+    fn check_rows(&mut self, stream: &Stream, derived: &mut DerivedState) {
         let mut after = i64::MIN;
         loop {
             let mut pending = PendingVersions::default();
             let read = self.reader.rows.read(self.connection, self.path, stream, after, &mut pending);
-            let whole = self.report.ok_or_finding(read).is_some();
+            let is_complete = self.report.ok_or_finding(read).is_some();
             for (row, text) in pending.iter() {
-                self.check_version(stream, row, text, told);
+                self.check_version(stream, row, text, derived);
                 after = row.seq;
             }
-            if !whole || pending.rows.is_empty() {
+            if !is_complete || pending.rows.is_empty() {
                 return;
             }
         }
     }
 
     /// Checks that one version is in order, matches its hash and has the name its object id stands for.
-    fn check_version(&mut self, stream: &Stream, row: &VersionRow, text: &str, told: &mut DerivedState) {
-        let place = format!("change {} of {}", row.seq, stream.kind);
-        if told.last.is_some_and(|(seq, at)| row.seq <= seq || row.at < at) {
-            self.report.add_finding(format!("{place} is out of order"));
+    fn check_version(&mut self, stream: &Stream, row: &VersionRow, text: &str, derived: &mut DerivedState) {
+        let location = format!("change {} of {}", row.seq, stream.kind);
+        if derived.last.is_some_and(|(seq, at)| row.seq <= seq || row.at < at) {
+            self.report.add_finding(format!("{location} is out of order"));
         }
-        told.last = Some((row.seq, row.at));
+        derived.last = Some((row.seq, row.at));
         if ContentHash::of(text).0 as u32 != row.hash {
-            self.report.add_finding(format!("{place} does not match its hash"));
+            self.report.add_finding(format!("{location} does not match its hash"));
             return;
         }
         let meta = match Meta::read(text) {
             Ok(meta) => meta,
             Err(error) => {
-                return self.report.add_finding(format!("{place} holds no Kubernetes object: {error}"));
+                return self.report.add_finding(format!("{location} has no valid object: {error}"));
             }
         };
         if model::Kind::of(&meta.api_version, &meta.kind) != stream.kind {
-            self.report.add_finding(format!("{place} is a {}", meta.kind));
+            self.report.add_finding(format!("{location} is of another kind: {}", meta.kind));
         }
         let found = change_indexer::find_object(self.connection, stream, &meta.namespace, &meta.name)
             .context("read", self.path);
         let found = self.report.ok_or_finding(found).flatten();
         if found.is_none_or(|found| found.object != row.object) {
-            self.report.add_finding(format!("{place} is not filed under its name {}", meta.name));
+            self.report.add_finding(format!("{location} is not indexed under its name {}", meta.name));
         }
         self.report.changes += 1;
         if change_indexer::has_directory(&stream.kind) {
-            self.check_incarnation(&place, row, &meta, told);
+            self.check_incarnation(&location, row, &meta, derived);
         } else if row.code.is_deleted() {
-            told.live_objects.remove(&row.object);
+            derived.live_objects.remove(&row.object);
         } else {
             let alive = DerivedObject { seq: row.seq, hash: row.hash, uid: None, since: row.at };
-            told.live_objects.insert(row.object, alive);
+            derived.live_objects.insert(row.object, alive);
         }
     }
 
     /// Follows the incarnations of an object; each end must be in the directory.
-    fn check_incarnation(&mut self, place: &str, row: &VersionRow, meta: &Meta<'_>, told: &mut DerivedState) {
+    fn check_incarnation(
+        &mut self,
+        location: &str,
+        row: &VersionRow,
+        meta: &Meta<'_>,
+        derived: &mut DerivedState,
+    ) {
         let uid = meta.uid.as_deref().map(|uid| xxh3_64(uid.as_bytes()));
-        let before = told.live_objects.remove(&row.object);
+        let before = derived.live_objects.remove(&row.object);
         let replaced =
             before.as_ref().is_some_and(|old| uid.is_some() && old.uid.is_some() && old.uid != uid);
-        let ended = |life: &Incarnation, how, at: Moment| {
-            life.ended == Some(how) && life.ended_at.is_some_and(|end| end >= at)
+        let ended = |incarnation: &Incarnation, how, at: Moment| {
+            incarnation.ended == Some(how) && incarnation.ended_at.is_some_and(|end| end >= at)
         };
         if replaced || row.code.is_deleted() {
-            let lives = change_indexer::incarnations(self.connection, row.object)
-                .context("read the lives of", self.path);
-            let Some(lives) = self.report.ok_or_finding(lives) else { return };
-            if replaced && !lives.iter().any(|life| ended(life, change_indexer::ENDED_REPLACED, row.at)) {
-                self.report.add_finding(format!("{place} begins another life, but the last one has no end"));
+            let incarnations = change_indexer::incarnations(self.connection, row.object)
+                .context("read the lifetimes of", self.path);
+            let Some(incarnations) = self.report.ok_or_finding(incarnations) else { return };
+            if replaced
+                && !incarnations
+                    .iter()
+                    .any(|incarnation| ended(incarnation, change_indexer::ENDED_REPLACED, row.at))
+            {
+                self.report.add_finding(format!(
+                    "{location} has a new uid, but the end of the previous object is not indexed"
+                ));
             }
             if row.code.is_deleted()
-                && !lives
-                    .iter()
-                    .any(|life| ended(life, change_indexer::ENDED_DELETED, row.at) && life.first_at <= row.at)
+                && !incarnations.iter().any(|incarnation| {
+                    ended(incarnation, change_indexer::ENDED_DELETED, row.at)
+                        && incarnation.first_at <= row.at
+                })
             {
-                self.report.add_finding(format!("{place} ends a life that the directory has otherwise"));
+                self.report
+                    .add_finding(format!("{location} is a deletion, but the index has no such deletion"));
             }
         }
         if !row.code.is_deleted() {
-            let kept = before.filter(|_| !replaced);
+            let continued = before.filter(|_| !replaced);
             // A newly known uid may belong to another incarnation, if the change that introduced it was pruned.
-            let known = kept.as_ref().filter(|old| old.uid.is_some() || uid.is_none());
+            let known = continued.as_ref().filter(|old| old.uid.is_some() || uid.is_none());
             let since = known.map_or(row.at, |old| old.since);
-            let uid = uid.or(kept.and_then(|old| old.uid));
-            told.live_objects.insert(row.object, DerivedObject { seq: row.seq, hash: row.hash, uid, since });
+            let uid = uid.or(continued.and_then(|old| old.uid));
+            derived
+                .live_objects
+                .insert(row.object, DerivedObject { seq: row.seq, hash: row.hash, uid, since });
         }
     }
 
     /// Checks that the directory has the same live objects as the changes.
-    fn check_directory(&mut self, stream: &Stream, told: &DerivedState) {
+    fn check_directory(&mut self, stream: &Stream, derived: &DerivedState) {
         if !change_indexer::has_directory(&stream.kind) {
             return;
         }
@@ -439,31 +460,38 @@ impl Checker<'_> {
                 .query_map([stream.id], |row| row.get(0))?
                 .collect()
         };
-        let listed = read().context("read the directory of", self.path);
-        let Some(listed) = self.report.ok_or_finding(listed) else { return };
-        if listed.len() != told.live_objects.len() {
-            let (listed, alive) = (listed.len(), told.live_objects.len());
+        let indexed = read().context("read the index of", self.path);
+        let Some(indexed) = self.report.ok_or_finding(indexed) else { return };
+        if indexed.len() != derived.live_objects.len() {
+            let (indexed, alive) = (indexed.len(), derived.live_objects.len());
             self.report.add_finding(format!(
-                "{listed} objects of {} are listed alive, the changes leave {alive}",
+                "{indexed} objects of {} are indexed as existing, expected {alive} from the changes",
                 stream.kind
             ));
         }
-        for id in listed {
+        for id in indexed {
             let object = ObjectId(id);
-            let lives =
-                change_indexer::incarnations(self.connection, object).context("read the lives of", self.path);
-            let Some(lives) = self.report.ok_or_finding(lives) else { continue };
-            let Some(alive) = told.live_objects.get(&object) else {
-                self.report.add_finding(format!("object {id} of {} is listed alive and is not", stream.kind));
+            let incarnations = change_indexer::incarnations(self.connection, object)
+                .context("read the lifetimes of", self.path);
+            let Some(incarnations) = self.report.ok_or_finding(incarnations) else { continue };
+            let Some(alive) = derived.live_objects.get(&object) else {
+                self.report.add_finding(format!(
+                    "object {id} of {} is indexed as existing, but was deleted",
+                    stream.kind
+                ));
                 continue;
             };
-            let life = lives.iter().find(|life| life.ended_at.is_none());
+            let incarnation = incarnations.iter().find(|incarnation| incarnation.ended_at.is_none());
             // Pruning keeps start time and uid, but maybe not the change that introduced them.
-            let other =
-                |life: &Incarnation| life.uid.is_some() && alive.uid.is_some() && life.uid != alive.uid;
-            if life.is_none_or(|life| life.first_at > alive.since || other(life)) {
-                self.report
-                    .add_finding(format!("object {id} of {} is listed with another life", stream.kind));
+            let other = |incarnation: &Incarnation| {
+                incarnation.uid.is_some() && alive.uid.is_some() && incarnation.uid != alive.uid
+            };
+            if incarnation.is_none_or(|incarnation| incarnation.first_at > alive.since || other(incarnation))
+            {
+                self.report.add_finding(format!(
+                    "object {id} of {} is indexed with another uid or creation time",
+                    stream.kind
+                ));
             }
         }
     }
@@ -475,9 +503,9 @@ impl Checker<'_> {
                 || StreamCounts::stored(self.connection, stream.id)?
                     == StreamCounts::recount(self.connection, stream.id)?)
         };
-        let same = read().context("count the changes of", self.path);
-        if self.report.ok_or_finding(same) == Some(false) {
-            self.report.add_finding(format!("{} is listed with other counts than it has", stream.kind));
+        let is_same = read().context("count the changes of", self.path);
+        if self.report.ok_or_finding(is_same) == Some(false) {
+            self.report.add_finding(format!("{}: the stored counts do not match the changes", stream.kind));
         }
     }
 
@@ -494,7 +522,7 @@ impl Checker<'_> {
         let frames = read().context("read the frames of", self.path);
         for id in self.report.ok_or_finding(frames).unwrap_or_default() {
             if !self.frames.contains(&id) {
-                self.report.add_finding(format!("frame {id} belongs to nothing"));
+                self.report.add_finding(format!("frame {id} is not used"));
             }
         }
         let read = || -> rusqlite::Result<Vec<(i64, i64, Vec<u8>)>> {

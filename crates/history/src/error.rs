@@ -32,10 +32,10 @@ pub enum Error {
         source: std::io::Error,
     },
     /// There is no such file.
-    #[error("there is no history at {0}")]
+    #[error("history {0} not found")]
     Missing(PathBuf),
     /// The file exists already.
-    #[error("{0} exists already")]
+    #[error("{0} already exists")]
     Exists(PathBuf),
     /// The file is not a history.
     #[error("{path} is not a Kinescope history: {why}")]
@@ -46,7 +46,7 @@ pub enum Error {
         why: String,
     },
     /// The file was written by a later version of this program.
-    #[error("{path} has file version {found}, this program reads up to {known}: use a newer kinescope")]
+    #[error("{path} has file version {found}, supported are versions up to {known}: use a newer kinescope")]
     TooNew {
         /// The file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
         known: i64,
     },
     /// Another process writes to it.
-    #[error("{path} is being written by another process{holder}: only one may write at a time")]
+    #[error("{path} is in use by another process{holder}: only one process can write at a time")]
     Busy {
         /// The history.
         path: PathBuf,
@@ -65,7 +65,7 @@ pub enum Error {
     },
     /// Stored data contradicts its checksum or other data.
     #[error(
-        "{path} is damaged: {what} (`kinescope doctor` tells more, `doctor --salvage` keeps what can be read)"
+        "{path} is damaged: {what} (`kinescope doctor` shows details, `doctor --salvage` copies all readable changes)"
     )]
     Damaged {
         /// The history.
@@ -75,11 +75,11 @@ pub enum Error {
     },
     /// The directory is read-only, but the file was not closed properly.
     #[error(
-        "{0} was not closed cleanly and its folder cannot be written: copy it with its -wal file to where it can"
+        "{0} was not closed cleanly and its folder is read-only: copy it with its -wal file to a writable folder"
     )]
     UncleanReadOnly(PathBuf),
     /// An object that exceeds the size limit.
-    #[error("{key} at {seen} is {bytes} bytes long, the most a history holds is {most}")]
+    #[error("{key} at {seen} has {bytes} bytes, the maximum is {most}")]
     TooLarge {
         /// The object's key.
         key: model::Key,
@@ -92,8 +92,7 @@ pub enum Error {
     },
     /// An import that overlaps the recorded time of a source.
     #[error(
-        "source {name:?} is already in the history up to {end}, and this begins at {found}: \
-         import it under another name with --source, or only what is later"
+        "source {name:?} is already in the history up to {end}, and the input begins at {found}: specify another name with --source, or import only later changes"
     )]
     Overlap {
         /// The source's name.
@@ -104,7 +103,7 @@ pub enum Error {
         found: model::Moment,
     },
     /// A moment before the pruned beginning.
-    #[error("the history begins at {begins}: what was before {asked} is gone", asked = asked)]
+    #[error("{asked} is before the start of the history, {begins}: earlier changes were pruned", asked = asked)]
     BeforeStart {
         /// The requested moment.
         asked: model::Moment,
@@ -126,12 +125,16 @@ pub enum Error {
 impl Error {
     /// The writer thread has ended for an unknown reason.
     pub(crate) fn writer_ended() -> Error {
-        Error::Stopped { why: "its thread has ended".to_owned(), is_transient: false, is_damage: false }
+        Error::Stopped {
+            why: "the writer thread has ended".to_owned(),
+            is_transient: false,
+            is_damage: false,
+        }
     }
 
     /// Writing was stopped because the file is damaged.
     pub(crate) fn writer_abandoned() -> Error {
-        Error::Stopped { why: "it is damaged".to_owned(), is_transient: false, is_damage: true }
+        Error::Stopped { why: "the history is damaged".to_owned(), is_transient: false, is_damage: true }
     }
 
     /// Whether the stored data is damaged, so that no retry can succeed.
@@ -211,7 +214,7 @@ impl<T> ErrorContext<T> for rusqlite::Result<T> {
     fn context(self, doing: &'static str, path: &Path) -> Result<T> {
         self.map_err(|source| match source.sqlite_error_code() {
             Some(rusqlite::ErrorCode::NotADatabase) => {
-                Error::NotAHistory { path: path.to_owned(), why: "it is no SQLite file".to_owned() }
+                Error::NotAHistory { path: path.to_owned(), why: "not an SQLite file".to_owned() }
             }
             Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
                 Error::Damaged { path: path.to_owned(), what: format!("cannot {doing}: {source}") }

@@ -98,12 +98,12 @@ impl ChangeCode {
     const INFERRED: u8 = 4;
 
     pub(crate) fn new(what: &model::What, inferred: bool) -> ChangeCode {
-        let word = match what {
+        let code = match what {
             model::What::Added(_) => ChangeCode::ADDED,
             model::What::Modified(_) => ChangeCode::MODIFIED,
             model::What::Deleted(_) => ChangeCode::DELETED,
         };
-        ChangeCode(word | if inferred { ChangeCode::INFERRED } else { 0 })
+        ChangeCode(code | if inferred { ChangeCode::INFERRED } else { 0 })
     }
 
     pub(crate) fn from_stored(stored: i64) -> Option<ChangeCode> {
@@ -213,12 +213,12 @@ impl FrameCodec {
 
     /// Reads a frame without its objects. The error describes the damage.
     pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<Frame, &'static str> {
-        let body = bytes.strip_prefix(MAGIC).ok_or("it does not begin like a frame")?;
-        let (sum, body) = body.split_first_chunk::<8>().ok_or("it is cut short")?;
+        let body = bytes.strip_prefix(MAGIC).ok_or("not a frame")?;
+        let (sum, body) = body.split_first_chunk::<8>().ok_or("truncated")?;
         if xxh3_64(body) != u64::from_le_bytes(*sum) {
-            return Err("its checksum is wrong");
+            return Err("checksum mismatch");
         }
-        self.open_body(body).ok_or("its columns contradict each other")
+        self.open_body(body).ok_or("inconsistent columns")
     }
 
     fn open_body(&mut self, body: &[u8]) -> Option<Frame> {
@@ -249,11 +249,11 @@ impl FrameCodec {
         let bytes = self
             .decompressor
             .decompress(&frame.objects, frame.raw)
-            .map_err(|_| "its objects cannot be unpacked")?;
+            .map_err(|_| "the objects cannot be decompressed")?;
         if bytes.len() != frame.raw {
-            return Err("its objects are cut short");
+            return Err("the objects are truncated");
         }
-        String::from_utf8(bytes).map_err(|_| "its objects are no text")
+        String::from_utf8(bytes).map_err(|_| "the objects are not UTF-8")
     }
 }
 
@@ -264,9 +264,9 @@ impl Frame {
     pub(crate) fn object_ranges(&self) -> impl Iterator<Item = (&VersionRow, std::ops::Range<usize>)> {
         let mut start = 0;
         self.rows.iter().map(move |row| {
-            let place = start..start + row.length as usize;
-            start = place.end;
-            (row, place)
+            let range = start..start + row.length as usize;
+            start = range.end;
+            (row, range)
         })
     }
 }
@@ -347,13 +347,13 @@ mod tests {
             any::<u32>(),
             ".{0,40}",
         )
-            .prop_map(|(seq, at, seen, object, word, inferred, hash, text)| {
+            .prop_map(|(seq, at, seen, object, code, inferred, hash, text)| {
                 let row = VersionRow {
                     seq,
                     at: Moment::from_nanos(at),
                     seen: Moment::from_nanos(seen),
                     object: ObjectId(object),
-                    code: ChangeCode(word | if inferred { 4 } else { 0 }),
+                    code: ChangeCode(code | if inferred { 4 } else { 0 }),
                     hash,
                     length: text.len() as u32,
                 };

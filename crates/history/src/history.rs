@@ -91,8 +91,8 @@ impl History {
         let mut span: Option<(Moment, Moment)> = None;
         for source in self.sources()? {
             if let Some((first, last)) = self.span_of(&source)? {
-                let (begins, ends) = span.unwrap_or((first, last));
-                span = Some((begins.min(first), ends.max(last)));
+                let (start, end) = span.unwrap_or((first, last));
+                span = Some((start.min(first), end.max(last)));
             }
         }
         Ok(span)
@@ -152,14 +152,14 @@ impl History {
                 }
                 _ => None,
             };
-            let places =
+            let locations =
                 locate_state(&snapshot, &self.path, reader, &stream, ReadPoint::Moment(moment), only)?;
             let mut outcome = Ok(());
             reader.read_versions(
                 &snapshot,
                 &self.path,
                 &stream,
-                &places,
+                &locations,
                 |row, text| match key_and_object(&self.path, &stream, row.seq, text) {
                     Ok((key, object)) => {
                         if selection.matches(&key) {
@@ -177,7 +177,7 @@ impl History {
     /// For each object, when its incarnation current at `moment` was first seen. Objects deleted before `moment` are
     /// included; Events are not.
     pub fn first_seen_times(&self, moment: Moment, selection: &Selection) -> Result<HashMap<Key, Moment>> {
-        let doing = "read the lives of";
+        let doing = "read the lifetimes of";
         let mut found: HashMap<Key, Moment> = HashMap::new();
         for stream in self.streams(selection)? {
             let sql = "SELECT namespace.name, object.name, object.first_at, former_life.first_at FROM object
@@ -196,11 +196,11 @@ impl History {
                     namespace: namespace.into(),
                     name: name.into(),
                 };
-                let lives = [Some(last), former].into_iter().flatten().map(Moment::from_nanos);
-                let Some(first) = lives.filter(|first| *first <= moment).max() else { continue };
+                let first_times = [Some(last), former].into_iter().flatten().map(Moment::from_nanos);
+                let Some(first) = first_times.filter(|first| *first <= moment).max() else { continue };
                 if selection.matches(&key) {
-                    let known = found.entry(key).or_insert(first);
-                    *known = first.max(*known);
+                    let latest = found.entry(key).or_insert(first);
+                    *latest = first.max(*latest);
                 }
             }
         }
@@ -234,12 +234,12 @@ impl History {
 
     /// The moment at which the oldest `bytes` packed bytes after `begins` end; if there are fewer, the end of the
     /// last.
-    pub(crate) fn end_of_oldest_bytes(&self, bytes: u64, begins: Moment) -> Result<Option<Moment>> {
+    pub(crate) fn end_of_oldest_bytes(&self, bytes: u64, start: Moment) -> Result<Option<Moment>> {
         let doing = "read the sizes of";
         let sql = "SELECT last_at, packed + length(members) FROM block WHERE last_at > ?1
                    UNION ALL SELECT at, packed + length(members) FROM keyframe WHERE at > ?1 ORDER BY 1";
         let mut statement = self.connection.prepare_cached(sql).context(doing, &self.path)?;
-        let mut parts = statement.query([begins.nanos()]).context(doing, &self.path)?;
+        let mut parts = statement.query([start.nanos()]).context(doing, &self.path)?;
         let (mut sum, mut last) = (0, None);
         while let Some(part) = parts.next().context(doing, &self.path)? {
             let end: i64 = part.get(0).context(doing, &self.path)?;
@@ -328,7 +328,7 @@ impl History {
         kind: &Kind,
         namespace: Option<&str>,
         prefix: &str,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<(String, String)>> {
         let read = || -> rusqlite::Result<Vec<(String, String)>> {
             self.connection
@@ -339,7 +339,7 @@ impl History {
                        AND substr(object.name, 1, length(?4)) = ?4
                      ORDER BY 2, 1 LIMIT ?5",
                 )?
-                .query_map(params![&*kind.group, &*kind.kind, namespace, prefix, most as i64], |row| {
+                .query_map(params![&*kind.group, &*kind.kind, namespace, prefix, limit as i64], |row| {
                     Ok((row.get(0)?, row.get(1)?))
                 })?
                 .collect()
@@ -360,12 +360,12 @@ impl History {
 
     /// Bytes of the file and its write-ahead log.
     pub fn file_bytes(&self) -> u64 {
-        let beside = |suffix: &str| {
+        let sidecar_bytes = |suffix: &str| {
             let mut name = self.path.clone().into_os_string();
             name.push(suffix);
             std::fs::metadata(name).map_or(0, |file| file.len())
         };
-        beside("") + beside("-wal")
+        sidecar_bytes("") + sidecar_bytes("-wal")
     }
 
     /// Contents and sizes, from the stored counts.
@@ -419,7 +419,7 @@ impl History {
         let number = text.map(|text| text.parse().map(Moment::from_nanos)).transpose();
         number.map_err(|_| Error::Damaged {
             path: self.path.clone(),
-            what: "the setting pruned_to is no number".to_owned(),
+            what: "the setting pruned_to is not a number".to_owned(),
         })
     }
 }

@@ -71,7 +71,7 @@ fn lock_path(history: &Path) -> PathBuf {
 fn is_same_file(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     match (file.metadata(), fs::metadata(path)) {
-        (Ok(held), Ok(there)) => held.ino() == there.ino() && held.dev() == there.dev(),
+        (Ok(locked), Ok(on_disk)) => locked.ino() == on_disk.ino() && locked.dev() == on_disk.dev(),
         _ => false,
     }
 }

@@ -56,9 +56,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Member>> {
     let members = (0..count)
         .map(|_| {
             last = last.wrapping_add(reader.signed()?);
-            let place = reader.number()?;
-            let index = u32::try_from(place >> 1).ok()?;
-            Some(Member { object: ObjectId(last), last: index, deleted: place & 1 == 1 })
+            let packed_index = reader.number()?;
+            let index = u32::try_from(packed_index >> 1).ok()?;
+            Some(Member { object: ObjectId(last), last: index, deleted: packed_index & 1 == 1 })
         })
         .collect::<Option<_>>()?;
     reader.0.is_empty().then_some(members)

@@ -170,7 +170,7 @@ impl KeyframeSchedule {
                 let (blocks, bytes) =
                     blocks_since_keyframe(connection, stream.id).context("read the blocks of", path)?;
                 let state = locate_state(connection, path, reader, stream, ReadPoint::Seq(i64::MAX), None)?;
-                let alive = state.frames.iter().map(|(_, places)| places.len() as i64).sum();
+                let alive = state.frames.iter().map(|(_, locations)| locations.len() as i64).sum();
                 self.streams.entry(stream.id).or_insert(KeyframeProgress { blocks, bytes, alive })
             }
         };
@@ -196,9 +196,9 @@ pub(crate) fn pack_keyframe(
     stream: &Stream,
     seq: i64,
 ) -> Result<Vec<KeyframePart>> {
-    let places = locate_state(connection, path, reader, stream, ReadPoint::Seq(seq), None)?;
+    let locations = locate_state(connection, path, reader, stream, ReadPoint::Seq(seq), None)?;
     let (mut codec, mut parts, mut pending) = (FrameCodec::new(), Vec::new(), PendingVersions::default());
-    reader.read_versions(connection, path, stream, &places, |row, text| {
+    reader.read_versions(connection, path, stream, &locations, |row, text| {
         pending.push(*row, text);
         if pending.is_full() {
             parts.push(KeyframePart::pack(&mut codec, stream, &std::mem::take(&mut pending)));

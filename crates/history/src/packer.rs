@@ -160,7 +160,7 @@ impl Packer {
     pub(crate) fn open(
         path: &Path,
         writer: SyncSender<WriterCommand>,
-        tray: Arc<PackedSlot>,
+        packed_slot: Arc<PackedSlot>,
         requests: Receiver<PackerRequest>,
     ) -> Result<Packer> {
         let connection = schema::open_readable(path)?;
@@ -173,7 +173,7 @@ impl Packer {
             streams: Vec::new(),
             reader: VersionReader::new(),
             keyframe_schedule: KeyframeSchedule::default(),
-            outbox: Outbox { writer, packed_slot: tray },
+            outbox: Outbox { writer, packed_slot },
             requests,
             backlog: VecDeque::new(),
         })
@@ -202,10 +202,10 @@ impl Packer {
                     let stream = self.stream(stream)?;
                     self.train_dictionary(&stream)?;
                 }
-                PackerRequest::Prune(moment, answer) => {
+                PackerRequest::Prune(moment, reply) => {
                     let outcome = self.prune(moment);
                     // A failed prune does not stop packing.
-                    answer.map(|answer| answer.send(outcome));
+                    reply.map(|reply| reply.send(outcome));
                 }
             }
         }
@@ -237,17 +237,18 @@ impl Packer {
         if !self.streams.iter().any(|stream| stream.id == id) {
             self.streams = streams(&self.connection, &self.path)?;
         }
-        self.streams.iter().find(|stream| stream.id == id).cloned().ok_or_else(|| Error::Damaged {
-            path: self.path.clone(),
-            what: format!("there is no stream {id}"),
-        })
+        self.streams
+            .iter()
+            .find(|stream| stream.id == id)
+            .cloned()
+            .ok_or_else(|| Error::Damaged { path: self.path.clone(), what: format!("stream {id} not found") })
     }
 
     /// Trains a dictionary on the rows of a stream, so that later rows need not wait for its first block.
     fn train_dictionary(&mut self, stream: &Stream) -> Result<()> {
         let mut pending = PendingVersions::default();
-        let taken = self.reader.rows.read(&self.connection, &self.path, stream, i64::MIN, &mut pending)?;
-        match NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &taken)? {
+        let sizes = self.reader.rows.read(&self.connection, &self.path, stream, i64::MIN, &mut pending)?;
+        match NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &sizes)? {
             Some(dictionary) => self.outbox.deliver(stream.id, 0, PackedOutputKind::Dictionary(dictionary)),
             None => Ok(()),
         }
@@ -320,14 +321,14 @@ impl Packer {
                 .read_objects(&self.path, small.frame, &frame, &all, |row, text| pending.push(*row, text))?;
         }
         let old = pending.rows.len();
-        let taken = self.reader.rows.read(&self.connection, &self.path, stream, after, &mut pending)?;
+        let sizes = self.reader.rows.read(&self.connection, &self.path, stream, after, &mut pending)?;
         let rows = pending.rows.len() - old;
         if rows == 0 || !(rest || pending.is_full()) {
             return Ok(None);
         }
         // The rows at the end of a history are not followed by others: no need to train on them.
         let dictionary = match small {
-            None if !rest => NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &taken)?,
+            None if !rest => NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &sizes)?,
             _ => None,
         };
         let block = Block::pack(&mut self.reader.codec, stream, &pending);
@@ -339,16 +340,16 @@ impl Packer {
 
 impl Outbox {
     /// Hands an output to the writer and waits until it is committed.
-    fn deliver(&self, stream: i64, rows: usize, what: PackedOutputKind) -> Result<()> {
-        let (done, wait) = sync_channel(1);
-        self.packed_slot.put(PackedOutput { stream, rows, kind: what, reply: done });
+    fn deliver(&self, stream: i64, rows: usize, kind: PackedOutputKind) -> Result<()> {
+        let (done, receiver) = sync_channel(1);
+        self.packed_slot.put(PackedOutput { stream, rows, kind, reply: done });
         // The command is needed only to wake up an idle writer.
         match self.writer.try_send(WriterCommand::CheckPackedSlot) {
             Ok(()) | Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Disconnected(_)) => return Err(Error::writer_ended()),
         }
         // Without waiting, rows whose block failed to be written would be packed again and again.
-        match wait.recv() {
+        match receiver.recv() {
             Ok(outcome) => outcome,
             Err(_) => Err(Error::writer_ended()),
         }

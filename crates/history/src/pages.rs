@@ -109,10 +109,10 @@ impl Pages {
     }
 
     /// The bytes of a record, assembled from its overflow pages; `first` is the page it begins on.
-    pub(crate) fn record(&self, first: &[u8], place: RecordLocation) -> Option<Vec<u8>> {
-        let total = place.bytes as usize;
-        let local = place.tree.local_bytes(self.page_bytes, total);
-        let (start, end) = (place.start as usize, place.start as usize + local);
+    pub(crate) fn record(&self, first: &[u8], location: RecordLocation) -> Option<Vec<u8>> {
+        let total = location.bytes as usize;
+        let local = location.tree.local_bytes(self.page_bytes, total);
+        let (start, end) = (location.start as usize, location.start as usize + local);
         let mut record = first.get(start..end)?.to_vec();
         if local < total {
             let mut next = u32_at(first, end)?;
@@ -123,16 +123,16 @@ impl Pages {
                 }
                 let page = self.page(next);
                 next = u32_at(&page, 0)?;
-                let wanted = (total - record.len()).min(self.page_bytes - 4);
-                record.extend_from_slice(page.get(4..4 + wanted)?);
+                let length = (total - record.len()).min(self.page_bytes - 4);
+                record.extend_from_slice(page.get(4..4 + length)?);
             }
         }
         Some(record)
     }
 
     /// The same, for a location found earlier.
-    pub(crate) fn record_at(&self, place: RecordLocation) -> Option<Vec<u8>> {
-        self.record(&self.page(place.page), place)
+    pub(crate) fn record_at(&self, location: RecordLocation) -> Option<Vec<u8>> {
+        self.record(&self.page(location.page), location)
     }
 }
 
@@ -245,17 +245,18 @@ fn detect_page_bytes(file: &mut File) -> usize {
     let mut sample = Vec::new();
     // If the sample cannot be read, no page is valid.
     let _ = file.take(PAGE_SIZE_SAMPLE).read_to_end(&mut sample);
-    let told = sample.get(16..18).map_or(0, |two| usize::from(two[0]) << 8 | usize::from(two[1]));
+    let header_page_bytes =
+        sample.get(16..18).map_or(0, |two| usize::from(two[0]) << 8 | usize::from(two[1]));
     // 65536 is stored as 1, because it does not fit into two bytes.
-    let told = if told == 1 { 65536 } else { told };
-    if told == PAGE_BYTES || told < 512 || !told.is_power_of_two() {
+    let header_page_bytes = if header_page_bytes == 1 { 65536 } else { header_page_bytes };
+    if header_page_bytes == PAGE_BYTES || header_page_bytes < 512 || !header_page_bytes.is_power_of_two() {
         return PAGE_BYTES;
     }
     let sound = |size: usize| {
         let pages = sample.chunks_exact(size).skip(1);
         pages.filter(|page| cells(page, 2).iter().any(|cell| holds_record(page, cell))).count()
     };
-    if sound(told) > sound(PAGE_BYTES) { told } else { PAGE_BYTES }
+    if sound(header_page_bytes) > sound(PAGE_BYTES) { header_page_bytes } else { PAGE_BYTES }
 }
 
 fn holds_record(page: &[u8], cell: &Cell) -> bool {
@@ -313,8 +314,8 @@ mod tests {
         let mut found = Vec::new();
         for number in numbers {
             let page = pages.page(number);
-            for place in find_blobs(&page, number, b"KINE") {
-                pages.record(&page, place);
+            for location in find_blobs(&page, number, b"KINE") {
+                pages.record(&page, location);
             }
             for cell in cells(&page, number) {
                 let record = pages.record(&page, cell.location);
@@ -378,11 +379,11 @@ mod tests {
         drop(connection);
         let whole = std::fs::read(&path).unwrap();
         let expected = all(&path);
-        for told in [[0, 0], [0xff, 0xff], [0, 1], [2, 0], [0x20, 0], [0x80, 0], [0x10, 1]] {
+        for size_bytes in [[0, 0], [0xff, 0xff], [0, 1], [2, 0], [0x20, 0], [0x80, 0], [0x10, 1]] {
             let mut bytes = whole.clone();
-            bytes[16..18].copy_from_slice(&told);
+            bytes[16..18].copy_from_slice(&size_bytes);
             std::fs::write(&path, bytes).unwrap();
-            assert_eq!(all(&path), expected, "{told:?}");
+            assert_eq!(all(&path), expected, "{size_bytes:?}");
         }
     }
 
@@ -399,11 +400,11 @@ mod tests {
             for at in (0..bytes.len()).step_by(512) {
                 bytes[at] = kind;
             }
-            if let Some(place) = bytes.get_mut(16..18) {
-                place.copy_from_slice(&size.to_be_bytes());
+            if let Some(location) = bytes.get_mut(16..18) {
+                location.copy_from_slice(&size.to_be_bytes());
             }
-            if let Some(place) = bytes.get_mut(magic..magic + 4) {
-                place.copy_from_slice(b"KINE");
+            if let Some(location) = bytes.get_mut(magic..magic + 4) {
+                location.copy_from_slice(b"KINE");
             }
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join("x"), &bytes).unwrap();

@@ -47,7 +47,7 @@ pub fn prune(path: &Path, moment: Moment) -> Result<PruneReport> {
     connection.execute_batch("BEGIN IMMEDIATE").context(doing, path)?;
     let last_seq = ChangeIndexer::open(&connection, path)?.last_seq();
     let mut step = |step: PruneStep| step.apply(&connection, path, last_seq).map(|_| ());
-    let begins = prune_steps::run_prune(
+    let start = prune_steps::run_prune(
         &connection,
         path,
         &mut VersionReader::new(),
@@ -61,7 +61,7 @@ pub fn prune(path: &Path, moment: Moment) -> Result<PruneReport> {
     let changes_after = count_changes(&connection).context(doing, path)?;
     schema::close(connection, path)?;
     Ok(PruneReport {
-        begins,
+        begins: start,
         changes: (changes_before, changes_after),
         bytes: (bytes_before, file_size(path)?),
     })
@@ -75,9 +75,13 @@ pub fn prune_incrementally(path: &Path, moment: Moment) -> Result<PruneReport> {
     let count = || -> Result<u64> { count_changes(&schema::open_readable(path)?).context("prune", path) };
     let changes_before = count()?;
     let writer = Writer::open(path)?;
-    let begins = writer.prune(moment)?.wait()?;
+    let start = writer.prune(moment)?.wait()?;
     writer.close()?;
-    Ok(PruneReport { begins, changes: (changes_before, count()?), bytes: (bytes_before, file_size(path)?) })
+    Ok(PruneReport {
+        begins: start,
+        changes: (changes_before, count()?),
+        bytes: (bytes_before, file_size(path)?),
+    })
 }
 
 fn require_existing(path: &Path) -> Result<()> {
@@ -100,38 +104,38 @@ impl Retention {
     /// pruned.
     pub fn cutoff_by_age(&self, history: &History, now: Moment) -> Result<Option<Moment>> {
         let Some(nanos) = self.nanos else { return Ok(None) };
-        let Some((begins, end)) = retained_span(history)? else { return Ok(None) };
-        let wanted = now.plus_nanos(nanos.saturating_neg()).min(end);
-        let is_overdue = wanted.nanos_since(begins) > nanos / Retention::SLACK;
-        Ok(Some(wanted).filter(|_| is_overdue).and_then(|wanted| limit_advance(wanted, begins, end)))
+        let Some((start, end)) = retained_span(history)? else { return Ok(None) };
+        let cutoff = now.plus_nanos(nanos.saturating_neg()).min(end);
+        let is_overdue = cutoff.nanos_since(start) > nanos / Retention::SLACK;
+        Ok(Some(cutoff).filter(|_| is_overdue).and_then(|cutoff| limit_advance(cutoff, start, end)))
     }
 
     /// The moment to prune to because of size, limited to what may be pruned at once. `None` if nothing is to be
     /// pruned.
     pub fn cutoff_by_size(&self, history: &History) -> Result<Option<Moment>> {
         let Some(bytes) = self.bytes else { return Ok(None) };
-        let Some((begins, end)) = retained_span(history)? else { return Ok(None) };
+        let Some((start, end)) = retained_span(history)? else { return Ok(None) };
         let used = history.used_bytes()?;
         if used <= bytes {
             return Ok(None);
         }
         let too_many = used - (bytes - bytes / Retention::SLACK.cast_unsigned());
-        let wanted = history.end_of_oldest_bytes(too_many, begins)?;
-        Ok(wanted.and_then(|wanted| limit_advance(wanted, begins, end)))
+        let cutoff = history.end_of_oldest_bytes(too_many, start)?;
+        Ok(cutoff.and_then(|cutoff| limit_advance(cutoff, start, end)))
     }
 }
 
 /// Limits how far the beginning moves towards `wanted` at once. `None` if it does not move.
-fn limit_advance(wanted: Moment, begins: Moment, end: Moment) -> Option<Moment> {
-    let most = begins.plus_nanos(end.nanos_since(begins) / Retention::MAX_SHARE);
-    Some(wanted.min(most)).filter(|moment| *moment > begins)
+fn limit_advance(cutoff: Moment, start: Moment, end: Moment) -> Option<Moment> {
+    let max_start = start.plus_nanos(end.nanos_since(start) / Retention::MAX_SHARE);
+    Some(cutoff.min(max_start)).filter(|moment| *moment > start)
 }
 
 /// The first moment that can be shown, over all sources, and the last.
 fn retained_span(history: &History) -> Result<Option<(Moment, Moment)>> {
     let pruned_to = history.pruned_to()?;
     // The first moment of a source that ended before the pruned moment stays at its end forever, hence the maximum.
-    Ok(history.span()?.map(|(begins, end)| (pruned_to.map_or(begins, |moment| moment.max(begins)), end)))
+    Ok(history.span()?.map(|(start, end)| (pruned_to.map_or(start, |moment| moment.max(start)), end)))
 }
 
 fn count_changes(connection: &Connection) -> rusqlite::Result<u64> {

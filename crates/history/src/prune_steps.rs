@@ -81,8 +81,8 @@ pub(crate) enum PruneBound {
 // === impl PruneHandle ===
 
 impl PruneHandle {
-    pub(crate) fn new(answer: Receiver<Result<Moment>>) -> PruneHandle {
-        PruneHandle { answer }
+    pub(crate) fn new(reply: Receiver<Result<Moment>>) -> PruneHandle {
+        PruneHandle { answer: reply }
     }
 
     /// Waits until the prune is complete. Returns the new beginning.
@@ -113,9 +113,9 @@ impl PruneStep {
     ) -> Result<Option<(i64, usize)>> {
         let doing = "prune";
         match self {
-            PruneStep::Begin(begins) => {
-                record_pruning(connection, *begins, last_seq)
-                    .and_then(|()| write_setting(connection, PRUNING, begins.nanos()))
+            PruneStep::Begin(new_start) => {
+                record_pruning(connection, *new_start, last_seq)
+                    .and_then(|()| write_setting(connection, PRUNING, new_start.nanos()))
                     .context(doing, path)?;
             }
             PruneStep::Keyframe { stream, seq } => {
@@ -143,9 +143,9 @@ impl PruneStep {
             PruneStep::Names(names) => {
                 names.iter().try_for_each(|name| name.remove(connection)).context(doing, path)?;
             }
-            PruneStep::End(begins) => {
+            PruneStep::End(new_start) => {
                 let end = || -> rusqlite::Result<()> {
-                    connection.execute("DELETE FROM gap WHERE to_at <= ?1", [begins.nanos()])?;
+                    connection.execute("DELETE FROM gap WHERE to_at <= ?1", [new_start.nanos()])?;
                     connection.execute("DELETE FROM setting WHERE name = ?1", [PRUNING])?;
                     Ok(())
                 };
@@ -179,7 +179,7 @@ pub(crate) fn run_prune(
     path: &Path,
     reader: &mut VersionReader,
     moment: Moment,
-    cut: PruneBound,
+    bound: PruneBound,
     step: &mut dyn FnMut(PruneStep) -> Result<()>,
 ) -> Result<Moment> {
     let doing = "prune";
@@ -188,23 +188,24 @@ pub(crate) fn run_prune(
             connection.query_row("SELECT max(last_at) FROM source", [], |row| row.get(0))?;
         Ok((end, read_setting(connection, PRUNED_TO)?, read_setting(connection, PRUNING)?))
     };
-    let (end, begun, unfinished) = read().context(doing, path)?;
+    let (end, pruned_to, unfinished) = read().context(doing, path)?;
     let Some(end) = end else { return Ok(moment) };
-    let wanted = moment.nanos().min(end);
-    if unfinished.is_none() && begun.is_some_and(|begun| begun >= wanted) {
-        return Ok(Moment::from_nanos(begun.unwrap_or(wanted)));
+    let cutoff = moment.nanos().min(end);
+    if unfinished.is_none() && pruned_to.is_some_and(|pruned_to| pruned_to >= cutoff) {
+        return Ok(Moment::from_nanos(pruned_to.unwrap_or(cutoff)));
     }
-    let begins = Moment::from_nanos(begun.map_or(wanted, |begun| begun.max(wanted)));
-    step(PruneStep::Begin(begins))?;
-    let cuts = prune_bounds(connection, path, begins, cut)?;
-    for (stream, until) in &cuts {
+    let new_start = Moment::from_nanos(pruned_to.map_or(cutoff, |pruned_to| pruned_to.max(cutoff)));
+    step(PruneStep::Begin(new_start))?;
+    let stream_bounds = prune_bounds(connection, path, new_start, bound)?;
+    for (stream, until) in &stream_bounds {
         prune_stream(connection, path, reader, stream, *until, step)?;
     }
-    let untils: HashMap<i64, i64> = cuts.iter().map(|(stream, until)| (stream.id, until.nanos())).collect();
+    let untils: HashMap<i64, i64> =
+        stream_bounds.iter().map(|(stream, until)| (stream.id, until.nanos())).collect();
     prune_former_incarnations(connection, path, &untils, step)?;
     prune_names(connection, path, &untils, step)?;
-    step(PruneStep::End(begins))?;
-    Ok(begins)
+    step(PruneStep::End(new_start))?;
+    Ok(new_start)
 }
 
 /// The beginning of a prune that was interrupted.
@@ -213,8 +214,12 @@ pub(crate) fn unfinished_prune(connection: &Connection) -> rusqlite::Result<Opti
 }
 
 /// Records the beginning of the history and the last sequence number assigned.
-pub(crate) fn record_pruning(connection: &Connection, begins: Moment, last_seq: i64) -> rusqlite::Result<()> {
-    let nanos = begins.nanos();
+pub(crate) fn record_pruning(
+    connection: &Connection,
+    new_start: Moment,
+    last_seq: i64,
+) -> rusqlite::Result<()> {
+    let nanos = new_start.nanos();
     connection.execute("UPDATE source SET first_at = min(max(first_at, ?1), last_at)", [nanos])?;
     write_setting(connection, PRUNED_TO, nanos)?;
     write_setting(connection, LAST_SEQ, last_seq)
@@ -238,8 +243,8 @@ fn read_setting(connection: &Connection, name: &str) -> rusqlite::Result<Option<
 fn prune_bounds(
     connection: &Connection,
     path: &Path,
-    begins: Moment,
-    cut: PruneBound,
+    new_start: Moment,
+    bound: PruneBound,
 ) -> Result<Vec<(Stream, Moment)>> {
     // Streams are read before the ends of their sources, so that each source is found.
     let streams = streams(connection, path)?;
@@ -249,12 +254,12 @@ fn prune_bounds(
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect()
     };
-    let ends = read().context("prune", path)?;
-    let until = |stream: &Stream| match cut {
-        PruneBound::AtNewBeginning => Some(begins),
-        PruneBound::BehindWriter => {
-            ends.get(&*stream.source).map(|end| begins.min(Moment::from_nanos(*end).plus_nanos(-1)))
-        }
+    let end_by_source = read().context("prune", path)?;
+    let until = |stream: &Stream| match bound {
+        PruneBound::AtNewBeginning => Some(new_start),
+        PruneBound::BehindWriter => end_by_source
+            .get(&*stream.source)
+            .map(|end| new_start.min(Moment::from_nanos(*end).plus_nanos(-1))),
     };
     Ok(streams.into_iter().filter_map(|stream| until(&stream).map(|until| (stream, until))).collect())
 }
@@ -275,31 +280,32 @@ fn prune_stream(
     for seq in old_keyframes(connection, stream.id, until).context(doing, path)? {
         step(PruneStep::Keyframe { stream: stream.id, seq })?;
     }
-    let places = locate_state_from_changes(connection, path, reader, stream, ReadPoint::Moment(until))?;
-    let rows = VersionLocations { frames: Vec::new(), rows: places.rows };
-    let mut alive: HashMap<i64, Vec<u32>> = places.frames.into_iter().collect();
-    let mut remains = BlockRewriter::new(stream);
+    let locations = locate_state_from_changes(connection, path, reader, stream, ReadPoint::Moment(until))?;
+    let rows = VersionLocations { frames: Vec::new(), rows: locations.rows };
+    let mut alive: HashMap<i64, Vec<u32>> = locations.frames.into_iter().collect();
+    let mut rewriter = BlockRewriter::new(stream);
     for old in old_blocks(connection, stream.id, until).context(doing, path)? {
-        let mut stays = alive.remove(&old.frame).unwrap_or_default();
-        if !stays.is_empty() || old.ends_later {
+        let mut kept_indexes = alive.remove(&old.frame).unwrap_or_default();
+        if !kept_indexes.is_empty() || old.ends_later {
             let frame = reader.read_frame(connection, path, old.frame)?;
             let later = (0u32..).zip(&frame.rows).filter(|(_, row)| row.at > until);
-            stays.extend(later.map(|(place, _)| place));
-            if stays.len() == frame.rows.len() && !old.is_small {
+            kept_indexes.extend(later.map(|(index, _)| index));
+            if kept_indexes.len() == frame.rows.len() && !old.is_small {
                 // All of it is kept in place.
-                remains.close_block();
+                rewriter.close_block();
                 continue;
             }
-            reader.read_objects(path, old.frame, &frame, &stays, |row, text| remains.push(row, text))?;
+            reader
+                .read_objects(path, old.frame, &frame, &kept_indexes, |row, text| rewriter.push(row, text))?;
         }
-        remains.mark_removed(&old);
-        if remains.is_step_full() {
-            remains.next_step(None).map_or(Ok(()), &mut *step)?;
+        rewriter.mark_removed(&old);
+        if rewriter.is_step_full() {
+            rewriter.next_step(None).map_or(Ok(()), &mut *step)?;
         }
     }
     let has_rows = has_old_rows(connection, stream.id, until).context(doing, path)?;
-    reader.read_versions(connection, path, stream, &rows, |row, text| remains.push(row, text))?;
-    remains.next_step(has_rows.then_some(until)).map_or(Ok(()), step)
+    reader.read_versions(connection, path, stream, &rows, |row, text| rewriter.push(row, text))?;
+    rewriter.next_step(has_rows.then_some(until)).map_or(Ok(()), step)
 }
 
 /// A block that begins before the new beginning.

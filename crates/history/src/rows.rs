@@ -140,7 +140,7 @@ impl RowCodec {
             )
             .context(doing, path)?;
         let mut rows = statement.query(params![stream.id, after]).context(doing, path)?;
-        let mut taken = RowSizes::default();
+        let mut sizes = RowSizes::default();
         while !pending.is_full() {
             let Some(row) = rows.next().context(doing, path)? else { break };
             let seq: i64 = row.get(0).context(doing, path)?;
@@ -161,19 +161,19 @@ impl RowCodec {
                 length: get(7)?,
                 bytes: row.get_ref(8).context(doing, path)?.as_blob().map_err(|_| damaged("has no bytes"))?,
             };
-            taken.bytes += stored.bytes.len();
-            taken.raw += usize::try_from(stored.length).unwrap_or(0);
-            taken.oldest_dictionary = match taken.rows {
+            sizes.bytes += stored.bytes.len();
+            sizes.raw += usize::try_from(stored.length).unwrap_or(0);
+            sizes.oldest_dictionary = match sizes.rows {
                 0 => dictionary,
-                _ => taken.oldest_dictionary.min(dictionary),
+                _ => sizes.oldest_dictionary.min(dictionary),
             };
-            taken.rows += 1;
+            sizes.rows += 1;
             let dictionary = dictionary.map(|id| &self.read_dictionaries[&id]);
             let text = stored.text(&mut self.decompress, dictionary, &mut self.buffer).map_err(damaged)?;
             let row = stored.row(&stream.source, &stream.kind, text).map_err(damaged)?;
             pending.push(row, text);
         }
-        Ok(taken)
+        Ok(sizes)
     }
 
     /// Whether rows of the stream are written with a dictionary.
@@ -211,18 +211,18 @@ impl StoredRow<'_> {
         out: &'o mut Vec<u8>,
     ) -> std::result::Result<&'o str, &'static str> {
         let length = usize::try_from(self.length).ok().filter(|length| *length <= MAX_OBJECT_BYTES);
-        let length = length.ok_or("claims an absurd size")?;
+        let length = length.ok_or("has an invalid size")?;
         out.clear();
         out.reserve(length);
         match dictionary {
             Some(dictionary) => context.decompress_using_ddict(out, self.bytes, dictionary),
             None => context.decompress(out, self.bytes),
         }
-        .map_err(|_| "cannot be unpacked")?;
+        .map_err(|_| "cannot be decompressed")?;
         if out.len() != length {
-            return Err("has another size than it claims");
+            return Err("does not match its size");
         }
-        std::str::from_utf8(out).map_err(|_| "is no text")
+        std::str::from_utf8(out).map_err(|_| "is not UTF-8")
     }
 
     /// Everything except the text, if the row matches its hash for this source and kind.
@@ -238,7 +238,7 @@ impl StoredRow<'_> {
             at: Moment::from_nanos(self.at),
             seen: Moment::from_nanos(self.seen),
             object: ObjectId(self.object),
-            code: ChangeCode::from_stored(self.what).ok_or("says no known word")?,
+            code: ChangeCode::from_stored(self.what).ok_or("has an unknown change type")?,
             hash: content.0 as u32,
             length: text.len() as u32,
         };
@@ -259,7 +259,7 @@ impl NewDictionary {
         path: &Path,
         stream: i64,
         pending: &PendingVersions,
-        taken: &RowSizes,
+        sizes: &RowSizes,
     ) -> Result<Option<NewDictionary>> {
         let newest: Option<(i64, f64)> = connection
             .prepare_cached("SELECT id, ratio FROM dictionary WHERE stream = ?1 ORDER BY id DESC LIMIT 1")
@@ -267,10 +267,10 @@ impl NewDictionary {
                 select.query_row([stream], |row| Ok((row.get(0)?, row.get(1)?))).optional()
             })
             .context("read a dictionary of", path)?;
-        let ratio = taken.raw as f64 / taken.bytes.max(1) as f64;
+        let ratio = sizes.raw as f64 / sizes.bytes.max(1) as f64;
         // Rows written before the newest dictionary say nothing about it.
         let needed = newest.is_none_or(|(id, achieved)| {
-            taken.oldest_dictionary == Some(id) && ratio < achieved * RETRAIN_BELOW
+            sizes.oldest_dictionary == Some(id) && ratio < achieved * RETRAIN_BELOW
         });
         if !needed || pending.rows.len() < DICTIONARY_SAMPLES {
             return Ok(None);

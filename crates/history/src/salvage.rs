@@ -52,30 +52,30 @@ pub fn salvage(damaged: &Path, into: &Path) -> Result<SalvageReport> {
         other => other.ok(),
     };
     let pages = Pages::open(damaged)?;
-    let mut remains = PageScan::scan(&pages);
-    if remains.trusted_source_names.is_empty() {
-        let why = "nothing of a history can be read from it".to_owned();
+    let mut page_scan = PageScan::scan(&pages);
+    if page_scan.trusted_source_names.is_empty() {
+        let why = "no readable data found".to_owned();
         return Err(Error::NotAHistory { path: damaged.to_owned(), why });
     }
     let mut bulk = BulkWriter::open(into)?;
     let mut notes = Vec::new();
-    let pruning = remains.pruning();
-    let mut losses = LossTracker::new(pruning, remains.lost_blocks());
-    for name in &remains.trusted_source_names {
-        let copies = || remains.sources.iter().filter(|copy| copy.name == *name);
+    let pruning = page_scan.pruning();
+    let mut losses = LossTracker::new(pruning, page_scan.lost_blocks());
+    for name in &page_scan.trusted_source_names {
+        let copies = || page_scan.sources.iter().filter(|copy| copy.name == *name);
         // If two copies differ, the narrower time range is used.
         let first_at = copies().filter_map(|copy| copy.first_at).max();
         let last_at = copies().filter_map(|copy| copy.last_at).min();
         losses.add_source(name, first_at, last_at);
         if copies().next().is_none() {
-            notes.push(format!("whether the times of source {name} were inferred is not known any more"));
+            notes.push(format!("source {name}: unknown whether its times were inferred"));
         } else if copies().any(|copy| copy.inferred) {
             bulk.mark_times_inferred(name)?;
         }
     }
     let mut end: Option<(i64, Moment)> = None;
     let mut due = pruning;
-    for_each_in_order(&mut remains, |observed, seq, at| {
+    for_each_in_order(&mut page_scan, |observed, seq, at| {
         // Changes after the prune were not removed by it.
         if let Some(end) = end
             && let Some(pruning) = due.take_if(|pruning| pruning.last_seq.is_some_and(|last| last < seq))
@@ -90,7 +90,7 @@ pub fn salvage(damaged: &Path, into: &Path) -> Result<SalvageReport> {
     if let (Some(pruning), Some(end)) = (due, end) {
         mark_pruned(&mut bulk, pruning, end)?;
     }
-    for gap in remains.gaps() {
+    for gap in page_scan.gaps() {
         bulk.push_gap(&gap)?;
     }
     let (lost, gaps) = losses.finish();
@@ -98,17 +98,16 @@ pub fn salvage(damaged: &Path, into: &Path) -> Result<SalvageReport> {
         bulk.push_gap(gap)?;
     }
     if pages.wal_is_damaged {
-        notes.push("the log beside the file is damaged: the last changes may be lost".to_owned());
+        notes.push("the write-ahead log is damaged: the last changes may be lost".to_owned());
     }
     if gaps.is_empty() && lost.is_empty() && !pages.wal_is_damaged {
-        for position in remains.positions() {
+        for position in page_scan.positions() {
             bulk.push_position(&position)?;
         }
     } else {
         // A relist finds the current state that the lost changes led to.
-        notes.push(
-            "where watching stood is not kept: recording goes on with a new list of everything".to_owned(),
-        );
+        notes
+            .push("watch positions were not copied: recording resumes with a list of all objects".to_owned());
     }
     Ok(SalvageReport { changes: bulk.finish()?, lost, gaps: gaps.len(), notes })
 }
@@ -120,25 +119,25 @@ fn mark_pruned(
     (last_seq, last_at): (i64, Moment),
 ) -> Result<()> {
     // A history begins no later than it ends.
-    let begins = pruning.begins.min(last_at);
-    bulk.mark_pruned(begins, pruning.last_seq.map_or(last_seq, |told| told.max(last_seq)))
+    let start = pruning.begins.min(last_at);
+    bulk.mark_pruned(start, pruning.last_seq.map_or(last_seq, |stored_seq| stored_seq.max(last_seq)))
 }
 
 /// Calls a function with every salvaged change, in order, without duplicates. Only fragments with interleaving
 /// sequence numbers are open at a time.
 fn for_each_in_order(
-    remains: &mut PageScan<'_>,
+    page_scan: &mut PageScan<'_>,
     mut each: impl FnMut(&IncomingChange, i64, Moment) -> Result<()>,
 ) -> Result<()> {
-    let mut pieces = std::mem::take(&mut remains.fragments).into_iter().enumerate().peekable();
+    let mut pieces = std::mem::take(&mut page_scan.fragments).into_iter().enumerate().peekable();
     let mut open: BTreeMap<(i64, FragmentKind, usize), VecDeque<SalvagedChange>> = BTreeMap::new();
     let mut last_seq = None;
-    let mut ends: HashMap<Arc<str>, Moment> = HashMap::new();
+    let mut end_by_source: HashMap<Arc<str>, Moment> = HashMap::new();
     loop {
         let next = open.first_key_value().map(|((seq, ..), _)| *seq);
         if let Some((index, piece)) = pieces.next_if(|(_, piece)| next.is_none_or(|next| piece.first <= next))
         {
-            let versions = VecDeque::from(remains.open(&piece));
+            let versions = VecDeque::from(page_scan.open(&piece));
             if let Some(first) = versions.front() {
                 open.insert((first.row.seq, piece.kind, index), versions);
             }
@@ -152,14 +151,14 @@ fn for_each_in_order(
         let at = version.row.at;
         // Times never decrease within a source; a change that violates this belongs to an earlier file on these
         // pages.
-        let is_behind = ends.get(&version.source).is_some_and(|end| at < *end);
+        let is_behind = end_by_source.get(&version.source).is_some_and(|end| at < *end);
         if last_seq == Some(seq) || is_behind {
             continue;
         }
         if let Some(observed) = incoming_change(version) {
             each(&observed, seq, at)?;
             last_seq = Some(seq);
-            ends.insert(observed.key.source, at);
+            end_by_source.insert(observed.key.source, at);
         }
     }
 }

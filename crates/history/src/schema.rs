@@ -71,7 +71,7 @@ pub(crate) fn open_writable(path: &Path, safety: Durability) -> Result<Connectio
 /// Whether there is a file. An error does not mean that there is none: the disk may have failed, and a caller that
 /// assumes there is no file may overwrite it.
 pub fn exists(path: &Path) -> Result<bool> {
-    path.try_exists().context("look for", path)
+    path.try_exists().context("find", path)
 }
 
 /// Creates an empty file readable by its owner only, unless one exists. SQLite gives its side files the same
@@ -79,7 +79,7 @@ pub fn exists(path: &Path) -> Result<bool> {
 pub(crate) fn create_owner_only(path: &Path) -> Result<()> {
     let mut options = File::options();
     match owner_only(options.write(true).create_new(true)).open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).context("make", path),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).context("create", path),
         _ => Ok(()),
     }
 }
@@ -125,7 +125,10 @@ pub(crate) fn open_readable(path: &Path) -> Result<Connection> {
         return Err(Error::Missing(path.to_owned()));
     }
     if path.is_dir() {
-        return Err(Error::NotAHistory { path: path.to_owned(), why: "it is a folder".to_owned() });
+        return Err(Error::NotAHistory {
+            path: path.to_owned(),
+            why: "it is a folder, not a file".to_owned(),
+        });
     }
     let read = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, read).context("open", path)?;
@@ -190,8 +193,8 @@ pub(crate) fn vacuum_pages(connection: &Connection, pages: i64) -> rusqlite::Res
     }
     // SQLite frees one page per step.
     let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
-    let mut given = statement.query([])?;
-    while given.next()?.is_some() {}
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
     Ok(())
 }
 
@@ -204,7 +207,7 @@ pub(crate) fn checkpoint(connection: &Connection, most: i64) -> rusqlite::Result
         let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
         return Err(rusqlite::Error::SqliteFailure(
             busy,
-            Some("a reader needs the log beside it".to_owned()),
+            Some("a reader still uses the write-ahead log".to_owned()),
         ));
     }
     Ok(())
@@ -226,15 +229,15 @@ fn check_version(connection: &Connection, path: &Path) -> Result<()> {
         let tables: i64 = connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
             .context("read", path)?;
-        let why = if tables == 0 { "it is empty" } else { "it is an SQLite file of another program" };
+        let why = if tables == 0 { "it is empty" } else { "SQLite file of another program" };
         return Err(Error::NotAHistory { path: path.to_owned(), why: why.to_owned() });
     }
-    let known = MIGRATIONS.len() as i64;
-    if version > known {
-        return Err(Error::TooNew { path: path.to_owned(), found: version, known });
+    let newest_version = MIGRATIONS.len() as i64;
+    if version > newest_version {
+        return Err(Error::TooNew { path: path.to_owned(), found: version, known: newest_version });
     }
     if version < 1 {
-        return Err(Error::Damaged { path: path.to_owned(), what: format!("it says version {version}") });
+        return Err(Error::Damaged { path: path.to_owned(), what: format!("invalid version {version}") });
     }
     check_tables(connection, path, version)
 }
@@ -256,7 +259,7 @@ fn check_tables(connection: &Connection, path: &Path, version: i64) -> Result<()
         .context("read the tables of", path)?;
     match table_names(version).find(|table| !found.iter().any(|name| name == table)) {
         Some(table) => {
-            Err(Error::NotAHistory { path: path.to_owned(), why: format!("it has no table named {table}") })
+            Err(Error::NotAHistory { path: path.to_owned(), why: format!("table {table} is missing") })
         }
         None => Ok(()),
     }
@@ -338,7 +341,7 @@ mod tests {
                 ))
                 .unwrap();
             drop(connection);
-            let refusal = format!("it has no table named {table}");
+            let refusal = format!("table {table} is missing");
             let is_refused = |error: Error| matches!(error, Error::NotAHistory { why, .. } if why == refusal);
             assert!(History::open(&path).is_err_and(is_refused), "{table}");
             assert!(Writer::open(&path).is_err_and(is_refused), "{table}");
@@ -352,7 +355,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("h.kine");
         std::os::unix::fs::symlink(&path, &path).unwrap();
-        let is_told = |error: Error| matches!(error, Error::Io { doing: "look for", .. });
+        let is_told = |error: Error| matches!(error, Error::Io { doing: "find", .. });
         assert!(History::open(&path).is_err_and(is_told));
         assert!(Writer::open(&path).is_err_and(is_told));
         assert!(BulkWriter::open(&path).is_err_and(is_told));

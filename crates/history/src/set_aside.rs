@@ -11,30 +11,28 @@ const MAX_SET_ASIDE: usize = 10;
 /// Renames the history at `path` and its SQLite side files to an unused name `NAME.kine.damaged-MARK`. Nothing is
 /// removed. Returns the new path.
 pub fn set_aside(path: &Path, mark: &str) -> Result<PathBuf> {
-    let doing = "set aside";
+    let doing = "rename";
     let _lock = WriterLock::take(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let beginning = format!("{name}.damaged-");
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut taken = Vec::new();
+    let mut existing = Vec::new();
     for entry in std::fs::read_dir(folder).context(doing, path)? {
         let found = entry.context(doing, path)?.file_name().to_string_lossy().into_owned();
         if found.starts_with(&beginning) && !found.ends_with("-wal") && !found.ends_with("-shm") {
-            taken.push(found);
+            existing.push(found);
         }
     }
-    if taken.len() >= MAX_SET_ASIDE {
-        let what = format!(
-            "and {} that were damaged before lie beside it: look at the disk, and move them away",
-            taken.len()
-        );
+    if existing.len() >= MAX_SET_ASIDE {
+        let what =
+            format!("{} earlier damaged copies exist: check the disk, then move them away", existing.len());
         return Err(Error::Damaged { path: path.to_owned(), what });
     }
-    let mut aside = format!("{beginning}{mark}");
-    while taken.contains(&aside) {
-        aside.push('+');
+    let mut new_name = format!("{beginning}{mark}");
+    while existing.contains(&new_name) {
+        new_name.push('+');
     }
-    let aside = path.with_file_name(aside);
+    let new_name = path.with_file_name(new_name);
     // The write-ahead log first: SQLite would apply it to a new history of that name.
     for end in ["-wal", "-shm", ""] {
         let with_end = |path: &Path| {
@@ -42,13 +40,13 @@ pub fn set_aside(path: &Path, mark: &str) -> Result<PathBuf> {
             name.push(end);
             PathBuf::from(name)
         };
-        match std::fs::rename(with_end(path), with_end(&aside)) {
+        match std::fs::rename(with_end(path), with_end(&new_name)) {
             // The history may have been removed while its log was left.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             renamed => renamed.context(doing, path)?,
         }
     }
-    Ok(aside)
+    Ok(new_name)
 }
 
 #[cfg(test)]
@@ -84,7 +82,7 @@ mod tests {
         }
         std::fs::write(&path, "one more").unwrap();
         let refused = set_aside(&path, "then").unwrap_err().to_string();
-        assert!(refused.contains("10 that were damaged before"), "{refused}");
+        assert!(refused.contains("10 earlier damaged copies"), "{refused}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one more");
     }
 }

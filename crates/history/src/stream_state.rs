@@ -56,8 +56,8 @@ impl VersionReader {
         let mut statement =
             connection.prepare_cached("SELECT bytes FROM frame WHERE id = ?1").context(doing, path)?;
         let mut rows = statement.query([id]).context(doing, path)?;
-        let row = rows.next().context(doing, path)?.ok_or_else(|| damaged("it is missing"))?;
-        let bytes = row.get_ref(0).context(doing, path)?.as_blob().map_err(|_| damaged("it is no blob"))?;
+        let row = rows.next().context(doing, path)?.ok_or_else(|| damaged("missing"))?;
+        let bytes = row.get_ref(0).context(doing, path)?.as_blob().map_err(|_| damaged("not a blob"))?;
         self.codec.open(bytes).map_err(damaged)
     }
 
@@ -67,25 +67,27 @@ impl VersionReader {
         path: &Path,
         id: i64,
         frame: &Frame,
-        wanted: &[u32],
+        indexes: &[u32],
         mut each: impl FnMut(&VersionRow, &str),
     ) -> Result<()> {
         let damaged =
             |what: &str| Error::Damaged { path: path.to_owned(), what: format!("frame {id}: {what}") };
         let objects = self.codec.objects(frame).map_err(damaged)?;
-        let mut wanted = wanted.iter().peekable();
-        for (index, (row, place)) in (0u32..).zip(frame.object_ranges()) {
-            if wanted.next_if_eq(&&index).is_none() {
+        let mut indexes = indexes.iter().peekable();
+        for (index, (row, range)) in (0u32..).zip(frame.object_ranges()) {
+            if indexes.next_if_eq(&&index).is_none() {
                 continue;
             }
-            let text = objects.get(place).ok_or_else(|| damaged("an object is cut through a character"))?;
+            let text = objects
+                .get(range)
+                .ok_or_else(|| damaged("an object does not end at a character boundary"))?;
             if ContentHash::of(text).0 as u32 != row.hash {
                 return Err(damaged(&format!("change {} does not match its hash", row.seq)));
             }
             each(row, text);
         }
-        if wanted.next().is_some() {
-            return Err(damaged("it has fewer versions than are listed"));
+        if indexes.next().is_some() {
+            return Err(damaged("fewer versions than listed"));
         }
         Ok(())
     }
@@ -96,15 +98,15 @@ impl VersionReader {
         connection: &Connection,
         path: &Path,
         stream: &Stream,
-        places: &VersionLocations,
+        locations: &VersionLocations,
         mut each: impl FnMut(&VersionRow, &str),
     ) -> Result<()> {
-        for (id, wanted) in &places.frames {
+        for (id, wanted) in &locations.frames {
             let frame = self.read_frame(connection, path, *id)?;
             self.read_objects(path, *id, &frame, wanted, &mut each)?;
         }
         // Rows are read in chunks of a frame's length; the wanted ones among them are found by sequence number.
-        let mut wanted = places.rows.iter().peekable();
+        let mut wanted = locations.rows.iter().peekable();
         while let Some(&&first) = wanted.peek() {
             let mut pending = PendingVersions::default();
             self.rows.read(connection, path, stream, first - 1, &mut pending)?;
@@ -201,7 +203,7 @@ fn apply_changes(
     base: BaseState,
 ) -> Result<VersionLocations> {
     let BaseState { mut state, since } = base;
-    let wanted = |object: ObjectId| only.is_none_or(|only| only == object);
+    let is_selected = |object: ObjectId| only.is_none_or(|only| only == object);
     let doing = "read a state of";
     let damaged =
         |what: String| Error::Damaged { path: path.to_owned(), what: format!("{what} of {}", stream.kind) };
@@ -227,17 +229,17 @@ fn apply_changes(
         let list =
             list.ok_or_else(|| damaged(format!("the object list of the block up to change {last_seq}")))?;
         if whole {
-            for member in list.into_iter().filter(|member| wanted(member.object)) {
+            for member in list.into_iter().filter(|member| is_selected(member.object)) {
                 if member.deleted {
                     state.remove(&member.object);
                 } else {
                     state.insert(member.object, VersionLocation::Frame(frame, member.last));
                 }
             }
-        } else if list.iter().any(|member| wanted(member.object)) {
+        } else if list.iter().any(|member| is_selected(member.object)) {
             let opened = reader.read_frame(connection, path, frame)?;
             for (index, row) in (0u32..).zip(&opened.rows) {
-                if until.includes(row.seq, row.at) && wanted(row.object) {
+                if until.includes(row.seq, row.at) && is_selected(row.object) {
                     if row.code.is_deleted() {
                         state.remove(&row.object);
                     } else {
@@ -260,7 +262,7 @@ fn apply_changes(
         if !until.includes(seq, at) {
             break;
         }
-        if wanted(object) {
+        if is_selected(object) {
             if get(3)? & 3 == 2 {
                 state.remove(&object);
             } else {
@@ -322,8 +324,8 @@ fn last_block_before(
 /// Sorted, so that each frame is read once and the order does not depend on hashing.
 fn sorted_locations(state: HashMap<ObjectId, VersionLocation>) -> VersionLocations {
     let (mut in_frames, mut rows) = (Vec::new(), Vec::new());
-    for place in state.into_values() {
-        match place {
+    for location in state.into_values() {
+        match location {
             VersionLocation::Frame(frame, index) => in_frames.push((frame, index)),
             VersionLocation::Row(seq) => rows.push(seq),
         }
@@ -333,7 +335,7 @@ fn sorted_locations(state: HashMap<ObjectId, VersionLocation>) -> VersionLocatio
     let mut frames: Vec<(i64, Vec<u32>)> = Vec::new();
     for (frame, index) in in_frames {
         match frames.last_mut() {
-            Some((last, wanted)) if *last == frame => wanted.push(index),
+            Some((last, indexes)) if *last == frame => indexes.push(index),
             _ => frames.push((frame, vec![index])),
         }
     }

@@ -77,13 +77,13 @@ pub(crate) fn read(path: &Path, page_bytes: usize) -> WalContents {
 }
 
 fn checksum(big: bool, [mut a, mut b]: [u32; 2], bytes: &[u8]) -> [u32; 2] {
-    let word = |four: &[u8]| {
+    let to_u32 = |four: &[u8]| {
         let four = four.try_into().unwrap_or_default();
         if big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
     };
     for pair in bytes.chunks_exact(8) {
-        a = a.wrapping_add(word(&pair[..4])).wrapping_add(b);
-        b = b.wrapping_add(word(&pair[4..])).wrapping_add(a);
+        a = a.wrapping_add(to_u32(&pair[..4])).wrapping_add(b);
+        b = b.wrapping_add(to_u32(&pair[4..])).wrapping_add(a);
     }
     [a, b]
 }

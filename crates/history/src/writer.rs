@@ -49,28 +49,28 @@ impl Writer {
     pub fn open(path: &Path) -> Result<Writer> {
         let lock = WriterLock::take(path)?;
         let connection = schema::open_writable(path, Durability::EveryCommit)?;
-        let intake = ChangeIndexer::open(&connection, path)?;
-        let last_seq = intake.last_seq();
+        let indexer = ChangeIndexer::open(&connection, path)?;
+        let last_seq = indexer.last_seq();
         let waiting = count_rows(&connection).context("read", path)?;
         let (commands, inbox) = sync_channel(BATCH_QUEUE);
         let (requests, packer_inbox) = sync_channel(PACK_QUEUE);
-        let tray = Arc::new(PackedSlot::default());
-        let packer = Packer::open(path, commands.clone(), tray.clone(), packer_inbox)?;
+        let packed_slot = Arc::new(PackedSlot::default());
+        let packer = Packer::open(path, commands.clone(), packed_slot.clone(), packer_inbox)?;
         let packer = spawn("packer", path, move || packer.run())?;
-        if let Some(begins) = prune_steps::unfinished_prune(&connection).context("read", path)? {
+        if let Some(pruned_to) = prune_steps::unfinished_prune(&connection).context("read", path)? {
             // The queue is empty, so this cannot fail.
-            let _ = requests.try_send(PackerRequest::Prune(begins, None));
+            let _ = requests.try_send(PackerRequest::Prune(pruned_to, None));
         }
         let writer_thread = WriterThread {
             path: path.to_owned(),
             connection,
-            indexer: intake,
+            indexer,
             rows: RowCodec::new(),
             unpacked_rows: waiting,
             packing_requested: HashSet::new(),
             training_requested: HashSet::new(),
             requests: Some(requests),
-            packed_slot: tray,
+            packed_slot,
             packer: Some(packer),
             last_seq,
             failure: None,
@@ -88,9 +88,9 @@ impl Writer {
     /// Waits until everything queued so far survives the death of this process. Returns the sequence number of the
     /// last change in the history, 0 if there is none.
     pub fn flush(&self) -> Result<i64> {
-        let (answer, wait) = sync_channel(1);
-        self.commands.send(WriterCommand::Flush(answer)).map_err(|_| Error::writer_ended())?;
-        wait.recv().map_err(|_| Error::writer_ended())?
+        let (reply, receiver) = sync_channel(1);
+        self.commands.send(WriterCommand::Flush(reply)).map_err(|_| Error::writer_ended())?;
+        receiver.recv().map_err(|_| Error::writer_ended())?
     }
 
     /// Prunes the history before `moment`, or before its end if that is earlier. Every later moment shows the same
@@ -101,9 +101,9 @@ impl Writer {
     /// writing continues; the result has the error and whether it is transient. A prune that was interrupted by
     /// closing or killing the writer is resumed by the next writer.
     pub fn prune(&self, moment: Moment) -> Result<PruneHandle> {
-        let (answer, wait) = sync_channel(1);
-        self.commands.send(WriterCommand::Prune(moment, answer)).map_err(|_| Error::writer_ended())?;
-        Ok(PruneHandle::new(wait))
+        let (reply, receiver) = sync_channel(1);
+        self.commands.send(WriterCommand::Prune(moment, reply)).map_err(|_| Error::writer_ended())?;
+        Ok(PruneHandle::new(receiver))
     }
 
     /// Packs the remaining rows and closes the file, so that it can be read without its write-ahead log.
@@ -120,9 +120,9 @@ impl Writer {
 
     fn finish(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        let (answer, wait) = sync_channel(1);
-        let result = match self.commands.send(WriterCommand::Close(answer)) {
-            Ok(()) => wait.recv().unwrap_or_else(|_| Err(Error::writer_ended())),
+        let (reply, receiver) = sync_channel(1);
+        let result = match self.commands.send(WriterCommand::Close(reply)) {
+            Ok(()) => receiver.recv().unwrap_or_else(|_| Err(Error::writer_ended())),
             Err(_) => Err(Error::writer_ended()),
         };
         thread.join().map_err(|_| Error::writer_ended())?;
@@ -183,14 +183,14 @@ impl PendingReplies {
     fn register(&mut self, command: WriterCommand) -> Result<Option<Batch>> {
         match command {
             WriterCommand::Append(batch) => return Ok(Some(batch)),
-            WriterCommand::Flush(answer) => self.flushed.push(answer),
-            WriterCommand::Prune(moment, answer) => self.prune.push((moment, answer)),
+            WriterCommand::Flush(reply) => self.flushed.push(reply),
+            WriterCommand::Prune(moment, reply) => self.prune.push((moment, reply)),
             // The slot is checked with every command.
             WriterCommand::CheckPackedSlot => {}
             WriterCommand::PackerFailed(error) => return Err(error),
             WriterCommand::Abandon => return Err(Error::writer_abandoned()),
             WriterCommand::PackerDone => self.packer_done = true,
-            WriterCommand::Close(answer) => self.close = Some(answer),
+            WriterCommand::Close(reply) => self.close = Some(reply),
         }
         Ok(None)
     }
@@ -219,8 +219,8 @@ impl WriterThread {
         // Runs until the owner has requested the close and the packer has ended.
         while !(packer_done && closing.is_some()) {
             let Ok(first) = inbox.recv() else { break };
-            let mut answers = PendingReplies::default();
-            let outcome = self.transaction(first, inbox, &mut answers);
+            let mut replies = PendingReplies::default();
+            let outcome = self.transaction(first, inbox, &mut replies);
             if let Err(error) = outcome {
                 // The owner gets the error from its next call; what was committed stays.
                 let _ = self.connection.execute_batch("ROLLBACK");
@@ -229,24 +229,24 @@ impl WriterThread {
                 let (why, may_pass) = (describe(&error), error.is_transient());
                 self.failure.get_or_insert(WriterFailure { why, is_transient: may_pass, is_damage });
             }
-            for answer in answers.flushed {
-                let _ = answer.send(self.result().map(|()| self.last_seq));
+            for reply in replies.flushed {
+                let _ = reply.send(self.result().map(|()| self.last_seq));
             }
-            for answer in answers.packed {
-                let _ = answer.send(self.result());
+            for reply in replies.packed {
+                let _ = reply.send(self.result());
             }
-            for (moment, answer) in answers.prune {
-                self.request_prune(moment, answer);
+            for (moment, reply) in replies.prune {
+                self.request_prune(moment, reply);
             }
-            if let Some(step) = answers.prune_step {
+            if let Some(step) = replies.prune_step {
                 let _ = step.reply_sender().send(self.apply_prune_step(&step));
             }
-            if let Some(answer) = answers.close {
-                closing = Some(answer);
+            if let Some(reply) = replies.close {
+                closing = Some(reply);
                 // The packer ends when its request channel is closed.
                 self.requests = None;
             }
-            packer_done |= answers.packer_done;
+            packer_done |= replies.packer_done;
         }
         if let Some(packer) = self.packer.take() {
             let _ = packer.join();
@@ -256,8 +256,8 @@ impl WriterThread {
             Some(WriterFailure { is_damage: true, .. }) => schema::abandon(self.connection, &self.path),
             _ => schema::close(self.connection, &self.path),
         };
-        if let Some(answer) = closing {
-            let _ = answer.send(result.and(closed));
+        if let Some(reply) = closing {
+            let _ = reply.send(result.and(closed));
         }
     }
 
@@ -273,20 +273,20 @@ impl WriterThread {
         &mut self,
         first: WriterCommand,
         inbox: &Receiver<WriterCommand>,
-        answers: &mut PendingReplies,
+        replies: &mut PendingReplies,
     ) -> Result<()> {
         let doing = "write to";
-        let mut room = TRANSACTION_CHANGES;
+        let mut remaining = TRANSACTION_CHANGES;
         let mut next = Some(first);
-        let mut begun = false;
+        let mut is_open = false;
         while let Some(command) = next {
             // Replies are registered first, so that each is answered even if a later step fails.
-            let batch = answers.register(command)?;
-            let packed = answers.register_packed(self.packed_slot.take());
+            let batch = replies.register(command)?;
+            let packed = replies.register_packed(self.packed_slot.take());
             let writes = batch.is_some() || packed.is_some();
-            if self.failure.is_none() && !begun && writes {
+            if self.failure.is_none() && !is_open && writes {
                 self.connection.execute_batch("BEGIN IMMEDIATE").context(doing, &self.path)?;
-                begun = true;
+                is_open = true;
             }
             // After a failure nothing more is written: a hole in the middle would be worse than an early end.
             if self.failure.is_none() {
@@ -294,15 +294,15 @@ impl WriterThread {
                     self.apply_packed(packed)?;
                 }
                 if let Some(batch) = &batch {
-                    room = room.saturating_sub(batch.changes.len().max(1));
+                    remaining = remaining.saturating_sub(batch.changes.len().max(1));
                     self.append(batch)?;
                 }
             }
             // The packer blocks until the commit, so commit soon.
-            let stop = packed.is_some() || room == 0 || answers.must_commit();
+            let stop = packed.is_some() || remaining == 0 || replies.must_commit();
             next = if stop { None } else { inbox.try_recv().ok() };
         }
-        if begun {
+        if is_open {
             self.indexer.write_updates(&self.connection)?;
             self.connection.execute_batch("COMMIT").context(doing, &self.path)?;
         }
@@ -321,19 +321,19 @@ impl WriterThread {
         Ok(())
     }
 
-    fn request_prune(&self, moment: Moment, answer: SyncSender<Result<Moment>>) {
-        let request = PackerRequest::Prune(moment, Some(answer));
-        let refused = match (&self.requests, self.result()) {
+    fn request_prune(&self, moment: Moment, reply: SyncSender<Result<Moment>>) {
+        let request = PackerRequest::Prune(moment, Some(reply));
+        let rejected = match (&self.requests, self.result()) {
             (Some(requests), Ok(())) => requests.try_send(request).err().map(|error| {
                 let (TrySendError::Full(request) | TrySendError::Disconnected(request)) = error;
-                let why = "the packer has too much to do".to_owned();
+                let why = "the packer is overloaded".to_owned();
                 (request, Error::Stopped { why, is_transient: true, is_damage: false })
             }),
             (None, Ok(())) => Some((request, Error::writer_ended())),
             (_, Err(error)) => Some((request, error)),
         };
-        if let Some((PackerRequest::Prune(_, Some(answer)), error)) = refused {
-            let _ = answer.send(Err(error));
+        if let Some((PackerRequest::Prune(_, Some(reply)), error)) = rejected {
+            let _ = reply.send(Err(error));
         }
     }
 
@@ -426,15 +426,15 @@ fn spawn(name: &str, path: &Path, run: impl FnOnce() + Send + 'static) -> Result
 /// An error with its causes as text, because it is reported on another thread, possibly more than once.
 fn describe(error: &Error) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
         // SQLite's error code repeats SQLite's message.
         if error.is::<rusqlite::ffi::Error>() {
             break;
         }
         text.push_str(": ");
         text.push_str(&error.to_string());
-        cause = error.source();
+        source = error.source();
     }
     text
 }
@@ -448,9 +448,9 @@ mod tests {
     fn run_on_locked_file(path: &Path, commands: Vec<WriterCommand>) {
         let connection = schema::open_writable(path, Durability::EveryCommit).unwrap();
         connection.busy_timeout(Duration::ZERO).unwrap();
-        let tray = Arc::new(PackedSlot::default());
+        let packed_slot = Arc::new(PackedSlot::default());
         let (done, packed) = sync_channel(1);
-        tray.put(PackedOutput::empty_keyframe(done));
+        packed_slot.put(PackedOutput::empty_keyframe(done));
         let (sender, inbox) = sync_channel(BATCH_QUEUE);
         commands.into_iter().for_each(|command| sender.send(command).unwrap());
         let (requests, _packer_inbox) = sync_channel(PACK_QUEUE);
@@ -462,7 +462,7 @@ mod tests {
             packing_requested: HashSet::new(),
             training_requested: HashSet::new(),
             requests: Some(requests),
-            packed_slot: tray,
+            packed_slot,
             packer: None,
             last_seq: 0,
             failure: None,

@@ -9,14 +9,15 @@
 use history::{Batch, History, Selection, Writer};
 use model::Window;
 use rusqlite::Connection;
-use workload::churn::{Churn, churn};
+use workload::churn::{ChurnOptions, churn};
 
 #[test]
 fn a_closed_file_is_alone_and_has_no_free_pages() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let writer = Writer::open(&path).unwrap();
-    let changes: Vec<_> = churn(Churn { alive: 500, changes: 6_000, ..Churn::default() }).collect();
+    let changes: Vec<_> =
+        churn(ChurnOptions { live_objects: 500, changes: 6_000, ..ChurnOptions::default() }).collect();
     for batch in changes.chunks(500) {
         writer.append(Batch { changes: batch.to_vec(), ..Batch::default() }).unwrap();
     }

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use history::{Batch, Error, History, Selection, Writer, copy, doctor};
 use model::{Change, IncomingChange, Window};
-use workload::churn::{Churn, churn};
+use workload::churn::{ChurnOptions, churn};
 
 fn generated_changes() -> Vec<IncomingChange> {
-    churn(Churn { alive: 500, changes: 6_000, ..Churn::default() }).collect()
+    churn(ChurnOptions { live_objects: 500, changes: 6_000, ..ChurnOptions::default() }).collect()
 }
 
 fn changes(path: &Path) -> Vec<Change> {

@@ -41,12 +41,12 @@ fn pruning_takes_little_space_and_appends_continue() {
     let mut bulk = BulkWriter::open(&path).unwrap();
     old.iter().for_each(|observed| bulk.push(observed).unwrap());
     bulk.finish().unwrap();
-    let begins = old[36_000].seen;
+    let start = old[36_000].seen;
     let before = bytes(&path, "");
-    let expected = History::open(&path).unwrap().at(begins, &Selection::default()).unwrap();
+    let expected = History::open(&path).unwrap().at(start, &Selection::default()).unwrap();
 
     let writer = Writer::open(&path).unwrap();
-    let forgetting = writer.prune(begins).unwrap();
+    let forgetting = writer.prune(start).unwrap();
     let mut batches = new.chunks(100);
     let (mut log, mut during) = (0, 0);
     let outcome = loop {
@@ -60,7 +60,7 @@ fn pruning_takes_little_space_and_appends_continue() {
             None => during += 1,
         }
     };
-    assert_eq!(outcome.unwrap(), begins);
+    assert_eq!(outcome.unwrap(), start);
     assert!(during > 1, "nothing was appended meanwhile");
     for batch in batches {
         writer.append(Batch { changes: batch.to_vec(), ..Batch::default() }).unwrap();
@@ -71,10 +71,10 @@ fn pruning_takes_little_space_and_appends_continue() {
     assert!(log < freed * 3 / 4, "a log of {log} bytes to free {freed}");
 
     let history = History::open(&path).unwrap();
-    assert_eq!(history.at(begins, &Selection::default()).unwrap().objects(), expected.objects());
-    let window = Window { from: begins.plus_nanos(1), to: Moment::MAX };
+    assert_eq!(history.at(start, &Selection::default()).unwrap().objects(), expected.objects());
+    let window = Window { from: start.plus_nanos(1), to: Moment::MAX };
     let left = history.between(window, &Selection::default()).unwrap().map(|change| change.unwrap().seen);
-    let told = changes.iter().map(|observed| observed.seen).filter(|seen| *seen > begins);
+    let told = changes.iter().map(|observed| observed.seen).filter(|seen| *seen > start);
     assert!(left.eq(told));
     let report = doctor(&path).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);

@@ -12,13 +12,13 @@ use std::process::Command;
 
 use history::{Batch, History, Selection, Writer, doctor};
 use model::{IncomingChange, Window};
-use workload::churn::{Churn, churn};
+use workload::churn::{ChurnOptions, churn};
 
 /// The path for the child process, passed in the environment because its arguments are the test runner's.
 const CHILD: &str = "KINESCOPE_TEST_FILL";
 
 fn all() -> impl Iterator<Item = IncomingChange> {
-    churn(Churn { seed: 7, alive: 300, changes: 1_000_000, ..Churn::default() })
+    churn(ChurnOptions { seed: 7, live_objects: 300, changes: 1_000_000, ..ChurnOptions::default() })
 }
 
 #[test]

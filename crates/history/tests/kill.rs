@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use history::{Batch, History, Selection, WatchPosition, Writer, doctor};
 use model::{IncomingChange, Kind, Moment, Window};
 use rand::{RngExt, SeedableRng};
-use workload::churn::{Churn, churn};
+use workload::churn::{ChurnOptions, churn};
 
 /// The path for the child process, passed in the environment because its arguments are the test runner's.
 const CHILD: &str = "KINESCOPE_TEST_APPEND_TO";
@@ -23,7 +23,7 @@ const WRITERS_PER_HISTORY: usize = 4;
 
 /// The same changes every time: whatever was written is a prefix of them.
 fn all() -> impl Iterator<Item = IncomingChange> {
-    churn(Churn { seed: 7, alive: 300, changes: 1_000_000, ..Churn::default() })
+    churn(ChurnOptions { seed: 7, live_objects: 300, changes: 1_000_000, ..ChurnOptions::default() })
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn what_was_acknowledged_survives_every_kill() {
     let seed: u64 = std::env::var("KINESCOPE_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     println!("seed {seed}: set KINESCOPE_TEST_SEED to try another");
     let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
-    let kills = testobjects::cases(100, 1_000);
+    let kills = testobjects::case_count(100, 1_000);
     let (mut acknowledged, mut packed) = (0, 0);
     for kill in 0..kills {
         let life = kill % WRITERS_PER_HISTORY;

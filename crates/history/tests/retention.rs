@@ -88,8 +88,8 @@ fn a_file_is_kept_small() {
             assert_eq!(overdue.is_some(), history.used_bytes().unwrap() > 400_000);
             overdue.zip(history.span().unwrap())
         };
-        while let Some((moment, (begins, end))) = overdue() {
-            assert!(moment.nanos_since(begins) <= end.nanos_since(begins) / 10);
+        while let Some((moment, (start, end))) = overdue() {
+            assert!(moment.nanos_since(start) <= end.nanos_since(start) / 10);
             prune_incrementally(&path, moment).unwrap();
             forgotten += 1;
         }

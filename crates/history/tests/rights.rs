@@ -10,10 +10,10 @@ use std::path::Path;
 
 use history::{Batch, BulkWriter, Writer, copy, prune, prune_incrementally, salvage};
 use model::{IncomingChange, Moment};
-use workload::churn::{Churn, churn};
+use workload::churn::{ChurnOptions, churn};
 
 fn changes() -> Vec<IncomingChange> {
-    churn(Churn { alive: 50, changes: 1_000, ..Churn::default() }).collect()
+    churn(ChurnOptions { live_objects: 50, changes: 1_000, ..ChurnOptions::default() }).collect()
 }
 
 /// The permissions of every file in a folder.

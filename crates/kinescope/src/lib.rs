@@ -5,15 +5,15 @@
 //! replays histories with the same settings or others.
 //!
 //! ```
-//! use kinescope::history::{Bulk, History};
-//! use kinescope::model::{Moment, Object, Observed, What};
+//! use kinescope::history::{BulkWriter, History};
+//! use kinescope::model::{Moment, Object, IncomingChange, What};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("shop.kine");
 //! let node = Object::parse(r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}"#)?;
 //! let at: Moment = "2026-11-01T14:00:00Z".parse()?;
-//! let mut bulk = Bulk::into(&path)?;
-//! bulk.push(&Observed::received(at, &"shop".into(), What::Added(node)))?;
+//! let mut bulk = BulkWriter::open(&path)?;
+//! bulk.push(&IncomingChange::received(at, &"shop".into(), What::Added(node)))?;
 //! bulk.finish()?;
 //!
 //! let history = History::open(&path)?;

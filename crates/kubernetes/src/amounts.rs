@@ -159,10 +159,10 @@ pub fn is_extended_resource_name(name: &str) -> bool {
             && text.bytes().next().is_some_and(end)
             && text.bytes().next_back().is_some_and(end)
     };
-    let inside = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let is_inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let is_name = !rest.is_empty()
         && rest.len() <= 63
-        && rest.bytes().all(inside)
+        && rest.bytes().all(is_inner)
         && rest.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
         && rest.bytes().next_back().is_some_and(|b| b.is_ascii_alphanumeric());
     is_name && "requests.".len() + domain.len() <= 253 && domain.split('.').all(label)

@@ -68,29 +68,29 @@ pub fn describe_rules() -> Vec<RuleDescription> {
     let mut all: Vec<RuleDescription> = FIELD_RULES
         .iter()
         .map(|rule| RuleDescription {
-            kind: rule.kind.map_or("every kind".to_owned(), kind),
+            kind: rule.kind.map_or("all kinds".to_owned(), kind),
             field: rule.field(),
             effect: rule.effect.in_words(),
             why: rule.why,
         })
         .collect();
     all.push(RuleDescription {
-        kind: "every kind".to_owned(),
-        field: format!("{{{}}}[].env[].value, wherever such lists stand", CONTAINER_LISTS.join(",")),
-        effect: "replaced by a token, if there is a key to redact with",
-        why: "environment variables hold passwords; equal values have equal tokens",
+        kind: "all kinds".to_owned(),
+        field: format!("{{{}}}[].env[].value, anywhere in the object", CONTAINER_LISTS.join(",")),
+        effect: "replaced by a token, unless redaction is off",
+        why: "may contain passwords; equal values get equal tokens",
     });
     all.push(RuleDescription {
         kind: "Secret".to_owned(),
         field: "the whole object".to_owned(),
         effect: "never read",
-        why: "it holds passwords and keys",
+        why: "contains passwords and keys",
     });
     all.push(RuleDescription {
-        kind: "every kind".to_owned(),
+        kind: "all kinds".to_owned(),
         field: "the whole object".to_owned(),
-        effect: "dropped if it is as it was last kept; a delete is always kept",
-        why: "watches repeat themselves, and a change of nothing that counts is none",
+        effect: "dropped if unchanged since the last kept version; deletions are always kept",
+        why: "watches resend objects; other changes are irrelevant to scheduling",
     });
     all
 }
@@ -132,8 +132,9 @@ fn is_autoscaler_config_map(name: &str) -> bool {
 /// A bit for each wanted rule that applies to a kind.
 fn rule_bits(rules: &[FieldRule], kind: &Kind, is_wanted: impl Fn(&FieldRule) -> bool) -> u32 {
     debug_assert!(rules.len() <= 32);
-    let chosen = rules.iter().enumerate().filter(|(_, rule)| rule.applies_to(kind) && is_wanted(rule));
-    chosen.fold(0, |bits, (index, _)| bits | 1 << index)
+    let selected_rules =
+        rules.iter().enumerate().filter(|(_, rule)| rule.applies_to(kind) && is_wanted(rule));
+    selected_rules.fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 // === impl ChangeFilter ===
@@ -145,29 +146,29 @@ impl ChangeFilter {
     }
 
     /// Registers a stored version of an object, which has passed this filter before.
-    pub fn remember_stored(&mut self, key: &Key, kept: &Object) {
-        let reading = RuleScan::of(kept.as_str(), FIELD_RULES, filter_rule_bits(&key.kind), None);
-        self.fingerprints.insert(KeyHash::of(key), reading.fingerprint(kept.as_str()));
+    pub fn remember_stored(&mut self, key: &Key, stored: &Object) {
+        let scan = RuleScan::of(stored.as_str(), FIELD_RULES, filter_rule_bits(&key.kind), None);
+        self.fingerprints.insert(KeyHash::of(key), scan.fingerprint(stored.as_str()));
     }
 
     /// Filters the next change.
     pub fn filter(&mut self, key: &Key, what: &What) -> FilterVerdict {
         let object = what.object();
         let (bits, redact) = (filter_rule_bits(&key.kind), self.options.redact.as_ref());
-        let reading = RuleScan::of(object.as_str(), FIELD_RULES, bits, redact);
+        let scan = RuleScan::of(object.as_str(), FIELD_RULES, bits, redact);
         let unchanged = match what {
-            What::Added(_) => "seen before",
-            What::Modified(_) => "nothing that matters changed",
+            What::Added(_) => "already seen",
+            What::Modified(_) => "no relevant change",
             What::Deleted(_) => {
                 self.fingerprints.remove(&KeyHash::of(key));
-                return FilterVerdict::Keep(what.with_object(reading.stored_object(object)));
+                return FilterVerdict::Keep(what.with_object(scan.stored_object(object)));
             }
         };
         // The uid is part of the fingerprint: another incarnation of the name always differs.
-        let meaning = reading.fingerprint(object.as_str());
-        match self.fingerprints.insert(KeyHash::of(key), meaning) {
-            Some(last) if last == meaning => FilterVerdict::Drop(unchanged),
-            _ => FilterVerdict::Keep(what.with_object(reading.stored_object(object))),
+        let fingerprint = scan.fingerprint(object.as_str());
+        match self.fingerprints.insert(KeyHash::of(key), fingerprint) {
+            Some(last) if last == fingerprint => FilterVerdict::Drop(unchanged),
+            _ => FilterVerdict::Keep(what.with_object(scan.stored_object(object))),
         }
     }
 }
@@ -200,16 +201,16 @@ impl FieldRule {
 
     /// `status.conditions[].lastHeartbeatTime`
     fn field(&self) -> String {
-        let mut words = String::new();
+        let mut path_text = String::new();
         for step in self.path {
             match *step {
-                "[]" => words.push_str("[]"),
-                step if step.contains('.') => words.push_str(&format!("['{step}']")),
-                step if words.is_empty() => words.push_str(step),
-                step => words.push_str(&format!(".{step}")),
+                "[]" => path_text.push_str("[]"),
+                step if step.contains('.') => path_text.push_str(&format!("['{step}']")),
+                step if path_text.is_empty() => path_text.push_str(step),
+                step => path_text.push_str(&format!(".{step}")),
             }
         }
-        words
+        path_text
     }
 }
 
@@ -218,9 +219,9 @@ impl FieldRule {
 impl FieldEffect {
     fn in_words(self) -> &'static str {
         match self {
-            FieldEffect::Remove => "cut out",
-            FieldEffect::IgnoreChanges => "kept, but a change of it alone is dropped",
-            FieldEffect::Unordered => "kept, but a change of its order alone is dropped",
+            FieldEffect::Remove => "removed",
+            FieldEffect::IgnoreChanges => "kept, but changes of only this field are dropped",
+            FieldEffect::Unordered => "kept, but changes of only its order are dropped",
         }
     }
 }
@@ -262,10 +263,9 @@ impl<'a> RuleScan<'a> {
     /// Applies the rules whose bits are set.
     fn of(json: &'a str, rules: &'a [FieldRule], bits: u32, redact: Option<&'a RedactKey>) -> RuleScan<'a> {
         let (cursor, stored, meaning) = (JsonCursor::new(json), JsonEdits::default(), JsonEdits::default());
-        let mut reading =
-            RuleScan { cursor, rules, redact, stored_edits: stored, fingerprint_edits: meaning };
-        reading.value(JsonPosition { depth: 0, rules: bits, role: EnvRole::Other });
-        reading
+        let mut scan = RuleScan { cursor, rules, redact, stored_edits: stored, fingerprint_edits: meaning };
+        scan.value(JsonPosition { depth: 0, rules: bits, role: EnvRole::Other });
+        scan
     }
 
     /// The object in its stored form.
@@ -285,25 +285,25 @@ impl<'a> RuleScan<'a> {
         hash.digest()
     }
 
-    fn value(&mut self, place: JsonPosition) {
-        let concerns = place.rules != 0 || self.redact.is_some();
+    fn value(&mut self, position: JsonPosition) {
+        let needs_scan = position.rules != 0 || self.redact.is_some();
         match self.cursor.peek() {
-            _ if place.role == EnvRole::Value => self.redact_value(),
-            b'{' if concerns && place.depth < MAX_DEPTH => self.map(place),
-            b'[' if concerns && place.depth < MAX_DEPTH => self.list(place),
+            _ if position.role == EnvRole::Value => self.redact_value(),
+            b'{' if needs_scan && position.depth < MAX_DEPTH => self.map(position),
+            b'[' if needs_scan && position.depth < MAX_DEPTH => self.list(position),
             _ => self.cursor.skip(),
         }
     }
 
-    fn map(&mut self, place: JsonPosition) {
+    fn map(&mut self, position: JsonPosition) {
         let (mut stored, mut meaning) = (MemberRemoval::default(), MemberRemoval::default());
         self.cursor.enter();
         let mut before = self.cursor.at();
         while self.cursor.has_next() {
             let start = self.cursor.at();
             let name = self.cursor.key();
-            let inside = self.child(place, &name);
-            let effect = self.effect(inside);
+            let member_position = self.child(position, &name);
+            let effect = self.effect(member_position);
             if effect != Some(FieldEffect::Remove) {
                 self.stored_edits.keep(&mut stored, start);
                 if effect != Some(FieldEffect::IgnoreChanges) {
@@ -313,7 +313,7 @@ impl<'a> RuleScan<'a> {
             match effect {
                 Some(FieldEffect::Remove | FieldEffect::IgnoreChanges) => self.cursor.skip(),
                 Some(FieldEffect::Unordered) => self.unordered_list(),
-                None => self.value(inside),
+                None => self.value(member_position),
             }
             let end = self.cursor.at();
             if effect == Some(FieldEffect::Remove) {
@@ -328,27 +328,29 @@ impl<'a> RuleScan<'a> {
         self.fingerprint_edits.close(&mut meaning, before);
     }
 
-    fn list(&mut self, place: JsonPosition) {
-        let inside = self.child(place, "[]");
+    fn list(&mut self, position: JsonPosition) {
+        let entry_position = self.child(position, "[]");
         self.cursor.enter();
         while self.cursor.has_next() {
-            self.value(inside);
+            self.value(entry_position);
         }
     }
 
     /// The position of a map member of that name, or of a list entry.
-    fn child(&self, place: JsonPosition, name: &str) -> JsonPosition {
+    fn child(&self, position: JsonPosition, name: &str) -> JsonPosition {
         let mut rules = 0;
         // Most positions are on no rule's path.
-        if place.rules != 0 {
+        if position.rules != 0 {
             for (index, rule) in self.rules.iter().enumerate() {
                 let bit = 1 << index;
-                if place.rules & bit != 0 && rule.path.get(place.depth).is_some_and(|step| *step == name) {
+                if position.rules & bit != 0
+                    && rule.path.get(position.depth).is_some_and(|step| *step == name)
+                {
                     rules |= bit;
                 }
             }
         }
-        let role = match (place.role, name) {
+        let role = match (position.role, name) {
             _ if self.redact.is_none() => EnvRole::Other,
             (EnvRole::Containers, "[]") => EnvRole::Container,
             (EnvRole::Container, "env") => EnvRole::Variables,
@@ -357,18 +359,18 @@ impl<'a> RuleScan<'a> {
             _ if CONTAINER_LISTS.contains(&name) => EnvRole::Containers,
             _ => EnvRole::Other,
         };
-        JsonPosition { depth: place.depth + 1, rules, role }
+        JsonPosition { depth: position.depth + 1, rules, role }
     }
 
     /// The effect of the rule whose path ends here.
-    fn effect(&self, place: JsonPosition) -> Option<FieldEffect> {
-        if place.rules == 0 {
+    fn effect(&self, position: JsonPosition) -> Option<FieldEffect> {
+        if position.rules == 0 {
             return None;
         }
-        let ends = |(index, rule): &(usize, &FieldRule)| {
-            place.rules & 1 << index != 0 && rule.path.len() == place.depth
+        let ends_here = |(index, rule): &(usize, &FieldRule)| {
+            position.rules & 1 << index != 0 && rule.path.len() == position.depth
         };
-        self.rules.iter().enumerate().find(ends).map(|(_, rule)| rule.effect)
+        self.rules.iter().enumerate().find(ends_here).map(|(_, rule)| rule.effect)
     }
 
     /// Reads a list; its fingerprint is the sum of its entries' fingerprints.

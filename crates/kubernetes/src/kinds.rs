@@ -34,8 +34,8 @@ pub fn of(kind: &Kind) -> Option<&'static KindInfo> {
 }
 
 /// The kind to which kubectl resolves a word.
-pub fn find(word: &str) -> Option<&'static KindInfo> {
-    candidates(word).into_iter().next()
+pub fn find(resource_name: &str) -> Option<&'static KindInfo> {
+    candidates(resource_name).into_iter().next()
 }
 
 /// Every kind that a word may refer to, kubectl's choice first: `events` is the core group's, then `events.k8s.io`'s.
@@ -43,8 +43,8 @@ pub fn find(word: &str) -> Option<&'static KindInfo> {
 /// A word is a plural, a singular, a kind (in any case) or a short name, alone or followed by the group
 /// (`deployments.apps`), a prefix of the group (`ingress.networking`) or a version and the group
 /// (`deployments.v1.apps`).
-pub fn candidates(word: &str) -> Vec<&'static KindInfo> {
-    let (name, group) = word.split_once('.').unwrap_or((word, ""));
+pub fn candidates(resource_name: &str) -> Vec<&'static KindInfo> {
+    let (name, group) = resource_name.split_once('.').unwrap_or((resource_name, ""));
     if let Some((version, group)) = group.split_once('.') {
         let found = matching(|info| {
             info.is_known_as(name)
@@ -69,8 +69,8 @@ pub fn is_secret(kind: &Kind) -> bool {
 }
 
 /// The kinds of a category such as `all`, in the order in which kubectl shows them.
-pub fn in_category(word: &str) -> impl Iterator<Item = &'static KindInfo> {
-    KINDS.iter().filter(move |info| info.categories.contains(&word))
+pub fn in_category(category: &str) -> impl Iterator<Item = &'static KindInfo> {
+    KINDS.iter().filter(move |info| info.categories.contains(&category))
 }
 
 /// The plural that Kubernetes guesses for an unknown kind: right for most, `gatewaies` for `Gateway`.
@@ -111,8 +111,8 @@ impl KindInfo {
     }
 }
 
-fn matching(fits: impl Fn(&KindInfo) -> bool) -> Vec<&'static KindInfo> {
-    KINDS.iter().filter(|info| fits(info)).collect()
+fn matching(predicate: impl Fn(&KindInfo) -> bool) -> Vec<&'static KindInfo> {
+    KINDS.iter().filter(|info| predicate(info)).collect()
 }
 
 const fn namespaced(

@@ -157,17 +157,18 @@ impl OwnerIndex {
     pub fn apply(&mut self, key: &Key, what: &What) {
         let object = what.object();
         let references = owner_references(object);
-        let place = index_key(&key.kind, &key.namespace, &key.name);
+        let object_key = index_key(&key.kind, &key.namespace, &key.name);
         let uid = object.meta().uid;
-        let lives = self.owned.get_mut(&place);
-        let known =
-            lives.and_then(|lives| lives.iter_mut().find(|life| life.uid.as_deref() == uid.as_deref()));
-        match known {
+        let owned_objects = self.owned.get_mut(&object_key);
+        let existing = owned_objects.and_then(|owned_objects| {
+            owned_objects.iter_mut().find(|owned_object| owned_object.uid.as_deref() == uid.as_deref())
+        });
+        match existing {
             // A delete may carry only a stub.
-            Some(known) if what.state().is_some() => known.references = references,
+            Some(existing) if what.state().is_some() => existing.references = references,
             None if !references.is_empty() => {
                 let owned = OwnedObject { uid: uid.map(|uid| uid.into_owned()), references };
-                self.owned.entry(place).or_default().push(owned);
+                self.owned.entry(object_key).or_default().push(owned);
             }
             Some(_) | None => {}
         }
@@ -207,11 +208,11 @@ impl OwnerIndex {
     /// cluster-scoped.
     fn find<'a>(&self, reference: &OwnerRef, namespace: &'a str) -> Option<(&OwnedObject, &'a str)> {
         [namespace, ""].into_iter().find_map(|namespace| {
-            let lives = self.owned.get(&index_key(&reference.kind(), namespace, &reference.name))?;
-            let fits = |life: &&OwnedObject| {
-                reference.uid.is_empty() || life.uid.as_ref().is_none_or(|uid| *uid == reference.uid)
+            let owned_objects = self.owned.get(&index_key(&reference.kind(), namespace, &reference.name))?;
+            let matches_uid = |owned_object: &&OwnedObject| {
+                reference.uid.is_empty() || owned_object.uid.as_ref().is_none_or(|uid| *uid == reference.uid)
             };
-            lives.iter().rev().find(fits).map(|owned| (owned, namespace))
+            owned_objects.iter().rev().find(matches_uid).map(|owned| (owned, namespace))
         })
     }
 }

@@ -156,7 +156,7 @@ impl PodLifecycleTracker {
 
 impl OpenLifecycle {
     fn new(at: Moment, key: &Key, pod: &Object, version: &PodVersion) -> OpenLifecycle {
-        let life = PodLifecycle {
+        let lifecycle = PodLifecycle {
             key: key.clone(),
             uid: version.uid.clone(),
             created: version.created.unwrap_or(at),
@@ -165,7 +165,7 @@ impl OpenLifecycle {
             pod: pod.clone(),
         };
         OpenLifecycle {
-            lifecycle: life,
+            lifecycle,
             first_start: None,
             last_start: None,
             last_end: None,
@@ -250,7 +250,7 @@ impl PodVersion {
         let regular_now = container_runs(regular, "state");
         let all_ended = regular_now.iter().filter(|run| run.end.is_some()).count() == spec.containers.len();
         let now = [container_runs(init, "state"), regular_now].concat();
-        let known = |run: &ContainerRun| ContainerRun {
+        let run_with_known_times = |run: &ContainerRun| ContainerRun {
             start: run.start.filter(|start| *start != NEVER_STARTED),
             ..*run
         };
@@ -258,7 +258,7 @@ impl PodVersion {
             [&now, &container_runs(init, "lastState"), &container_runs(regular, "lastState")]
                 .into_iter()
                 .flatten()
-                .map(known)
+                .map(run_with_known_times)
                 .collect();
         let over = matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"));
         let goes_on = now.iter().any(|run| run.end.is_none());

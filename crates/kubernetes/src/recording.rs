@@ -81,10 +81,11 @@ pub const DEFAULT_KINDS: KindTable = &[
 
 /// [`DEFAULT_KINDS`], [`EXCLUDED_OBJECTS`] and the field rules, as described in the help of `record`.
 pub const DEFAULT_KINDS_IN_WORDS: &str = "\
-What is recorded by default: pods, nodes, namespaces, workloads, volumes, classes, quotas, budgets, devices, custom \
-resource definitions, every event, leases but for those of nodes, and where they exist the objects of Karpenter, Kueue, \
-Volcano, JobSet, LeaderWorkerSet, KEDA, VPA, Gardener, KAI and the NodeResourceTopology. Secrets are never read, ConfigMaps by name only. What means nothing to scheduling is left out and \
-the values of environment variables are hidden: --show-rules tells how.";
+Recorded by default: pods, nodes, namespaces, workloads, volumes, classes, quotas, PodDisruptionBudgets, \
+devices, CustomResourceDefinitions, Events, Leases except those of nodes, and if installed the objects of \
+Karpenter, Kueue, Volcano, JobSet, LeaderWorkerSet, KEDA, VPA, Gardener, KAI and NodeResourceTopology. Secrets \
+are never read; ConfigMaps are recorded without data, except those of cluster-autoscaler. Changes irrelevant to \
+scheduling are dropped, and values of environment variables are redacted: see --show-rules.";
 
 /// The kinds recorded from the namespace of a cluster's control plane, as far as the server has them.
 pub const CONTROL_PLANE_KINDS: KindTable = &[
@@ -137,18 +138,14 @@ pub const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemer
 pub(crate) static FIELD_RULES: &[FieldRule] = &[
     data_in(&["data"]),
     data_in(&["binaryData"]),
-    on(
-        &["metadata", "managedFields"],
-        FieldEffect::Remove,
-        "says who set which field; often half of an object",
-    ),
+    on(&["metadata", "managedFields"], FieldEffect::Remove, "field owners; often half of the object"),
     copy_in(&["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"]),
     copy_in(&["metadata", "annotations", "banzaicloud.com/last-applied"]),
     copy_in(&["metadata", "annotations", "kapp.k14s.io/original"]),
     copy_in(&["metadata", "annotations", "kapp.k14s.io/original-diff"]),
     copy_in(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"]),
     copy_in(&["metadata", "annotations", "objectset.rio.cattle.io/applied"]),
-    on(&["metadata", "resourceVersion"], FieldEffect::IgnoreChanges, "changes with every write, of whatever"),
+    on(&["metadata", "resourceVersion"], FieldEffect::IgnoreChanges, "changes with every write"),
     on(
         &["status", "conditions", "[]", "lastHeartbeatTime"],
         FieldEffect::IgnoreChanges,
@@ -162,7 +159,7 @@ pub(crate) static FIELD_RULES: &[FieldRule] = &[
 ];
 
 const LEADER_ANNOTATION: &[&str] = &["metadata", "annotations", "control-plane.alpha.kubernetes.io/leader"];
-const LEADER: &str = "renewed every few seconds by whoever lives or leads";
+const LEADER: &str = "renewed every few seconds: heartbeats, leader election";
 
 /// A field that is treated specially.
 pub(crate) struct FieldRule {
@@ -208,12 +205,12 @@ pub(crate) const fn on(path: &'static [&'static str], effect: FieldEffect, why: 
 }
 
 const fn copy_in(path: &'static [&'static str]) -> FieldRule {
-    let why = "holds a copy of the object, environment variables and data included";
+    let why = "copy of the object, including environment variables and data";
     FieldRule { purpose: RulePurpose::HideCopies, ..on(path, FieldEffect::Remove, why) }
 }
 
 const fn data_in(path: &'static [&'static str]) -> FieldRule {
-    let why = "may hold passwords; the ConfigMaps of cluster-autoscaler keep it";
+    let why = "may contain passwords; kept in the ConfigMaps of cluster-autoscaler";
     FieldRule { purpose: RulePurpose::HideData, ..on(path, FieldEffect::Remove, why) }.of("", "ConfigMap")
 }
 

@@ -23,22 +23,22 @@ pub enum BadPatch {
     #[error("strategic merge patch is not supported for this kind: {0}")]
     Unsupported(Kind),
     /// The object or the patch is not a JSON object.
-    #[error("a strategic merge patch and what it applies to must be JSON objects")]
+    #[error("a strategic merge patch and its target must be JSON objects")]
     NotAnObject,
     /// An unknown directive, or one in the wrong place or with an invalid value.
     #[error("invalid directive {0} in a strategic merge patch")]
     Directive(String),
     /// A field that the kind does not have, or that has another type.
-    #[error("strategic merge patch: {0:?} is no field that can be merged")]
+    #[error("strategic merge patch: field {0:?} cannot be merged")]
     Field(String),
     /// A field of the patch that is missing in the `$retainKeys` beside it.
-    #[error("strategic merge patch: {0:?} is not among the $retainKeys beside it")]
+    #[error("strategic merge patch: {0:?} is not in the $retainKeys of its object")]
     NotRetained(String),
     /// A list whose entries are not all of one comparable type.
     #[error("strategic merge patch: entries of a merged list must be of one type, and not lists")]
     Entries,
     /// An entry of a merged list lacks its merge key.
-    #[error("strategic merge patch: an entry of a merged list lacks its key {0:?}")]
+    #[error("strategic merge patch: an entry of a merged list has no merge key {0:?}")]
     NoKey(String),
     /// The entries of a list are not in the order of the `$setElementOrder` beside it.
     #[error("strategic merge patch: the entries of {0:?} are not in the order of $setElementOrder")]
@@ -111,12 +111,14 @@ impl Schema {
     fn of(kind: &Kind) -> Option<Schema> {
         let index = GROUPS.binary_search_by(|(group, _, _)| (*group).cmp(&kind.group)).ok()?;
         let (_, prefix, kinds) = GROUPS[index];
-        let known = kinds.split(' ').any(|known| known == &*kind.kind);
-        known.then(|| Schema::named(&format!("{prefix}.{}", kind.kind)))
+        let is_known = kinds.split(' ').any(|is_known| is_known == &*kind.kind);
+        is_known.then(|| Schema::named(&format!("{prefix}.{}", kind.kind)))
     }
 
     fn named(name: &str) -> Schema {
-        Schema(TYPES.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| TYPES[index].1))
+        Schema(
+            TYPES.binary_search_by(|(type_name, _)| (*type_name).cmp(name)).ok().map(|index| TYPES[index].1),
+        )
     }
 
     fn single(self, name: &str) -> Result<StructField, BadPatch> {
@@ -127,11 +129,11 @@ impl Schema {
     }
 
     fn list(self, name: &str) -> Result<ListField, BadPatch> {
-        let (how, schema) = self.notation(name)?;
-        if how == "*" {
+        let (strategy, schema) = self.notation(name)?;
+        if strategy == "*" {
             return Ok(ListField { merged: false, key: None, schema });
         }
-        match how.strip_prefix('[').and_then(|how| how.strip_suffix(']')) {
+        match strategy.strip_prefix('[').and_then(|strategy| strategy.strip_suffix(']')) {
             Some("") => Ok(ListField { merged: false, key: None, schema }),
             Some("*") => Ok(ListField { merged: true, key: None, schema }),
             Some(key) => Ok(ListField { merged: true, key: Some(key), schema }),
@@ -141,11 +143,11 @@ impl Schema {
 
     /// The notation after a field's name, and the schema of its contents.
     fn notation(self, name: &str) -> Result<(&'static str, Schema), BadPatch> {
-        for word in self.0.unwrap_or_default().split(' ') {
-            let (field, of) = word.split_once(':').unwrap_or((word, ""));
-            let (field, how) = field.split_at(field.find(['[', '!']).unwrap_or(field.len()));
+        for entry in self.0.unwrap_or_default().split(' ') {
+            let (field, type_name) = entry.split_once(':').unwrap_or((entry, ""));
+            let (field, strategy) = field.split_at(field.find(['[', '!']).unwrap_or(field.len()));
             if field == name && !name.is_empty() {
-                return Ok((how, Schema::named(of)));
+                return Ok((strategy, Schema::named(type_name)));
             }
             if field == "*" {
                 return Ok(("*", Schema::ANY));
@@ -166,10 +168,10 @@ fn merge_map(mut original: Fields, mut patch: Fields, schema: Schema) -> Result<
     }
     retain_keys(&mut original, &mut patch)?;
     set_element_orders(&mut original, &mut patch, schema)?;
-    for (word, value) in patch {
-        let field = directive_field("$deleteFromPrimitiveList", &word)?;
+    for (patch_key, value) in patch {
+        let field = directive_field("$deleteFromPrimitiveList", &patch_key)?;
         let deletes = field.is_some();
-        let name = field.filter(|field| !field.is_empty()).unwrap_or(&word);
+        let name = field.filter(|field| !field.is_empty()).unwrap_or(&patch_key);
         let old = original.remove(name);
         let new = match (old, value) {
             (_, Value::Null) => None,
@@ -214,11 +216,13 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), BadPatch
 
 /// Merges each list that has a `$setElementOrder`, and removes both from the patch.
 fn set_element_orders(original: &mut Fields, patch: &mut Fields, schema: Schema) -> Result<(), BadPatch> {
-    let words: Vec<String> =
-        patch.keys().filter(|word| word.starts_with("$setElementOrder")).cloned().collect();
-    for word in words {
-        let Some(name) = directive_field("$setElementOrder", &word)? else { continue };
-        let Some(Value::Array(order)) = patch.remove(&word) else { return Err(BadPatch::Directive(word)) };
+    let patch_keys: Vec<String> =
+        patch.keys().filter(|patch_key| patch_key.starts_with("$setElementOrder")).cloned().collect();
+    for patch_key in patch_keys {
+        let Some(name) = directive_field("$setElementOrder", &patch_key)? else { continue };
+        let Some(Value::Array(order)) = patch.remove(&patch_key) else {
+            return Err(BadPatch::Directive(patch_key));
+        };
         let list = schema.list(name)?;
         let take = |fields: &mut Fields| match fields.remove(name) {
             Some(Value::Array(entries)) => Ok(Some(entries)),
@@ -234,17 +238,17 @@ fn set_element_orders(original: &mut Fields, patch: &mut Fields, schema: Schema)
 }
 
 /// The field of a directive such as `$setElementOrder/containers`.
-fn directive_field<'a>(directive: &str, word: &'a str) -> Result<Option<&'a str>, BadPatch> {
-    let Some(rest) = word.strip_prefix(directive) else { return Ok(None) };
-    rest.strip_prefix('/').map(Some).ok_or_else(|| BadPatch::Directive(word.to_owned()))
+fn directive_field<'a>(directive: &str, patch_key: &'a str) -> Result<Option<&'a str>, BadPatch> {
+    let Some(rest) = patch_key.strip_prefix(directive) else { return Ok(None) };
+    rest.strip_prefix('/').map(Some).ok_or_else(|| BadPatch::Directive(patch_key.to_owned()))
 }
 
 /// A value without null fields in maps at any depth; nulls in lists are kept.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(name, value)| (name, without_nulls(value))).collect())
+            let non_null = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(non_null.map(|(name, value)| (name, without_nulls(value))).collect())
         }
         Value::Array(entries) => Value::Array(entries.into_iter().map(without_nulls).collect()),
         scalar => scalar,
@@ -256,9 +260,9 @@ fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key("$patch") => None,
         Value::Object(fields) => {
-            let kept =
+            let plain_fields =
                 fields.into_iter().filter_map(|(name, value)| Some((name, without_directives(value)?)));
-            Some(Value::Object(kept.collect()))
+            Some(Value::Object(plain_fields.collect()))
         }
         Value::Array(entries) => {
             Some(Value::Array(entries.into_iter().filter_map(without_directives).collect()))

@@ -52,7 +52,7 @@ impl Taint {
 impl Toleration {
     /// Whether it tolerates that taint.
     pub fn tolerates(&self, taint: &Taint) -> bool {
-        let same = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
+        let same = |tolerated: &str, found: &str| tolerated.is_empty() || tolerated == found;
         same(&self.effect, &taint.effect)
             && same(&self.key, &taint.key)
             && match &*self.operator {

@@ -54,7 +54,7 @@ pub struct Applier {
     order: Mutex<OperationOrder>,
     progress: Mutex<Progress>,
     outcomes: Mutex<OutcomeCounts>,
-    /// Objects that existed before the run: they must not be changed.
+    /// Objects that the run must not change: others created them, or those that it expected to find are gone.
     foreign: Mutex<HashSet<ObjectAddress>>,
     /// Kinds defined by this run: the server may need a while until it serves them.
     defined_kinds: Mutex<HashSet<Kind>>,
@@ -97,20 +97,20 @@ impl Applier {
 
     /// Resumes a run that ended early: objects it created are found by their label. `transplant` has advanced to the
     /// position at which the run resumes.
-    pub async fn recover_created(&self, transplant: &Translator) -> Result<()> {
+    pub async fn recover_created(&self, translator: &Translator) -> Result<()> {
         let mut missing: HashSet<ObjectAddress> =
-            transplant.expected_objects().map(|(address, _)| address.clone()).collect();
+            translator.expected_objects().map(|(address, _)| address.clone()).collect();
         let kinds: HashSet<_> = missing.iter().map(|address| address.kind.clone()).collect();
         let _ = self.is_resuming.set(());
         for kind in kinds.into_iter().filter(|kind| self.target.has_kind(kind)) {
-            let found = self.target.list_labelled(&kind, Some(&self.target.run)).await;
-            let found =
-                found.map_err(|failure| Error::Server { doing: "list what was made before", failure })?;
-            for (address, object) in found {
+            let objects = self.target.list_labelled(&kind, Some(&self.target.run)).await;
+            let objects =
+                objects.map_err(|failure| Error::Server { doing: "list the objects of the run", failure })?;
+            for (address, object) in objects {
                 let metadata = &object["metadata"];
-                let old = metadata["annotations"].get(UID_ANNOTATION).and_then(Value::as_str);
-                if let (Some(old), Some(new)) = (old, metadata["uid"].as_str()) {
-                    lock(&self.uids).insert(old, new);
+                let recorded_uid = metadata["annotations"].get(UID_ANNOTATION).and_then(Value::as_str);
+                if let (Some(recorded_uid), Some(target_uid)) = (recorded_uid, metadata["uid"].as_str()) {
+                    lock(&self.uids).insert(recorded_uid, target_uid);
                 }
                 missing.remove(&address);
             }
@@ -122,34 +122,34 @@ impl Applier {
     /// Executes all operations, and returns when all are done and the end of the replay is reached.
     pub async fn apply(
         self: &Arc<Applier>,
-        mut deeds: mpsc::Receiver<ApiOperation>,
-        pace: ReplaySpeed,
+        mut operations: mpsc::Receiver<ApiOperation>,
+        speed: ReplaySpeed,
         end: Moment,
     ) {
-        let mut clock = DueClock::start(pace);
+        let mut clock = DueClock::start(speed);
         let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_OPERATIONS));
         let mut tasks = JoinSet::new();
-        while let Some(deed) = self.unless_stopped(deeds.recv()).await.flatten() {
-            let Some(due) = self.unless_stopped(self.wait_until_due(&mut clock, deed.at)).await else {
+        while let Some(operation) = self.unless_stopped(operations.recv()).await.flatten() {
+            let Some(due) = self.unless_stopped(self.wait_until_due(&mut clock, operation.at)).await else {
                 break;
             };
             // An operation only waits for earlier ones, so at least one can always proceed.
             let Ok(permit) = permits.clone().acquire_owned().await else { break };
-            let (before, turn) = lock(&self.order).enqueue(&deed);
-            let number = lock(&self.progress).begin(deed.at);
-            lock(&self.defined_kinds).extend(deed.defined_kind());
+            let (predecessors, done) = lock(&self.order).enqueue(&operation);
+            let number = lock(&self.progress).begin(operation.at);
+            lock(&self.defined_kinds).extend(operation.defined_kind());
             let applier = self.clone();
             tasks.spawn(async move {
-                for other in before {
-                    other.wait().await;
+                for predecessor in predecessors {
+                    predecessor.wait().await;
                 }
-                let late = due.map(|due| Instant::now().saturating_duration_since(due));
-                let outcome = applier.execute(&deed).await;
-                lock(&applier.order).remove(&deed, &turn);
+                let lateness = due.map(|due| Instant::now().saturating_duration_since(due));
+                let outcome = applier.execute(&operation).await;
+                lock(&applier.order).remove(&operation, &done);
                 // It is set only here.
-                let _ = turn.set(());
+                let _ = done.set(());
                 lock(&applier.progress).end(number);
-                lock(&applier.outcomes).add(&deed, &outcome, late);
+                lock(&applier.outcomes).add(&operation, &outcome, lateness);
                 drop(permit);
             });
             while tasks.try_join_next().is_some() {}
@@ -192,7 +192,7 @@ impl Applier {
 
     /// Pauses or resumes.
     pub fn pause(&self, paused: bool) {
-        self.is_paused.send_if_modified(|now| std::mem::replace(now, paused) != paused);
+        self.is_paused.send_if_modified(|current| std::mem::replace(current, paused) != paused);
     }
 
     /// The total duration of all pauses.

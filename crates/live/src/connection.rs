@@ -76,11 +76,11 @@ impl Connection {
     /// Connects by a kubeconfig: the given file, those of `$KUBECONFIG`, or `~/.kube/config`; without any of them by
     /// the in-cluster configuration. Sends no request.
     pub async fn open(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Connection> {
-        let origin = ConfigSource::find(kubeconfig, context)?;
-        let client = RwLock::new((0, origin.client().await?));
+        let source = ConfigSource::find(kubeconfig, context)?;
+        let client = RwLock::new((0, source.client().await?));
         Ok(Connection {
             inner: Arc::new(ConnectionState {
-                source: origin,
+                source,
                 client,
                 last_renewal: Arc::default(),
                 server_time: RwLock::default(),
@@ -106,7 +106,7 @@ impl Connection {
                 .map_err(|error| RequestFailure::from_message(error.to_string()))?;
             String::from_utf8(body).map_err(|error| RequestFailure::from_message(error.to_string()))
         });
-        version.map_err(|failure| Error::Server { doing: "ask for the server's version", failure })
+        version.map_err(|failure| Error::Server { doing: "get the server's version", failure })
     }
 
     /// The server's time, from the `Date` header of the last response, and when that was received; `None` before the
@@ -117,40 +117,43 @@ impl Connection {
 
     /// The identity of the cluster: the uid of the namespace `kube-system`. `None` if there is none.
     pub async fn cluster_uid(&self) -> Result<Option<String>> {
-        let doing = "ask which cluster it is";
+        let doing = "identify the cluster";
         let namespace = match self.get("/api/v1/namespaces/kube-system", JSON).await {
             Err(failure) if failure.status == Some(404) => return Ok(None),
-            answer => answer.map_err(|failure| Error::Server { doing, failure })?,
+            response => response.map_err(|failure| Error::Server { doing, failure })?,
         };
         let namespace = parse_json(&namespace, doing)?;
         match namespace.pointer("/metadata/uid").and_then(Value::as_str) {
             Some(uid) if !uid.is_empty() => Ok(Some(uid.to_owned())),
-            _ => Err(unreadable_response(doing, "a namespace without a uid")),
+            _ => Err(unreadable_response(doing, "namespace kube-system has no uid")),
         }
     }
 
     /// The name of a node that neither KWOK simulates nor this run created: it may have a real kubelet.
     pub async fn find_real_node(&self, run: &str) -> Result<Option<String>> {
-        let doing = "ask which nodes there are";
+        let doing = "list the nodes";
         let is_real = |node: &&Value| {
-            let has = |place: &str, key: &str| node.pointer(place).and_then(|it| it.get(key));
-            has("/metadata/annotations", KWOK_NODE_ANNOTATION).is_none()
-                && has("/metadata/labels", crate::run_label::RUN_LABEL).is_none_or(|label| label != run)
+            let metadata_entry =
+                |pointer: &str, key: &str| node.pointer(pointer).and_then(|entries| entries.get(key));
+            metadata_entry("/metadata/annotations", KWOK_NODE_ANNOTATION).is_none()
+                && metadata_entry("/metadata/labels", crate::run_label::RUN_LABEL)
+                    .is_none_or(|label| label != run)
         };
-        let mut next = String::new();
+        let mut continue_token = String::new();
         loop {
-            let page =
-                self.get(&format!("/api/v1/nodes?limit=500&continue={}", percent_encode(&next)), JSON).await;
+            let page = self
+                .get(&format!("/api/v1/nodes?limit=500&continue={}", percent_encode(&continue_token)), JSON)
+                .await;
             let page = parse_json(&page.map_err(|failure| Error::Server { doing, failure })?, doing)?;
             let Some(nodes) = page["items"].as_array() else {
-                return Err(unreadable_response(doing, "an answer that is no list"));
+                return Err(unreadable_response(doing, "the response is not a list"));
             };
             if let Some(node) = nodes.iter().find(is_real) {
                 let name = node.pointer("/metadata/name").and_then(Value::as_str);
                 return Ok(Some(name.unwrap_or("without a name").to_owned()));
             }
             match page["metadata"]["continue"].as_str() {
-                Some(more) if !more.is_empty() => more.clone_into(&mut next),
+                Some(token) if !token.is_empty() => token.clone_into(&mut continue_token),
                 _ => return Ok(None),
             }
         }
@@ -165,62 +168,62 @@ impl Connection {
     pub(crate) async fn write(
         &self,
         path: &str,
-        sent: &WriteRequest,
+        write_request: &WriteRequest,
     ) -> std::result::Result<Vec<u8>, RequestFailure> {
-        self.read_body(path, JSON, Some(sent)).await
+        self.read_body(path, JSON, Some(write_request)).await
     }
 
     async fn read_body(
         &self,
         path: &str,
         accept: &str,
-        sent: Option<&WriteRequest>,
+        write_request: Option<&WriteRequest>,
     ) -> std::result::Result<Vec<u8>, RequestFailure> {
-        let whole = async {
-            let mut body = self.send(path, accept, sent).await?.into_body();
+        let read = async {
+            let mut body = self.send(path, accept, write_request).await?.into_body();
             let mut bytes = Vec::new();
-            while let Some(piece) = next_chunk(&mut body).await? {
-                if bytes.len() + piece.len() > MAX_BODY_BYTES {
+            while let Some(chunk) = next_chunk(&mut body).await? {
+                if bytes.len() + chunk.len() > MAX_BODY_BYTES {
                     return Err(RequestFailure::from_message(format!(
-                        "an answer of more than {} MiB",
+                        "response larger than {} MiB",
                         MAX_BODY_BYTES >> 20
                     )));
                 }
-                bytes.extend_from_slice(&piece);
+                bytes.extend_from_slice(&chunk);
             }
             Ok(bytes)
         };
-        timeout(RESPONSE_TIMEOUT, whole).await.unwrap_or_else(|_| Err(timed_out()))
+        timeout(RESPONSE_TIMEOUT, read).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
     /// Opens a watch.
     pub(crate) async fn watch(&self, path: &str) -> std::result::Result<WatchLines, RequestFailure> {
-        let answer = timeout(RESPONSE_TIMEOUT, self.send(path, JSON, None))
+        let response = timeout(RESPONSE_TIMEOUT, self.send(path, JSON, None))
             .await
             .unwrap_or_else(|_| Err(timed_out()))?;
-        Ok(WatchLines { body: answer.into_body(), buffer: Vec::new(), start: 0, searched: 0 })
+        Ok(WatchLines { body: response.into_body(), buffer: Vec::new(), start: 0, searched: 0 })
     }
 
     async fn send(
         &self,
         path: &str,
         accept: &str,
-        sent: Option<&WriteRequest>,
+        write_request: Option<&WriteRequest>,
     ) -> std::result::Result<Response<Body>, RequestFailure> {
-        let (age, client) = self.client();
-        let mut answer = send_request(&client, path, accept, sent).await;
-        if is_credential_failure(&answer)
-            && let Some(client) = self.renew(age).await
+        let (generation, client) = self.client();
+        let mut response = send_request(&client, path, accept, write_request).await;
+        if is_credential_failure(&response)
+            && let Some(client) = self.renew(generation).await
         {
-            answer = send_request(&client, path, accept, sent).await;
+            response = send_request(&client, path, accept, write_request).await;
         }
-        if let Some(date) = answer.as_ref().ok().and_then(response_date) {
+        if let Some(date) = response.as_ref().ok().and_then(response_date) {
             *self.inner.server_time.write().unwrap_or_else(PoisonError::into_inner) =
                 Some((date, Instant::now()));
         }
-        match answer {
-            Ok(answer) if answer.status().is_success() => Ok(answer),
-            Ok(answer) => Err(read_failure(answer).await),
+        match response {
+            Ok(response) if response.status().is_success() => Ok(response),
+            Ok(response) => Err(read_failure(response).await),
             Err(error) => Err(RequestFailure::from_message(with_sources(&error))),
         }
     }
@@ -231,43 +234,40 @@ impl Connection {
 
     /// A client with newer credentials than those of generation `age`; `None` if there is none yet.
     async fn renew(&self, age: u64) -> Option<Client> {
-        let mut renewed = self.inner.last_renewal.clone().lock_owned().await;
-        let is_due = renewed.is_none_or(|last| last.elapsed() >= RENEWAL_INTERVAL);
+        let mut last_renewal = self.inner.last_renewal.clone().lock_owned().await;
+        let is_due = last_renewal.is_none_or(|last| last.elapsed() >= RENEWAL_INTERVAL);
         if self.client().0 == age && is_due {
-            *renewed = Some(Instant::now());
+            *last_renewal = Some(Instant::now());
             let inner = self.inner.clone();
             // In its own task: a caller that is cancelled must not abort the renewal for the others.
-            let renewing = tokio::spawn(async move {
+            let task = tokio::spawn(async move {
                 let outcome = inner.source.client().await;
                 if let Ok(client) = outcome {
                     *inner.client.write().unwrap_or_else(PoisonError::into_inner) = (age + 1, client);
                 }
-                drop(renewed);
+                drop(last_renewal);
             });
-            let _ = renewing.await;
+            let _ = task.await;
         }
-        let (now, client) = self.client();
-        (now != age).then_some(client)
+        let (current_generation, client) = self.client();
+        (current_generation != age).then_some(client)
     }
 }
 
-fn parse_json(answer: &[u8], doing: &'static str) -> Result<Value> {
-    serde_json::from_slice(answer).map_err(|error| unreadable_response(doing, &error.to_string()))
+fn parse_json(response: &[u8], doing: &'static str) -> Result<Value> {
+    serde_json::from_slice(response).map_err(|error| unreadable_response(doing, &error.to_string()))
 }
 
 /// An unreadable response is an error: the safety checks on the target must not pass by it.
 fn unreadable_response(doing: &'static str, why: &str) -> Error {
-    Error::Server {
-        doing,
-        failure: RequestFailure::from_message(format!("the answer cannot be understood: {why}")),
-    }
+    Error::Server { doing, failure: RequestFailure::from_message(format!("invalid response: {why}")) }
 }
 
 async fn send_request(
     client: &Client,
     path: &str,
     accept: &str,
-    sent: Option<&WriteRequest>,
+    write_request: Option<&WriteRequest>,
 ) -> std::result::Result<Response<Body>, kube::Error> {
     let mut request = Request::builder()
         .uri(path)
@@ -276,24 +276,26 @@ async fn send_request(
         // the body.
         .header(header::ACCEPT_ENCODING, "identity");
     let mut body = Body::empty();
-    if let Some(sent) = sent {
-        request = request.method(sent.method.clone()).header(header::CONTENT_TYPE, sent.content_type);
-        body = Body::from(sent.body.clone());
+    if let Some(write_request) = write_request {
+        request = request
+            .method(write_request.method.clone())
+            .header(header::CONTENT_TYPE, write_request.content_type);
+        body = Body::from(write_request.body.clone());
     }
     client.send(request.body(body).map_err(kube::Error::HttpError)?).await
 }
 
 /// The time of the `Date` header, in the middle of its second.
-fn response_date(answer: &Response<Body>) -> Option<Moment> {
-    let text = answer.headers().get(header::DATE)?.to_str().ok()?;
+fn response_date(response: &Response<Body>) -> Option<Moment> {
+    let text = response.headers().get(header::DATE)?.to_str().ok()?;
     let date = jiff::fmt::rfc2822::parse(text).ok()?;
     Some(Moment::from(date.timestamp()).plus_nanos(500_000_000))
 }
 
 /// Whether credentials were rejected, or the server's certificate was.
-fn is_credential_failure(answer: &std::result::Result<Response<Body>, kube::Error>) -> bool {
-    match answer {
-        Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
+fn is_credential_failure(response: &std::result::Result<Response<Body>, kube::Error>) -> bool {
+    match response {
+        Ok(response) => response.status() == StatusCode::UNAUTHORIZED,
         Err(error) => {
             let mut reasons =
                 std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| {
@@ -306,8 +308,8 @@ fn is_credential_failure(answer: &std::result::Result<Response<Body>, kube::Erro
 
 /// An io::Error may wrap another error without returning it as its source.
 fn is_tls_error(error: &(dyn std::error::Error + 'static)) -> bool {
-    let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    error.is::<rustls::Error>() || held.is_some_and(|held| is_tls_error(held))
+    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>() || inner.is_some_and(|inner| is_tls_error(inner))
 }
 
 // === impl WatchLines ===
@@ -327,13 +329,13 @@ impl WatchLines {
 
     /// Waits for more bytes. `false` at the end of the body, on an error, and after the timeout; an incomplete line is
     /// lost then.
-    pub(crate) async fn fill_buffer(&mut self, patience: Duration) -> bool {
+    pub(crate) async fn fill_buffer(&mut self, idle_timeout: Duration) -> bool {
         self.buffer.drain(..self.start);
         self.searched -= self.start;
         self.start = 0;
-        match timeout(patience, next_chunk(&mut self.body)).await {
-            Ok(Ok(Some(piece))) if self.buffer.len() + piece.len() <= MAX_BODY_BYTES => {
-                self.buffer.extend_from_slice(&piece);
+        match timeout(idle_timeout, next_chunk(&mut self.body)).await {
+            Ok(Ok(Some(chunk))) if self.buffer.len() + chunk.len() <= MAX_BODY_BYTES => {
+                self.buffer.extend_from_slice(&chunk);
                 true
             }
             _ => false,
@@ -354,35 +356,38 @@ async fn next_chunk(
     Ok(None)
 }
 
-async fn read_failure(answer: Response<Body>) -> RequestFailure {
-    let status = answer.status();
-    let seconds =
-        answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let mut body = answer.into_body();
-    let mut words = Vec::new();
-    while words.len() < MAX_ERROR_BYTES
-        && let Ok(Some(piece)) = next_chunk(&mut body).await
+async fn read_failure(response: Response<Body>) -> RequestFailure {
+    let status = response.status();
+    let retry_after_seconds =
+        response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let mut body = response.into_body();
+    let mut bytes = Vec::new();
+    while bytes.len() < MAX_ERROR_BYTES
+        && let Ok(Some(chunk)) = next_chunk(&mut body).await
     {
-        words.extend_from_slice(&piece);
+        bytes.extend_from_slice(&chunk);
     }
-    let failure = RequestFailure::from_status(&String::from_utf8_lossy(&words), Some(status.as_u16()));
-    RequestFailure { retry_after: seconds.map(Duration::from_secs).or(failure.retry_after), ..failure }
+    let failure = RequestFailure::from_status(&String::from_utf8_lossy(&bytes), Some(status.as_u16()));
+    RequestFailure {
+        retry_after: retry_after_seconds.map(Duration::from_secs).or(failure.retry_after),
+        ..failure
+    }
 }
 
 fn timed_out() -> RequestFailure {
-    RequestFailure::from_message(format!("no answer within {} s", RESPONSE_TIMEOUT.as_secs()))
+    RequestFailure::from_message(format!("no response within {} s", RESPONSE_TIMEOUT.as_secs()))
 }
 
 /// An error with its sources, of which the last is the most specific.
 fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
+    let mut message = error.to_string();
     let mut source = error.source();
-    while let Some(reason) = source {
-        let reason_words = reason.to_string();
-        if !words.contains(&reason_words) {
-            words = format!("{words}: {reason_words}");
+    while let Some(cause) = source {
+        let source_message = cause.to_string();
+        if !message.contains(&source_message) {
+            message = format!("{message}: {source_message}");
         }
-        source = reason.source();
+        source = cause.source();
     }
-    words
+    message
 }

@@ -16,7 +16,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The kubeconfig has no such context.
-    #[error("the kubeconfig {from} has no context {context}; it has {has}")]
+    #[error("context {context} not found in the kubeconfig {from}; available: {has}")]
     Context {
         /// The file, or where it was searched for.
         from: String,
@@ -26,7 +26,7 @@ pub enum Error {
         has: String,
     },
     /// No client can be created from the kubeconfig.
-    #[error("cannot connect as context {context} says")]
+    #[error("cannot create a client for context {context}")]
     Client {
         /// The context.
         context: String,

@@ -188,27 +188,27 @@ impl KindWatch {
             Some((version, moment)) => (version, moment.parse().ok()),
             None => (text, None),
         });
-        let heard = moment.or(until);
+        let last_heard = moment.or(until);
         let objects = objects
             .into_iter()
-            .map(|(name, seen)| (name, CachedVersion { version: seen, list_round: 0 }))
+            .map(|(name, version_id)| (name, CachedVersion { version: version_id, list_round: 0 }))
             .collect();
-        let (doing, lost) = match version {
+        let (phase, ongoing_gap) = match version {
             "" => {
-                let why = "the recorder did not know where to go on".to_owned();
-                let lost = heard.map(|since| OngoingGap { since, why, is_reported: false });
-                (ListWatchPhase::listing(), lost)
+                let why = "the position to resume from was unknown".to_owned();
+                let ongoing_gap = last_heard.map(|since| OngoingGap { since, why, is_reported: false });
+                (ListWatchPhase::listing(), ongoing_gap)
             }
-            from => (ListWatchPhase::watching(from.to_owned()), None),
+            resource_version => (ListWatchPhase::watching(resource_version.to_owned()), None),
         };
         KindWatch {
             subject,
             objects,
             list_round: 1,
-            phase: doing,
-            last_heard: heard,
-            complete_until: heard,
-            ongoing_gap: lost,
+            phase,
+            last_heard,
+            complete_until: last_heard,
+            ongoing_gap,
             failures: 0,
             has_relisted: false,
             waiting: None,
@@ -222,8 +222,8 @@ impl KindWatch {
 
     /// Sets the reason for the gap before the first list, if it is not a missing position.
     pub fn with_gap_reason(mut self, why: String) -> KindWatch {
-        if let Some(lost) = &mut self.ongoing_gap {
-            lost.why = why;
+        if let Some(gap) = &mut self.ongoing_gap {
+            gap.why = why;
         }
         self
     }
@@ -234,39 +234,39 @@ impl KindWatch {
     }
 
     /// The next request. `chance` is between 0 and 1: it spreads the timeouts of watches.
-    pub fn next_request(&self, chance: f64) -> WatchRequest {
+    pub fn next_request(&self, jitter: f64) -> WatchRequest {
         match &self.phase {
-            ListWatchPhase::Listing { continue_token: after, .. } => {
-                WatchRequest::List { continue_token: after.clone(), limit: self.page_size }
+            ListWatchPhase::Listing { continue_token, .. } => {
+                WatchRequest::List { continue_token: continue_token.clone(), limit: self.page_size }
             }
             ListWatchPhase::Watching { needs_version_check: true, .. } => {
                 WatchRequest::List { continue_token: None, limit: 1 }
             }
-            ListWatchPhase::Watching { resource_version: from, .. } => WatchRequest::Watch {
-                resource_version: from.clone(),
-                timeout_seconds: 240 + (chance.clamp(0.0, 1.0) * 60.0) as u32,
+            ListWatchPhase::Watching { resource_version, .. } => WatchRequest::Watch {
+                resource_version: resource_version.clone(),
+                timeout_seconds: 240 + (jitter.clamp(0.0, 1.0) * 60.0) as u32,
             },
         }
     }
 
     /// Handles a response. `None`: continue to read the same response. `chance` is between 0 and 1, the jitter of the
     /// backoff.
-    pub fn handle(&mut self, reply: WatchResponse<'_>, now: Moment, chance: f64) -> Option<WatchRequest> {
+    pub fn handle(&mut self, response: WatchResponse<'_>, now: Moment, jitter: f64) -> Option<WatchRequest> {
         // A response to the version check does not show that watches work.
-        let is_look =
-            matches!((&reply, &self.phase), (WatchResponse::Page(_), ListWatchPhase::Watching { .. }));
-        if !is_look && !matches!(reply, WatchResponse::Failed(_) | WatchResponse::Ended) {
+        let is_version_check =
+            matches!((&response, &self.phase), (WatchResponse::Page(_), ListWatchPhase::Watching { .. }));
+        if !is_version_check && !matches!(response, WatchResponse::Failed(_) | WatchResponse::Ended) {
             self.waiting = None;
         }
-        match reply {
+        match response {
             WatchResponse::Page(bytes) => match ListPage::decode(bytes) {
-                Ok(page) if is_look => self.check_server_version(&page.resource_version, now),
+                Ok(page) if is_version_check => self.check_server_version(&page.resource_version, now),
                 Ok(page) => self.handle_page(page, now),
                 Err(error) => {
                     return Some(self.handle_failure(
                         RequestFailure::from_message(error.to_string()),
                         now,
-                        chance,
+                        jitter,
                     ));
                 }
             },
@@ -286,9 +286,9 @@ impl KindWatch {
                 return None;
             }
             WatchResponse::Line(bytes) => match WatchLine::decode(bytes) {
-                Ok(WatchLine::Object(word, object)) => {
+                Ok(WatchLine::Object(event_type, object)) => {
                     self.reset_backoff();
-                    self.handle_event(word, object, now);
+                    self.handle_event(event_type, object, now);
                     return None;
                 }
                 Ok(WatchLine::Bookmark(version)) => {
@@ -303,20 +303,20 @@ impl KindWatch {
                     self.advance_to(version);
                     return None;
                 }
-                Ok(WatchLine::Error(failure)) => return Some(self.handle_failure(failure, now, chance)),
+                Ok(WatchLine::Error(failure)) => return Some(self.handle_failure(failure, now, jitter)),
                 // The retry may return a valid line.
                 Err(error) => {
                     return Some(self.handle_failed_resume(
                         RequestFailure::from_message(error.to_string()),
                         now,
-                        chance,
+                        jitter,
                     ));
                 }
             },
-            WatchResponse::Ended => return Some(self.handle_watch_end(now, chance)),
-            WatchResponse::Failed(failure) => return Some(self.handle_failure(failure, now, chance)),
+            WatchResponse::Ended => return Some(self.handle_watch_end(now, jitter)),
+            WatchResponse::Failed(failure) => return Some(self.handle_failure(failure, now, jitter)),
         }
-        Some(self.next_request(chance))
+        Some(self.next_request(jitter))
     }
 
     /// Stops: an ongoing gap is reported up to now.
@@ -326,16 +326,16 @@ impl KindWatch {
 
     /// Takes the results since the last call.
     pub fn take_output(&mut self) -> WatchOutput {
-        let mut told = std::mem::take(&mut self.output);
+        let mut output = std::mem::take(&mut self.output);
         // The part of an ongoing gap that has been reported need not be reported again.
-        let said =
-            self.ongoing_gap.as_ref().map(|lost| lost.since).or(self.complete_until).or(self.list_started());
-        if let Some(said) = said {
-            for (_, position) in &mut told.batch.positions {
-                *position = format!("{position}@{said}");
+        let complete_until =
+            self.ongoing_gap.as_ref().map(|gap| gap.since).or(self.complete_until).or(self.list_started());
+        if let Some(complete_until) = complete_until {
+            for (_, position) in &mut output.batch.positions {
+                *position = format!("{position}@{complete_until}");
             }
         }
-        told
+        output
     }
 
     /// The results that have not been taken.
@@ -379,11 +379,11 @@ impl KindWatch {
     fn handle_page(&mut self, page: ListPage<'_>, now: Moment) {
         self.page_size = (self.page_size * 2).min(MAX_PAGE_SIZE);
         // Later pages show the state at the time of the first page.
-        let first = self.list_started().unwrap_or(now);
+        let list_start = self.list_started().unwrap_or(now);
         let is_first = self.list_started().is_none();
         for item in page.items {
             match decode::with_type_meta(item, &self.subject.api_version, &self.subject.kind.kind) {
-                Ok(object) => self.handle_item(object, first),
+                Ok(object) => self.handle_item(object, list_start),
                 Err(error) => self.report_unreadable(&error.to_string(), now),
             }
         }
@@ -393,56 +393,56 @@ impl KindWatch {
             self.report_ongoing_gap(now);
             self.push_position(String::new());
         }
-        let ListWatchPhase::Listing { continue_token: after, first_page: began } = &mut self.phase else {
+        let ListWatchPhase::Listing { continue_token, first_page } = &mut self.phase else {
             return;
         };
-        let (first, version) = began.get_or_insert((now, page.resource_version)).clone();
+        let (list_start, version) = first_page.get_or_insert((now, page.resource_version)).clone();
         match page.continue_token {
-            Some(next) => *after = Some(next),
-            None => self.finish_list(version, first, now),
+            Some(next) => *continue_token = Some(next),
+            None => self.finish_list(version, list_start, now),
         }
     }
 
     fn handle_item(&mut self, object: Object, now: Moment) {
-        let Some(object) = self.subject.disclosed(object) else { return };
-        let (name, seen) = name_and_version(&object);
+        let Some(object) = self.subject.sanitized(object) else { return };
+        let (name, version_id) = name_and_version(&object);
         let round = self.list_round;
         match self.objects.get_mut(&name) {
-            Some(entry) if entry.version == seen => entry.list_round = round,
-            Some(entry) if entry.version.uid == seen.uid => {
-                *entry = CachedVersion { version: seen, list_round: round };
+            Some(entry) if entry.version == version_id => entry.list_round = round,
+            Some(entry) if entry.version.uid == version_id.uid => {
+                *entry = CachedVersion { version: version_id, list_round: round };
                 self.push_change(&name, What::Modified(object), now);
             }
             _ => {
                 self.push_inferred_delete(&name, now);
                 self.push_change(&name, What::Added(object), now);
-                self.objects.insert(name, CachedVersion { version: seen, list_round: round });
+                self.objects.insert(name, CachedVersion { version: version_id, list_round: round });
             }
         }
     }
 
-    fn finish_list(&mut self, version: String, began: Moment, now: Moment) {
+    fn finish_list(&mut self, version: String, list_start: Moment, now: Moment) {
         let round = self.list_round;
-        let mut gone: Vec<ObjectName> = self
+        let mut deleted_names: Vec<ObjectName> = self
             .objects
             .iter()
             .filter(|(_, entry)| entry.list_round != round)
             .map(|(name, _)| name.clone())
             .collect();
-        gone.sort_unstable();
-        for name in gone {
+        deleted_names.sort_unstable();
+        for name in deleted_names {
             self.push_inferred_delete(&name, now);
         }
         self.end_gap(now);
         self.phase = ListWatchPhase::watching(version.clone());
-        (self.last_heard, self.complete_until) = (Some(now), Some(began));
+        (self.last_heard, self.complete_until) = (Some(now), Some(list_start));
         self.advance_to(version);
     }
 
-    fn handle_event(&mut self, word: EventType, object: Object, now: Moment) {
-        let (name, seen) = name_and_version(&object);
-        match &*seen.resource_version {
-            "" => self.report_unreadable("an event without a resourceVersion", now),
+    fn handle_event(&mut self, event_type: EventType, object: Object, now: Moment) {
+        let (name, version_id) = name_and_version(&object);
+        match &*version_id.resource_version {
+            "" => self.report_unreadable("event without a resourceVersion", now),
             version => {
                 // A repeated event does not show that the watch is current.
                 if !self.is_already_received(version) {
@@ -451,33 +451,33 @@ impl KindWatch {
                 self.advance_to(version.to_owned());
             }
         }
-        let Some(object) = self.subject.disclosed(object) else { return };
-        let known = self.objects.get(&name).map(|entry| &entry.version);
-        let is_repeated = match word {
-            EventType::Added | EventType::Modified => known.is_some_and(|known| {
-                let is_older = is_older(&seen.resource_version, &known.resource_version);
-                known == &seen || known.uid == seen.uid && is_older
+        let Some(object) = self.subject.sanitized(object) else { return };
+        let cached = self.objects.get(&name).map(|entry| &entry.version);
+        let is_repeated = match event_type {
+            EventType::Added | EventType::Modified => cached.is_some_and(|cached| {
+                let is_older = is_older(&version_id.resource_version, &cached.resource_version);
+                cached == &version_id || cached.uid == version_id.uid && is_older
             }),
-            EventType::Deleted => self.just_deleted.contains(&seen.uid),
+            EventType::Deleted => self.just_deleted.contains(&version_id.uid),
         };
         if is_repeated {
             return;
         }
-        if known.is_some_and(|known| known.uid != seen.uid) {
+        if cached.is_some_and(|cached| cached.uid != version_id.uid) {
             self.push_inferred_delete(&name, now);
-            self.push_gap_until("the server did not say when an object was deleted".to_owned(), now);
+            self.push_gap_until("the time of a deletion is unknown".to_owned(), now);
         }
-        let what = match word {
+        let what = match event_type {
             EventType::Added => What::Added(object),
             EventType::Modified => What::Modified(object),
             EventType::Deleted => What::Deleted(object),
         };
         self.push_change(&name, what, now);
-        if word == EventType::Deleted {
+        if event_type == EventType::Deleted {
             self.objects.remove(&name);
-            self.just_deleted.insert(seen.uid);
+            self.just_deleted.insert(version_id.uid);
         } else {
-            self.objects.insert(name, CachedVersion { version: seen, list_round: self.list_round });
+            self.objects.insert(name, CachedVersion { version: version_id, list_round: self.list_round });
         }
     }
 
@@ -514,14 +514,14 @@ impl KindWatch {
 
     /// Advances the position. Servers without versions of lists send an empty one.
     fn advance_to(&mut self, version: String) {
-        let ListWatchPhase::Watching { resource_version: from, .. } = &mut self.phase else { return };
-        if version.is_empty() || is_older(&version, from) {
+        let ListWatchPhase::Watching { resource_version, .. } = &mut self.phase else { return };
+        if version.is_empty() || is_older(&version, resource_version) {
             return;
         }
         self.failed_resumes = 0;
-        if *from != version {
+        if *resource_version != version {
             self.just_deleted.clear();
-            from.clone_from(&version);
+            resource_version.clone_from(&version);
         }
         self.push_position(version);
     }
@@ -541,7 +541,7 @@ impl KindWatch {
     /// When the first page of the current list was received.
     fn list_started(&self) -> Option<Moment> {
         match &self.phase {
-            ListWatchPhase::Listing { first_page: began, .. } => began.as_ref().map(|(moment, _)| *moment),
+            ListWatchPhase::Listing { first_page, .. } => first_page.as_ref().map(|(moment, _)| *moment),
             ListWatchPhase::Watching { .. } => None,
         }
     }
@@ -563,8 +563,8 @@ impl ListWatchPhase {
         ListWatchPhase::Listing { continue_token: None, first_page: None }
     }
 
-    fn watching(from: String) -> ListWatchPhase {
-        ListWatchPhase::Watching { resource_version: from, stream: None, needs_version_check: false }
+    fn watching(resource_version: String) -> ListWatchPhase {
+        ListWatchPhase::Watching { resource_version, stream: None, needs_version_check: false }
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 /// A panic, with its message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the recorder broke: {0}")]
+#[error("the recorder panicked: {0}")]
 pub struct Panic(String);
 
 /// Runs a future until it completes or panics. Its data may be inconsistent after a panic: the caller restarts from a
@@ -28,7 +28,7 @@ impl Panic {
     fn new(payload: &(dyn Any + Send)) -> Panic {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Panic(text.unwrap_or_else(|| "without a word".to_owned()))
+        Panic(text.unwrap_or_else(|| "no message".to_owned()))
     }
 }
 
@@ -45,8 +45,11 @@ mod tests {
             assert_eq!(number, 8, "seven is not eight");
         });
         let words = broken.await.unwrap_err().to_string();
-        assert!(words.starts_with("the recorder broke: ") && words.contains("seven is not eight"), "{words}");
+        assert!(
+            words.starts_with("the recorder panicked: ") && words.contains("seven is not eight"),
+            "{words}"
+        );
         let silent = catch_panic(async { std::panic::panic_any(7) });
-        assert_eq!(silent.await.unwrap_err().to_string(), "the recorder broke: without a word");
+        assert_eq!(silent.await.unwrap_err().to_string(), "the recorder panicked: no message");
     }
 }

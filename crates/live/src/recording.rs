@@ -115,54 +115,57 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(900);
 /// While `out` is full nothing is read from the server, which then throttles or ends the watches.
 pub async fn record(
     target: RecordedCluster,
-    wanted: WatchScope,
-    known: ResumeState,
+    scope: WatchScope,
+    resume_state: ResumeState,
     clock: impl Fn() -> Moment + Send + Sync + 'static,
-    out: mpsc::Sender<RecordingEvent>,
+    events: mpsc::Sender<RecordingEvent>,
     stop: watch::Receiver<bool>,
 ) -> Result<()> {
-    let desk = Arc::new(Shared {
+    let shared = Arc::new(Shared {
         source: target.source,
         connection: target.connection,
         clock: Box::new(clock),
-        events: out,
+        events,
         list_permits: Semaphore::new(MAX_CONCURRENT_LISTS),
         finished_first_lists: Semaphore::new(0),
         kinds_changed: Notify::new(),
         reconnected: Notify::new(),
     });
-    let recording = RecordingSupervisor {
-        shared: desk,
-        scope: wanted,
-        resume_state: known,
+    let supervisor = RecordingSupervisor {
+        shared,
+        scope,
+        resume_state,
         stop,
         tasks: JoinSet::new(),
         started: HashMap::new(),
         reported_version: None,
         is_discovery_failing: false,
     };
-    recording.run().await
+    supervisor.run().await
 }
 
 /// The final batch of a recording that is not resumed: its objects are reported as deleted, and a gap begins.
-pub fn end_recording(source: &Arc<str>, known: &ResumeState, now: Moment) -> WatchBatch {
-    let mut all = WatchBatch::default();
-    let mut positions: Vec<(&Kind, &String)> = known.positions.iter().collect();
+pub fn end_recording(source: &Arc<str>, resume_state: &ResumeState, now: Moment) -> WatchBatch {
+    let mut merged = WatchBatch::default();
+    let mut positions: Vec<(&Kind, &String)> = resume_state.positions.iter().collect();
     positions.sort_unstable();
-    for (kind, text) in positions {
+    for (kind, position) in positions {
         let api_version = ServedKind::guessed(kind.clone(), true).api_version();
         let subject =
             WatchSubject { source: source.clone(), api_version, keep: |_| true, kind: kind.clone() };
-        let told = batch_for_dropped_kind(&subject, text, known.recorded_span(now), now).unwrap_or_default();
-        all.gaps.extend(told.gaps);
-        all.closed_gaps.extend(told.closed_gaps);
-        all.positions.extend(told.positions);
+        let batch = batch_for_dropped_kind(&subject, position, resume_state.recorded_span(now), now)
+            .unwrap_or_default();
+        merged.gaps.extend(batch.gaps);
+        merged.closed_gaps.extend(batch.closed_gaps);
+        merged.positions.extend(batch.positions);
         let mut objects: Vec<(&ObjectName, &VersionId)> =
-            known.objects.get(kind).into_iter().flatten().collect();
+            resume_state.objects.get(kind).into_iter().flatten().collect();
         objects.sort_unstable_by_key(|(name, _)| *name);
-        all.changes.extend(objects.into_iter().map(|(name, seen)| subject.inferred_delete(name, seen, now)));
+        merged
+            .changes
+            .extend(objects.into_iter().map(|(name, version)| subject.inferred_delete(name, version, now)));
     }
-    all
+    merged
 }
 
 /// The namespaces in the position of a kind; none if it covers the whole cluster.
@@ -177,10 +180,10 @@ fn batch_for_dropped_kind(
     span: RecordedSpan,
     now: Moment,
 ) -> Option<WatchBatch> {
-    let before = KindPositions::parse(position, &subject.kind);
-    let resumption = scope::resume(&subject.kind, Some(&before), None, Some(span), now);
-    let text = resumption.dropped.trim_start_matches(';').to_owned();
-    resumption.change.map(|change| batch_for_scope_change(subject, change, text))
+    let recorded_positions = KindPositions::parse(position, &subject.kind);
+    let resumption = scope::resume(&subject.kind, Some(&recorded_positions), None, Some(span), now);
+    let dropped_position = resumption.dropped.trim_start_matches(';').to_owned();
+    resumption.change.map(|change| batch_for_scope_change(subject, change, dropped_position))
 }
 
 /// The gaps caused by a change of scope, and the kind's new position.
@@ -201,23 +204,23 @@ fn batch_for_scope_change(subject: &WatchSubject, change: ScopeChange, position:
 
 /// Waits for the stop signal, or until its sender is dropped.
 async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
-    let _ = stop.wait_for(|is_time| *is_time).await;
+    let _ = stop.wait_for(|is_stopped| *is_stopped).await;
 }
 
 // === impl RecordingSupervisor ===
 
 impl RecordingSupervisor {
     async fn run(mut self) -> Result<()> {
-        let (mut stop, desk) = (self.stop.clone(), self.shared.clone());
+        let (mut stop, shared) = (self.stop.clone(), self.shared.clone());
         tokio::select! {
             () = wait_for_stop(&mut stop) => {}
-            () = desk.events.closed() => {}
+            () = shared.events.closed() => {}
             outcome = self.supervise() => outcome?,
         }
         // The tasks have received the stop signal too, and send their last batches.
-        let farewell = async { while self.tasks.join_next().await.is_some() {} };
+        let shutdown = async { while self.tasks.join_next().await.is_some() {} };
         // Tasks that do not finish are aborted when the set is dropped.
-        let _ = timeout(SHUTDOWN_TIMEOUT, farewell).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, shutdown).await;
         Ok(())
     }
 
@@ -228,24 +231,24 @@ impl RecordingSupervisor {
             outcome => outcome?,
         }
         self.start_watches().await?;
-        let desk = self.shared.clone();
-        let mut next_look = Instant::now() + DISCOVERY_INTERVAL;
+        let shared = self.shared.clone();
+        let mut next_discovery = Instant::now() + DISCOVERY_INTERVAL;
         loop {
             tokio::select! {
-                () = desk.kinds_changed.notified() => {
+                () = shared.kinds_changed.notified() => {
                     sleep(DEBOUNCE).await;
-                    next_look = Instant::now() + self.refresh_kinds().await;
+                    next_discovery = Instant::now() + self.refresh_kinds().await;
                 }
-                () = sleep_until(next_look) => next_look = Instant::now() + self.refresh_kinds().await,
-                () = desk.reconnected.notified() => {
+                () = sleep_until(next_discovery) => next_discovery = Instant::now() + self.refresh_kinds().await,
+                () = shared.reconnected.notified() => {
                     if let Err(error) = self.refresh_server_version().await && !error.is_forbidden() {
                         self.warn(version_kind(), &error).await;
                     }
                     // Many watches reconnect together.
                     sleep(DEBOUNCE).await;
                 }
-                Some(ended) = self.tasks.join_next() => {
-                    if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
+                Some(task_result) = self.tasks.join_next() => {
+                    if let Err(error) = task_result && let Ok(panic) = error.try_into_panic() {
                         std::panic::resume_unwind(panic);
                     }
                 }
@@ -257,32 +260,33 @@ impl RecordingSupervisor {
     /// the gap must be reported.
     async fn start_watches(&mut self) -> Result<()> {
         let mut served = self.discover_kinds().await?;
-        let mut gone: Vec<ServedKind> = Vec::new();
+        let mut removed: Vec<ServedKind> = Vec::new();
         for (kind, objects) in &self.resume_state.objects {
-            if !objects.is_empty() && served.iter().all(|one| one.kind != *kind) {
+            if !objects.is_empty() && served.iter().all(|candidate| candidate.kind != *kind) {
                 let is_namespaced = objects.keys().any(|(namespace, _)| !namespace.is_empty());
-                gone.push(ServedKind::guessed(kind.clone(), is_namespaced));
+                removed.push(ServedKind::guessed(kind.clone(), is_namespaced));
             }
         }
-        gone.sort_unstable_by(|one, other| one.kind.cmp(&other.kind));
-        served.append(&mut gone);
+        removed.sort_unstable_by(|candidate, other| candidate.kind.cmp(&other.kind));
+        served.append(&mut removed);
         let chosen = self.scope.kinds.select(&served)?;
         let is_wanted = |kind: &Kind| {
-            let one = chosen.iter().find(|one| one.kind == *kind);
-            one.is_some_and(|one| self.scope.kind_scope(one).is_some())
+            let candidate = chosen.iter().find(|candidate| candidate.kind == *kind);
+            candidate.is_some_and(|candidate| self.scope.kind_scope(candidate).is_some())
         };
-        let unwanted: Vec<ServedKind> = served.into_iter().filter(|one| !is_wanted(&one.kind)).collect();
+        let unwanted: Vec<ServedKind> =
+            served.into_iter().filter(|candidate| !is_wanted(&candidate.kind)).collect();
         for kind in unwanted {
             self.drop_kind(&kind).await;
         }
         // The recording existed before: an unknown kind was left out then.
-        let was_left_out = self.resume_state.until.is_some();
+        let was_excluded = self.resume_state.until.is_some();
         for kind in chosen {
-            let tasks = self.start_kind(kind, was_left_out).await;
+            let tasks = self.start_kind(kind, was_excluded).await;
             if self.scope.in_order
-                && let Ok(settled) = self.shared.finished_first_lists.acquire_many(tasks).await
+                && let Ok(permits) = self.shared.finished_first_lists.acquire_many(tasks).await
             {
-                settled.forget();
+                permits.forget();
             }
         }
         self.start_usage_sampling().await;
@@ -291,17 +295,17 @@ impl RecordingSupervisor {
 
     /// Starts to sample usage, if it is in scope.
     async fn start_usage_sampling(&mut self) {
-        let desk = self.shared.clone();
+        let shared = self.shared.clone();
         match self.scope.usage {
             Some(interval) => {
                 let sampler =
-                    UsageSampler::new(desk, self.scope.distinct_namespaces(), interval, &self.resume_state);
+                    UsageSampler::new(shared, self.scope.distinct_namespaces(), interval, &self.resume_state);
                 self.tasks.spawn(sampler.run(self.stop.clone()));
             }
             None => {
-                let ended = usage::end_sampling(&desk.source, &self.resume_state, (desk.clock)());
-                if !ended.is_empty() {
-                    let _ = desk.events.send(RecordingEvent::Batch(ended)).await;
+                let batch = usage::end_sampling(&shared.source, &self.resume_state, (shared.clock)());
+                if !batch.is_empty() {
+                    let _ = shared.events.send(RecordingEvent::Batch(batch)).await;
                 }
             }
         }
@@ -314,14 +318,14 @@ impl RecordingSupervisor {
             Ok(kinds) => {
                 for kind in kinds {
                     match self.started.get(&kind.kind) {
-                        Some(family) => family.set_served(kind),
+                        Some(kind_watches) => kind_watches.set_served(kind),
                         // The kind did not exist before.
                         None => drop(self.start_kind(kind, false).await),
                     }
                 }
                 if std::mem::take(&mut self.is_discovery_failing) {
-                    let (kind, words) = (definition_kind(), "recording again".to_owned());
-                    let _ = self.shared.events.send(RecordingEvent::Warning { kind, message: words }).await;
+                    let (kind, message) = (definition_kind(), "recording again".to_owned());
+                    let _ = self.shared.events.send(RecordingEvent::Warning { kind, message }).await;
                 }
                 DISCOVERY_INTERVAL
             }
@@ -336,27 +340,27 @@ impl RecordingSupervisor {
 
     async fn discover_kinds(&self) -> Result<Vec<ServedKind>> {
         let served = discover(&self.shared.connection).await;
-        served.map_err(|failure| Error::Server { doing: "ask what the server has", failure })
+        served.map_err(|failure| Error::Server { doing: "discover the kinds of the server", failure })
     }
 
     /// Starts to record a kind; returns the number of tasks. `was_left_out`: if the kind has no state, it was out of
     /// scope before, rather than without objects.
-    async fn start_kind(&mut self, served: ServedKind, was_left_out: bool) -> u32 {
+    async fn start_kind(&mut self, served: ServedKind, was_excluded: bool) -> u32 {
         let Some(scope) = self.scope.kind_scope(&served) else { return 0 };
-        let resumed = self.resume_kind(served, &scope, was_left_out).await;
-        let ResumedKind { subject, watches: family, positions, mut objects, gap_reason: why, until } =
+        let resumed = self.resume_kind(served, &scope, was_excluded).await;
+        let ResumedKind { subject, watches: kind_watches, positions, mut objects, gap_reason, until } =
             resumed;
-        let family = Arc::new(family);
-        self.started.insert(family.kind.clone(), family.clone());
+        let kind_watches = Arc::new(kind_watches);
+        self.started.insert(kind_watches.kind.clone(), kind_watches.clone());
         for (namespace, position) in scope.watches().zip(positions) {
-            let chance = Pcg64::seed_from_u64((self.shared.clock)().nanos() as u64 ^ self.tasks.len() as u64);
-            let within = |name: &str| namespace.is_empty() || namespace == name;
-            let objects = objects.extract_if(|(namespace, _), _| within(namespace));
-            let mut watching = KindWatch::new(subject.clone(), position.as_deref(), objects, until);
-            if let Some(why) = &why {
-                watching = watching.with_gap_reason(why.clone());
+            let rng = Pcg64::seed_from_u64((self.shared.clock)().nanos() as u64 ^ self.tasks.len() as u64);
+            let contains = |name: &str| namespace.is_empty() || namespace == name;
+            let objects = objects.extract_if(|(namespace, _), _| contains(namespace));
+            let mut kind_watch = KindWatch::new(subject.clone(), position.as_deref(), objects, until);
+            if let Some(gap_reason) = &gap_reason {
+                kind_watch = kind_watch.with_gap_reason(gap_reason.clone());
             }
-            let task = WatchTask::new(self.shared.clone(), family.clone(), namespace, watching, chance);
+            let task = WatchTask::new(self.shared.clone(), kind_watches.clone(), namespace, kind_watch, rng);
             self.tasks.spawn(task.run(self.stop.clone()));
         }
         scope.watches().count() as u32
@@ -367,30 +371,30 @@ impl RecordingSupervisor {
         &mut self,
         served: ServedKind,
         scope: &KindScope,
-        was_left_out: bool,
+        was_excluded: bool,
     ) -> ResumedKind {
         let kind = served.kind.clone();
         let text = self.resume_state.positions.remove(&kind);
-        let before = text.as_deref().map(|text| KindPositions::parse(text, &kind));
+        let recorded_positions = text.as_deref().map(|text| KindPositions::parse(text, &kind));
         let mut objects = self.resume_state.objects.remove(&kind).unwrap_or_default();
-        let until = self.resume_state.until.filter(|_| before.is_some() || !objects.is_empty());
+        let until = self.resume_state.until.filter(|_| recorded_positions.is_some() || !objects.is_empty());
         // Objects without a position were not recorded by watches.
-        let is_known = before.is_some() || was_left_out && objects.is_empty();
+        let was_recorded = recorded_positions.is_some() || was_excluded && objects.is_empty();
         let now = (self.shared.clock)();
-        let span = is_known.then(|| self.resume_state.recorded_span(now));
-        let resumption = scope::resume(&kind, before.as_ref(), Some(scope), span, now);
+        let span = was_recorded.then(|| self.resume_state.recorded_span(now));
+        let resumption = scope::resume(&kind, recorded_positions.as_ref(), Some(scope), span, now);
         let Resumption { positions, dropped, change } = resumption;
-        let why = change.as_ref().and_then(|change| change.gap_reason.clone());
+        let gap_reason = change.as_ref().and_then(|change| change.gap_reason.clone());
         let subject = self.subject(&served);
-        let mut family = KindWatches::new(served, scope.filter.clone(), dropped);
+        let mut kind_watches = KindWatches::new(served, scope.filter.clone(), dropped);
         for (namespace, position) in scope.watches().zip(&positions) {
             // Without this, the first position of one watch would overwrite those of the others.
             if let Some(position) = position {
-                family.set_position(namespace, position);
+                kind_watches.set_position(namespace, position);
             }
         }
         if let Some(change) = change {
-            let text = family.joint_position(&*family.watches.lock().await);
+            let text = kind_watches.joint_position(&*kind_watches.watches.lock().await);
             // If the receiver is closed, the next run detects the change again.
             let _ = self
                 .shared
@@ -398,22 +402,23 @@ impl RecordingSupervisor {
                 .send(RecordingEvent::Batch(batch_for_scope_change(&subject, change, text)))
                 .await;
         }
-        let outside = objects.extract_if(|(namespace, _), _| !scope.has_namespace(namespace)).collect();
-        self.push_inferred_deletes(&subject, outside, now).await;
-        ResumedKind { subject, watches: family, positions, objects, gap_reason: why, until }
+        let out_of_scope = objects.extract_if(|(namespace, _), _| !scope.has_namespace(namespace)).collect();
+        self.push_inferred_deletes(&subject, out_of_scope, now).await;
+        ResumedKind { subject, watches: kind_watches, positions, objects, gap_reason, until }
     }
 
     /// Reports that a kind is no longer recorded, if it was.
     async fn drop_kind(&mut self, served: &ServedKind) {
         let kind = &served.kind;
-        let Some(text) = self.resume_state.positions.get(kind) else { return };
+        let Some(position) = self.resume_state.positions.get(kind) else { return };
         let now = (self.shared.clock)();
         let objects = self.resume_state.objects.remove(kind).unwrap_or_default();
         let subject = self.subject(served);
-        if let Some(told) = batch_for_dropped_kind(&subject, text, self.resume_state.recorded_span(now), now)
+        if let Some(batch) =
+            batch_for_dropped_kind(&subject, position, self.resume_state.recorded_span(now), now)
         {
-            self.resume_state.positions.extend(told.positions.iter().cloned());
-            let _ = self.shared.events.send(RecordingEvent::Batch(told)).await;
+            self.resume_state.positions.extend(batch.positions.iter().cloned());
+            let _ = self.shared.events.send(RecordingEvent::Batch(batch)).await;
         }
         self.push_inferred_deletes(&subject, objects.into_iter().collect(), now).await;
     }
@@ -427,8 +432,9 @@ impl RecordingSupervisor {
         now: Moment,
     ) {
         objects.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        for part in objects.chunks(MAX_INFERRED_DELETES) {
-            let changes = part.iter().map(|(name, seen)| subject.inferred_delete(name, seen, now)).collect();
+        for chunk in objects.chunks(MAX_INFERRED_DELETES) {
+            let changes =
+                chunk.iter().map(|(name, version)| subject.inferred_delete(name, version, now)).collect();
             let _ = self
                 .shared
                 .events
@@ -457,24 +463,31 @@ impl RecordingSupervisor {
         // On one line, like all objects; the server sends several lines.
         let raw = raw.to_string();
         // It has no resourceVersion on the server; a resumed recording needs one to detect a change.
-        let mark = format!("{:016x}", ContentHash::of(&raw).0);
-        let told = self.resume_state.objects.get(&version_kind()).into_iter().flat_map(|told| told.values());
-        if self.reported_version.is_none() && told.into_iter().any(|seen| *seen.resource_version == *mark) {
+        let version_hash = format!("{:016x}", ContentHash::of(&raw).0);
+        let known_versions = self
+            .resume_state
+            .objects
+            .get(&version_kind())
+            .into_iter()
+            .flat_map(|known_versions| known_versions.values());
+        if self.reported_version.is_none()
+            && known_versions.into_iter().any(|seen| *seen.resource_version == *version_hash)
+        {
             self.reported_version = Some(version);
             return Ok(());
         }
         let object = Object::from_trusted(format!(
-            r#"{{"apiVersion":"kinescope.io/v1","kind":"ServerVersion","metadata":{{"name":"version","resourceVersion":"{mark}"}},"version":{raw}}}"#
+            r#"{{"apiVersion":"kinescope.io/v1","kind":"ServerVersion","metadata":{{"name":"version","resourceVersion":"{version_hash}"}},"version":{raw}}}"#
         ));
-        let is_known =
+        let was_recorded =
             self.reported_version.is_some() || self.resume_state.objects.contains_key(&version_kind());
-        let what = if is_known { What::Modified(object) } else { What::Added(object) };
+        let what = if was_recorded { What::Modified(object) } else { What::Added(object) };
         let seen = (self.shared.clock)();
         let observed =
             IncomingChange { inferred: true, ..IncomingChange::received(seen, &self.shared.source, what) };
-        let news = WatchBatch { changes: vec![observed], ..WatchBatch::default() };
+        let batch = WatchBatch { changes: vec![observed], ..WatchBatch::default() };
         // A closed receiver needs no version.
-        let _ = self.shared.events.send(RecordingEvent::Batch(news)).await;
+        let _ = self.shared.events.send(RecordingEvent::Batch(batch)).await;
         self.reported_version = Some(version);
         Ok(())
     }

@@ -97,8 +97,8 @@ struct RecordedVersion<'v> {
 
 impl Translator {
     /// A translator without objects.
-    pub fn new(manner: TranslateOptions) -> Translator {
-        Translator { options: manner, ..Translator::default() }
+    pub fn new(options: TranslateOptions) -> Translator {
+        Translator { options, ..Translator::default() }
     }
 
     /// The operations that create the initial objects, in a valid order.
@@ -118,71 +118,78 @@ impl Translator {
 
     fn translate(&mut self, at: Moment, key: &Key, what: &What) -> Vec<ApiOperation> {
         let recorded = ObjectAddress::from_key(key);
-        let address =
-            self.options.simkube.as_ref().map_or_else(|| recorded.clone(), |it| it.target_address(&recorded));
-        let deed =
-            |uid: &str, doing| ApiOperation { at, address: address.clone(), uid: uid.into(), verb: doing };
-        let known = self.applied.remove(&address);
+        let address = self
+            .options
+            .simkube
+            .as_ref()
+            .map_or_else(|| recorded.clone(), |simkube| simkube.target_address(&recorded));
+        let operation =
+            |uid: &str, verb| ApiOperation { at, address: address.clone(), uid: uid.into(), verb };
+        let previous = self.applied.remove(&address);
         // Imported objects may have no uid, and the object of a delete may be a stub.
-        let uid: Box<str> = match (&what.object().meta().uid, &known) {
+        let uid: Box<str> = match (&what.object().meta().uid, &previous) {
             (Some(uid), _) => (**uid).into(),
-            (None, Some(known)) => known.uid.clone(),
+            (None, Some(previous)) => previous.uid.clone(),
             (None, None) => recorded.to_string().into(),
         };
-        let mut deeds = Vec::new();
+        let mut operations = Vec::new();
         // A new object of the same name: the deletion of the first was missed.
-        let known = match known {
-            Some(known) if known.uid != uid => {
-                deeds.push(deed(&known.uid, Verb::Remove { is_deleting: known.is_deleting }));
+        let previous = match previous {
+            Some(previous) if previous.uid != uid => {
+                operations.push(operation(&previous.uid, Verb::Remove { is_deleting: previous.is_deleting }));
                 None
             }
             known => known,
         };
         let Some(state) = what.state() else {
-            deeds
-                .extend(known.map(|known| deed(&known.uid, Verb::Remove { is_deleting: known.is_deleting })));
-            return deeds;
+            operations.extend(previous.map(|previous| {
+                operation(&previous.uid, Verb::Remove { is_deleting: previous.is_deleting })
+            }));
+            return operations;
         };
         let version = RecordedVersion { recorded: &recorded, address: &address, state };
-        let (object, leaving) = match self.apply_rules(&version, known.is_some()) {
-            Ok(shaped) => shaped,
+        let (object, deletion) = match self.apply_rules(&version, previous.is_some()) {
+            Ok(transformed) => transformed,
             Err(why) => {
                 *self.excluded.entry(why).or_default() += 1;
                 // An object that was applied and is now excluded stays unchanged until it is deleted.
-                if let Some(known) = known {
-                    self.applied.insert(address, known);
+                if let Some(previous) = previous {
+                    self.applied.insert(address, previous);
                 }
-                return deeds;
+                return operations;
             }
         };
-        let mut standing = match known {
+        let mut applied = match previous {
             None => {
-                deeds.push(deed(&uid, Verb::Create { object: object.clone() }));
+                operations.push(operation(&uid, Verb::Create { object: object.clone() }));
                 self.created_object(&version, uid, object)
             }
-            Some(known) => {
-                if let Some(node) = newly_bound(&known.object, &object) {
-                    deeds.push(deed(&uid, Verb::Bind { node }));
+            Some(previous) => {
+                if let Some(node) = newly_bound(&previous.object, &object) {
+                    operations.push(operation(&uid, Verb::Bind { node }));
                 }
-                let mut patch = merge_patch(&comparable(&known.object), &comparable(&object));
-                if known.has_pending_rule_patch
-                    && let Some(of_rules) = self.rule_patch(&version, &object)
+                let mut patch = merge_patch(&comparable(&previous.object), &comparable(&object));
+                if previous.has_pending_rule_patch
+                    && let Some(rule_patch_value) = self.rule_patch(&version, &object)
                 {
-                    json_patch::merge(patch.get_or_insert_with(|| Value::Object(Map::new())), &of_rules);
+                    json_patch::merge(
+                        patch.get_or_insert_with(|| Value::Object(Map::new())),
+                        &rule_patch_value,
+                    );
                 }
                 if let Some(patch) = patch {
                     let api_version = object["apiVersion"].as_str().unwrap_or_default().into();
-                    deeds.push(deed(&uid, Verb::Patch { api_version, patch }));
+                    operations.push(operation(&uid, Verb::Patch { api_version, patch }));
                 }
-                AppliedObject { object, has_pending_rule_patch: false, ..known }
+                AppliedObject { object, has_pending_rule_patch: false, ..previous }
             }
         };
-        if let Some(grace) = leaving.filter(|_| !standing.is_deleting) {
-            standing.is_deleting = true;
-            deeds.push(deed(&standing.uid, Verb::Delete { grace_period_seconds: grace }));
+        if let Some(grace_period_seconds) = deletion.filter(|_| !applied.is_deleting) {
+            applied.is_deleting = true;
+            operations.push(operation(&applied.uid, Verb::Delete { grace_period_seconds }));
         }
-        self.applied.insert(address, standing);
-        deeds
+        self.applied.insert(address, applied);
+        operations
     }
 
     /// The state of a new object. Later versions are compared with the result of the rules for updates.
@@ -191,54 +198,49 @@ impl Translator {
             true => None,
             false => self.apply_rules(version, true).ok().map(|(updated, _)| updated),
         };
-        let awaits_rules = updated.as_ref().is_some_and(|updated| *updated != created);
-        AppliedObject {
-            uid,
-            object: updated.unwrap_or(created),
-            has_pending_rule_patch: awaits_rules,
-            is_deleting: false,
-        }
+        let has_pending_rule_patch = updated.as_ref().is_some_and(|updated| *updated != created);
+        AppliedObject { uid, object: updated.unwrap_or(created), has_pending_rule_patch, is_deleting: false }
     }
 
     /// The object after all rules, or why it is excluded.
     fn apply_rules(
         &self,
         version: &RecordedVersion<'_>,
-        is_known: bool,
+        is_update: bool,
     ) -> Result<TransformedObject, ExclusionReason> {
-        let (mut object, leaving) = self.apply_builtin_rules(version, is_known)?;
+        let (mut object, deletion) = self.apply_builtin_rules(version, is_update)?;
         let address = version.address;
-        let when = if is_known { RuleTrigger::Updated } else { RuleTrigger::Created };
-        self.options.rules.iter().try_for_each(|rule| rule.apply(address, when, &mut object))?;
-        let is_called = |field: &str, name: &str| {
+        let trigger = if is_update { RuleTrigger::Updated } else { RuleTrigger::Created };
+        self.options.rules.iter().try_for_each(|rule| rule.apply(address, trigger, &mut object))?;
+        let has_metadata = |field: &str, name: &str| {
             let found = object.pointer("/metadata").and_then(|metadata| metadata.get(field));
             found.map_or(name.is_empty(), |found| *found == name)
         };
-        if !is_called("name", &address.name) || !is_called("namespace", &address.namespace) {
-            return Err("a rule gives it another name, or none".into());
+        if !has_metadata("name", &address.name) || !has_metadata("namespace", &address.namespace) {
+            return Err("a rule changes or removes its name".into());
         }
-        Ok((object, leaving))
+        Ok((object, deletion))
     }
 
     /// The object after the built-in rules and SimKube's mode.
     fn apply_builtin_rules(
         &self,
         version: &RecordedVersion<'_>,
-        is_known: bool,
+        is_update: bool,
     ) -> Result<TransformedObject, ExclusionReason> {
         let RecordedVersion { recorded, address, state } = version;
-        let manner = &self.options;
-        let (mut object, leaving) = builtin::transform(manner, &recorded.kind, state, is_known)?;
-        if let Some(simkube) = &manner.simkube {
-            simkube.transform(&manner.templates, recorded, address, &mut object);
+        let options = &self.options;
+        let (mut object, deletion) = builtin::transform(options, &recorded.kind, state, is_update)?;
+        if let Some(simkube) = &options.simkube {
+            simkube.transform(&options.templates, recorded, address, &mut object);
         }
-        Ok((object, leaving))
+        Ok((object, deletion))
     }
 
     /// The patch that user rules for updates make to a version.
-    fn rule_patch(&self, version: &RecordedVersion<'_>, ruled: &Value) -> Option<Value> {
+    fn rule_patch(&self, version: &RecordedVersion<'_>, transformed: &Value) -> Option<Value> {
         let (plain, _) = self.apply_builtin_rules(version, true).ok()?;
-        merge_patch(&comparable(&plain), &comparable(ruled))
+        merge_patch(&comparable(&plain), &comparable(transformed))
     }
 
     /// The number of changes excluded by rules, by reason.
@@ -248,7 +250,7 @@ impl Translator {
 
     /// All existing objects after the rules: the state of the target if no other component changes it.
     pub fn expected_objects(&self) -> impl Iterator<Item = (&ObjectAddress, &Value)> {
-        self.applied.iter().map(|(address, standing)| (address, &standing.object))
+        self.applied.iter().map(|(address, applied)| (address, &applied.object))
     }
 }
 

@@ -15,7 +15,7 @@ fn resident() -> usize {
 fn a_hundred_thousand_pods_use_little_memory() {
     let kind = Kind::new("", "Pod");
     let subject = WatchSubject { source: "s".into(), api_version: "v1".to_owned(), kind, keep: |_| true };
-    let mut watching = KindWatch::new(subject, None, [], None);
+    let mut kind_watch = KindWatch::new(subject, None, [], None);
     let before = resident();
     for page in 0..200 {
         let item = |number: u32| {
@@ -30,10 +30,10 @@ fn a_hundred_thousand_pods_use_little_memory() {
         let items: Vec<String> = (0..500).map(item).collect();
         let next = if page < 199 { r#","continue":"c""# } else { "" };
         let list = format!(r#"{{"metadata":{{"resourceVersion":"9"{next}}},"items":[{}]}}"#, items.join(","));
-        watching.handle(WatchResponse::Page(list.as_bytes()), Moment::from_nanos(1), 0.5);
-        assert_eq!(watching.take_output().batch.changes.len(), 500);
+        kind_watch.handle(WatchResponse::Page(list.as_bytes()), Moment::from_nanos(1), 0.5);
+        assert_eq!(kind_watch.take_output().batch.changes.len(), 500);
     }
-    assert_eq!(watching.object_count(), 100_000);
-    let each = resident().saturating_sub(before) / watching.object_count();
+    assert_eq!(kind_watch.object_count(), 100_000);
+    let each = resident().saturating_sub(before) / kind_watch.object_count();
     assert!(each <= 600, "{each} bytes for each object");
 }

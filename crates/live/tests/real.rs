@@ -11,7 +11,10 @@ use live::{Connection, KindChoice, RecordedCluster, RecordingEvent, ResumeState,
 use model::{Gap, IncomingChange, Key, Kind, Object};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use testcluster::{Asked, Cluster, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
+use testcluster::{
+    Cluster, ClusterOptions, ErrorResponse, FaultKind, FaultPlan, PlannedFault, Proxy, RequestKind,
+    WatchFault,
+};
 use tokio::sync::{mpsc, watch};
 
 use common::{
@@ -45,13 +48,13 @@ async fn create_end_markers(client: &kube::Client, name: &str) {
     send(client, "POST", NODES, &object("Node", "")).await;
 }
 
-fn has_end_markers(film: &RecordedEvents, name: &str) -> bool {
-    film.has("Pod", name) && film.has("Node", name)
+fn has_end_markers(recorded_events: &RecordedEvents, name: &str) -> bool {
+    recorded_events.has("Pod", name) && recorded_events.has("Node", name)
 }
 
 /// Checks that the recorded objects equal the server's, byte by byte.
-async fn check_state(client: &kube::Client, films: &[&RecordedEvents]) {
-    let events = films.iter().flat_map(|film| film.events.clone()).collect();
+async fn check_state(client: &kube::Client, recordings: &[&RecordedEvents]) {
+    let events = recordings.iter().flat_map(|recorded_events| recorded_events.events.clone()).collect();
     let state = RecordedEvents { events }.state();
     for (path, kind) in [(PODS, pods()), (NODES, nodes())] {
         let (found, expected) = (recorded(&state, &kind), listed(client, path).await);
@@ -61,57 +64,69 @@ async fn check_state(client: &kube::Client, films: &[&RecordedEvents]) {
     }
 }
 
-fn event_key(word: &str, object: &Object) -> String {
+fn event_key(event_type: &str, object: &Object) -> String {
     let meta = object.meta();
-    format!("{word} {} {}", meta.name, meta.resource_version.unwrap())
+    format!("{event_type} {} {}", meta.name, meta.resource_version.unwrap())
 }
 
-fn event_keys(film: &RecordedEvents, kind: &Kind) -> Vec<String> {
-    let of_kind =
-        film.changes().filter(|change: &&IncomingChange| change.key.kind == *kind && !change.inferred);
+fn event_keys(recorded_events: &RecordedEvents, kind: &Kind) -> Vec<String> {
+    let of_kind = recorded_events
+        .changes()
+        .filter(|change: &&IncomingChange| change.key.kind == *kind && !change.inferred);
     of_kind.map(|change| event_key(change.what.event_type(), change.what.object())).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_churning_cluster_is_recorded_without_a_loss() {
-    let Some(mut cluster) = start(Options::default()) else { return };
+    let Some(mut cluster) = start(ClusterOptions::default()) else { return };
     let client = client(&cluster).await;
     let recording =
         RunningRecording::start(cluster.kubeconfig(), WatchScope::default(), ResumeState::default()).await;
-    let watches = |film: &RecordedEvents| {
+    let watches = |recorded_events: &RecordedEvents| {
         let is_watched = |event: &&RecordingEvent| matches!(event, RecordingEvent::Status(one) if one.state == WatchState::Watching);
-        film.events.iter().filter(is_watched).count()
+        recorded_events.events.iter().filter(is_watched).count()
     };
-    recording.wait("all default kinds are watched", |film| watches(film) >= 31).await;
+    recording.wait("all default kinds are watched", |recorded_events| watches(recorded_events) >= 31).await;
 
     // Some thousand changes, all reported in the server's order.
     let seen_pods = watch_undisturbed(client.clone(), PODS, "the-end").await;
     let seen_nodes = watch_undisturbed(client.clone(), NODES, "the-end").await;
     churn(&client, "churn", 240).await;
     create_end_markers(&client, "the-end").await;
-    recording.wait("the end is heard", |film| has_end_markers(film, "the-end")).await;
-    let film = recording.events_so_far();
-    for (seen, kind) in [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())] {
-        let expected: Vec<String> =
-            seen.iter().map(|sight| event_key(&sight.event_type, &sight.object)).collect();
+    recording.wait("the end is heard", |recorded_events| has_end_markers(recorded_events, "the-end")).await;
+    let recorded_events = recording.events_so_far();
+    for (received_events, kind) in [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())]
+    {
+        let expected: Vec<String> = received_events
+            .iter()
+            .map(|received| event_key(&received.event_type, &received.object))
+            .collect();
         assert!(expected.len() > 1000, "{}", expected.len());
-        assert_eq!(event_keys(&film, &kind), expected);
+        assert_eq!(event_keys(&recorded_events, &kind), expected);
     }
 
     // Kinds that appear later are recorded too, ConfigMaps without their data, and the server version.
-    cluster.kubectl_reading(&["apply", "-f", "-"], NODE_POOLS).unwrap();
+    cluster.kubectl_with_input(&["apply", "-f", "-"], NODE_POOLS).unwrap();
     cluster.kubectl(&["create", "configmap", "web", "--from-literal=a=b"]).unwrap();
     cluster.kubectl(&["create", "configmap", "cluster-autoscaler-status", "--from-literal=a=b"]).unwrap();
-    recording.wait("node pools are watched", |film| {
+    recording.wait("node pools are watched", |recorded_events| {
         let is_watched =
             |event: &RecordingEvent| matches!(event, RecordingEvent::Status(one) if *one.kind.kind == *"NodePool" && one.state == WatchState::Watching);
-        film.events.iter().any(is_watched)
+        recorded_events.events.iter().any(is_watched)
     })
     .await;
     let pool = r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"general"}}"#;
     send(&client, "POST", "/apis/karpenter.sh/v1/nodepools", pool).await;
-    recording.wait("the node pool is told", |film| film.has("NodePool.karpenter.sh", "general")).await;
-    recording.wait("the config map is told", |film| film.has("ConfigMap", "cluster-autoscaler-status")).await;
+    recording
+        .wait("the node pool is told", |recorded_events| {
+            recorded_events.has("NodePool.karpenter.sh", "general")
+        })
+        .await;
+    recording
+        .wait("the config map is told", |recorded_events| {
+            recorded_events.has("ConfigMap", "cluster-autoscaler-status")
+        })
+        .await;
     let first = recording.stop().await;
     check_state(&client, &[&first]).await;
     assert_eq!(first.gaps().count(), 0, "{}", first.summary());
@@ -122,20 +137,22 @@ async fn a_churning_cluster_is_recorded_without_a_loss() {
     assert!(find("version").contains(r#""gitVersion":"v1.36.4""#), "{}", find("version"));
 
     // A restarted recorder resumes without a gap.
-    let seen = watch_undisturbed(client.clone(), PODS, "the-end-2").await;
+    let received_events = watch_undisturbed(client.clone(), PODS, "the-end-2").await;
     churn(&client, "away", 30).await;
     create_end_markers(&client, "the-end-2").await;
     let recording =
         RunningRecording::start(cluster.kubeconfig(), WatchScope::default(), first.resume_state()).await;
     recording
-        .wait("what happened while it was away is told", |film| has_end_markers(film, "the-end-2"))
+        .wait("what happened while it was away is told", |recorded_events| {
+            has_end_markers(recorded_events, "the-end-2")
+        })
         .await;
     let second = recording.stop().await;
     assert_eq!(second.gaps().count(), 0, "{}", second.summary());
     check_state(&client, &[&first, &second]).await;
-    let seen = seen.await.unwrap();
+    let received_events = received_events.await.unwrap();
     let expected: Vec<String> =
-        seen.iter().map(|sight| event_key(&sight.event_type, &sight.object)).collect();
+        received_events.iter().map(|received| event_key(&received.event_type, &received.object)).collect();
     assert_eq!(event_keys(&second, &pods()), expected);
 
     check_scope(&cluster, &client).await;
@@ -150,7 +167,7 @@ async fn check_scope(cluster: &Cluster, client: &kube::Client) {
             "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: {name}, namespace: {namespace}, labels: {{app: {app}}}}}\n\
              spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}\n"
         );
-        cluster.kubectl_reading(&["create", "-f", "-"], &manifest).unwrap();
+        cluster.kubectl_with_input(&["create", "-f", "-"], &manifest).unwrap();
     };
     for namespace in ["shop", "web", "other"] {
         cluster.kubectl(&["create", "namespace", namespace]).unwrap();
@@ -162,16 +179,21 @@ async fn check_scope(cluster: &Cluster, client: &kube::Client) {
         labels: Some("app in (a,c)".to_owned()),
         ..only(&["pvc"])
     };
-    let claims = |film: &RecordedEvents| -> Vec<String> {
+    let claims = |recorded_events: &RecordedEvents| -> Vec<String> {
         let of_claims = |key: &&Key| *key.kind.kind == *"PersistentVolumeClaim";
-        film.state().keys().filter(of_claims).map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+        recorded_events
+            .state()
+            .keys()
+            .filter(of_claims)
+            .map(|key| format!("{}/{}", key.namespace, key.name))
+            .collect()
     };
     let recording =
         RunningRecording::start(cluster.kubeconfig(), wanted.clone(), ResumeState::default()).await;
     recording
-        .wait("both are told", |film| {
-            claims(film).len() == 2
-                && film
+        .wait("both are told", |recorded_events| {
+            claims(recorded_events).len() == 2
+                && recorded_events
                     .resume_state()
                     .positions
                     .values()
@@ -183,7 +205,9 @@ async fn check_scope(cluster: &Cluster, client: &kube::Client) {
     create("web", "three", "c");
     send(client, "DELETE", "/api/v1/namespaces/shop/persistentvolumeclaims/one", "").await;
     let recording = RunningRecording::start(cluster.kubeconfig(), wanted, first.resume_state()).await;
-    recording.wait("the new one is told", |film| film.has("PersistentVolumeClaim", "three")).await;
+    recording
+        .wait("the new one is told", |recorded_events| recorded_events.has("PersistentVolumeClaim", "three"))
+        .await;
     let second = recording.stop().await;
     assert_eq!(second.gaps().count(), 0, "{}", second.summary());
 }
@@ -192,11 +216,17 @@ async fn check_scope(cluster: &Cluster, client: &kube::Client) {
 async fn check_unread_events(cluster: &Cluster) {
     let connection = Connection::open(Some(cluster.kubeconfig()), None).await.unwrap();
     let target = RecordedCluster { source: "real".into(), connection };
-    let (out, mut heard) = mpsc::channel(1);
+    let (sender, mut receiver) = mpsc::channel(1);
     let (stop, stopped) = watch::channel(false);
-    let task =
-        tokio::spawn(live::record(target, WatchScope::default(), ResumeState::default(), now, out, stopped));
-    heard.recv().await.unwrap();
+    let task = tokio::spawn(live::record(
+        target,
+        WatchScope::default(),
+        ResumeState::default(),
+        now,
+        sender,
+        stopped,
+    ));
+    receiver.recv().await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let began = Instant::now();
     stop.send(true).unwrap();
@@ -211,31 +241,36 @@ async fn check_restart(
     first: RecordedEvents,
     second: RecordedEvents,
 ) {
-    let film = RecordedEvents { events: [first.events, second.events].concat() };
+    let recorded_events = RecordedEvents { events: [first.events, second.events].concat() };
     send(client, "DELETE", "/api/v1/nodes/away-0", "").await;
     cluster.restart_apiserver().unwrap();
     let recording =
-        RunningRecording::start(cluster.kubeconfig(), only(&["po", "no"]), film.resume_state()).await;
-    recording.wait("the gap is told", |film| film.gaps().any(|gap| gap.kinds == [nodes()])).await;
+        RunningRecording::start(cluster.kubeconfig(), only(&["po", "no"]), recorded_events.resume_state())
+            .await;
+    recording
+        .wait("the gap is told", |recorded_events| recorded_events.gaps().any(|gap| gap.kinds == [nodes()]))
+        .await;
     // A restart during a watch causes a pause, or another gap.
     cluster.restart_apiserver().unwrap();
     create_end_markers(client, "the-end-3").await;
     recording
-        .wait("what happened after the restart is told", |film| has_end_markers(film, "the-end-3"))
+        .wait("what happened after the restart is told", |recorded_events| {
+            has_end_markers(recorded_events, "the-end-3")
+        })
         .await;
     let last = recording.stop().await;
     let is_it = |change: &&IncomingChange| *change.key.name == *"away-0" && change.what.state().is_none();
     let gone: Vec<&IncomingChange> = last.changes().filter(is_it).collect();
     assert!(gone.len() == 1 && gone[0].inferred, "{gone:?}");
-    let until = film.resume_state().until.unwrap();
+    let until = recorded_events.resume_state().until.unwrap();
     let covers = |gap: &Gap| gap.from <= until && gone[0].seen <= gap.to && gap.kinds == [nodes()];
     assert!(last.gaps().any(covers), "{}", last.summary());
-    check_state(client, &[&film, &last]).await;
+    check_state(client, &[&recorded_events, &last]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn losses_caused_by_faults_are_reported() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let client = client(&cluster).await;
     let mut recordings = Vec::new();
     for seed in [1, 20_261_115, 77] {
@@ -252,28 +287,30 @@ async fn losses_caused_by_faults_are_reported() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     create_end_markers(&client, "the-end").await;
-    let seen = [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())];
+    let received_events = [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())];
     for (seed, proxy, recording) in recordings {
         recording
-            .wait(&format!("the end is heard, seed {seed}"), |film| has_end_markers(film, "the-end"))
+            .wait(&format!("the end is heard, seed {seed}"), |recorded_events| {
+                has_end_markers(recorded_events, "the-end")
+            })
             .await;
-        let film = recording.stop().await;
-        check_state(&client, &[&film]).await;
+        let recorded_events = recording.stop().await;
+        check_state(&client, &[&recorded_events]).await;
         let faults = proxy.faults();
         assert!(faults.len() >= 12, "seed {seed}: {faults:?}");
-        assert!(film.gaps().count() >= 2, "seed {seed}: {}", film.summary());
-        for (seen, kind) in &seen {
-            check_reported(seed, &film, kind, seen);
+        assert!(recorded_events.gaps().count() >= 2, "seed {seed}: {}", recorded_events.summary());
+        for (received_events, kind) in &received_events {
+            check_reported(seed, &recorded_events, kind, received_events);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_kinds_may_change_their_version_go_and_come_back() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let widgets = |versions: &[(&str, bool)]| {
         let definition = definition("example.com", "Widget", "widgets", versions);
-        cluster.kubectl_reading(&["apply", "-f", "-"], &definition).unwrap();
+        cluster.kubectl_with_input(&["apply", "-f", "-"], &definition).unwrap();
         let names = "crd/widgets.example.com";
         cluster.kubectl(&["wait", "--for=condition=Established", names]).unwrap();
     };
@@ -281,7 +318,7 @@ async fn custom_kinds_may_change_their_version_go_and_come_back() {
         let widget = format!("apiVersion: example.com/{version}\nkind: Widget\nmetadata: {{name: {name}}}\n");
         // The server serves new versions with some delay.
         let end = Instant::now() + Duration::from_secs(30);
-        while let Err(error) = cluster.kubectl_reading(&["create", "-f", "-"], &widget) {
+        while let Err(error) = cluster.kubectl_with_input(&["create", "-f", "-"], &widget) {
             assert!(Instant::now() < end, "{error}");
         }
     };
@@ -290,69 +327,85 @@ async fn custom_kinds_may_change_their_version_go_and_come_back() {
     let kinds = KindChoice { also: vec!["widgets".to_owned()], ..KindChoice::default() };
     let wanted = WatchScope { kinds, ..WatchScope::default() };
     let recording = RunningRecording::start(cluster.kubeconfig(), wanted, ResumeState::default()).await;
-    let has = |name: &'static str| move |film: &RecordedEvents| film.has("Widget.example.com", name);
+    let has = |name: &'static str| {
+        move |recorded_events: &RecordedEvents| recorded_events.has("Widget.example.com", name)
+    };
     recording.wait("the first version is told", has("one")).await;
 
     widgets(&[("v1beta1", false), ("v1", true)]);
     create("v1", "two");
     recording.wait("the second version is told", has("two")).await;
     cluster.kubectl(&["delete", "crd", "widgets.example.com"]).unwrap();
-    recording.wait("all have gone", |film| !has("one")(film) && !has("two")(film)).await;
+    recording
+        .wait("all have gone", |recorded_events| !has("one")(recorded_events) && !has("two")(recorded_events))
+        .await;
 
     // A removed kind does not hide a new one.
-    cluster.kubectl_reading(&["apply", "-f", "-"], NODE_POOLS).unwrap();
-    let is_watched = |film: &RecordedEvents, kind: &str| {
-        let last = film.events.iter().rev().find_map(|event| match event {
+    cluster.kubectl_with_input(&["apply", "-f", "-"], NODE_POOLS).unwrap();
+    let is_watched = |recorded_events: &RecordedEvents, kind: &str| {
+        let last = recorded_events.events.iter().rev().find_map(|event| match event {
             RecordingEvent::Status(status) if status.kind.to_string() == kind => Some(&status.state),
             RecordingEvent::Status(_) | RecordingEvent::Batch(_) | RecordingEvent::Warning { .. } => None,
         });
         last == Some(&WatchState::Watching)
     };
-    recording.wait("node pools are watched", |film| is_watched(film, "NodePool.karpenter.sh")).await;
+    recording
+        .wait("node pools are watched", |recorded_events| {
+            is_watched(recorded_events, "NodePool.karpenter.sh")
+        })
+        .await;
     widgets(&[("v1", true)]);
     create("v1", "three");
     recording.wait("they are told again", has("three")).await;
-    let film = recording.stop().await;
-    let told: Vec<&IncomingChange> =
-        film.changes().filter(|change| *change.key.kind.kind == *"Widget").collect();
+    let recorded_events = recording.stop().await;
+    let changes: Vec<&IncomingChange> =
+        recorded_events.changes().filter(|change| *change.key.kind.kind == *"Widget").collect();
     // No deletion was inferred: the server sends events when a definition is deleted.
-    let words: Vec<String> =
-        told.iter().map(|change| format!("{} {}", change.what.event_type(), change.key.name)).collect();
-    assert_eq!(words.iter().filter(|word| word.starts_with("DELETED")).count(), 2, "{words:?}");
-    assert!(told.iter().all(|change| !change.inferred), "{words:?}");
-    assert!(film.gaps().all(|gap| gap.kinds == [Kind::new("example.com", "Widget")]), "{}", film.summary());
+    let lines: Vec<String> =
+        changes.iter().map(|change| format!("{} {}", change.what.event_type(), change.key.name)).collect();
+    assert_eq!(lines.iter().filter(|line| line.starts_with("DELETED")).count(), 2, "{lines:?}");
+    assert!(changes.iter().all(|change| !change.inferred), "{lines:?}");
+    assert!(
+        recorded_events.gaps().all(|gap| gap.kinds == [Kind::new("example.com", "Widget")]),
+        "{}",
+        recorded_events.summary()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_restored_to_an_earlier_state_is_listed() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let client = client(&cluster).await;
     create_end_markers(&client, "before").await;
     let recording =
         RunningRecording::start(cluster.kubeconfig(), only(&["po", "no"]), ResumeState::default()).await;
     recording
-        .wait("all is told", |film| {
-            has_end_markers(film, "before") && film.resume_state().positions.len() == 2
+        .wait("all is told", |recorded_events| {
+            has_end_markers(recorded_events, "before") && recorded_events.resume_state().positions.len() == 2
         })
         .await;
     let first = recording.stop().await;
     // As if the server's version had been much higher.
-    let mut known = first.resume_state();
-    for position in known.positions.values_mut() {
+    let mut resume_state = first.resume_state();
+    for position in resume_state.positions.values_mut() {
         let (version, moment) = position.split_once('@').unwrap();
         *position = format!("{}@{moment}", version.parse::<u64>().unwrap() + 1_000_000);
     }
     create_end_markers(&client, "after").await;
-    let step = |path: &str| Step {
+    let step = |path: &str| PlannedFault {
         path: path.to_owned(),
-        asked: Asked::Watch,
+        request_kind: RequestKind::Watch,
         nth: 1,
-        trouble: Trouble::Refuse(Refusal::Unavailable),
+        fault: FaultKind::Respond(ErrorResponse::Unavailable),
     };
-    let plan = Plan { seed: None, steps: vec![step(PODS), step(NODES)] };
+    let plan = FaultPlan { seed: None, faults: vec![step(PODS), step(NODES)] };
     let proxy = Proxy::start(&cluster, plan).unwrap();
-    let recording = RunningRecording::start(proxy.kubeconfig(), only(&["po", "no"]), known).await;
-    recording.wait("what it would have been silent of is told", |film| has_end_markers(film, "after")).await;
+    let recording = RunningRecording::start(proxy.kubeconfig(), only(&["po", "no"]), resume_state).await;
+    recording
+        .wait("what it would have been silent of is told", |recorded_events| {
+            has_end_markers(recorded_events, "after")
+        })
+        .await;
     let second = recording.stop().await;
     assert_eq!(second.gaps().count(), 2, "{}", second.summary());
     assert!(second.gaps().all(|gap| gap.why.contains("went back")), "{}", second.summary());
@@ -360,66 +413,84 @@ async fn a_server_restored_to_an_earlier_state_is_listed() {
 }
 
 /// Faults for every watch until none is left: rejections, and in between watches that fail in the middle.
-fn fault_plan(seed: u64) -> Plan {
-    let mut chance = Pcg64::seed_from_u64(seed);
+fn fault_plan(seed: u64) -> FaultPlan {
+    let mut rng = Pcg64::seed_from_u64(seed);
     let mut steps = Vec::new();
     for path in [PODS, NODES] {
-        let mut refusals = vec![
-            Trouble::Refuse(Refusal::Gone),
-            Trouble::Refuse(Refusal::TooManyRequests),
-            Trouble::Refuse(Refusal::InternalError),
-            Trouble::Refuse(Refusal::Unavailable),
-            Trouble::Refuse(Refusal::Unauthorized),
-            Trouble::HangUp,
+        let mut failures = vec![
+            FaultKind::Respond(ErrorResponse::Gone),
+            FaultKind::Respond(ErrorResponse::TooManyRequests),
+            FaultKind::Respond(ErrorResponse::InternalError),
+            FaultKind::Respond(ErrorResponse::Unavailable),
+            FaultKind::Respond(ErrorResponse::Unauthorized),
+            FaultKind::CloseConnection,
         ];
         let mut midways = vec![
-            (12, Midway::Gone),
-            (7, Midway::Cut),
-            (0, Midway::Cut),
-            (30, Midway::Gone),
-            (25, Midway::Cut),
+            (12, WatchFault::Gone),
+            (7, WatchFault::TruncateEvent),
+            (0, WatchFault::TruncateEvent),
+            (30, WatchFault::Gone),
+            (25, WatchFault::TruncateEvent),
         ];
-        let mut step = |asked, nth, trouble| steps.push(Step { path: path.to_owned(), asked, nth, trouble });
+        let mut step = |request_kind, nth, fault| {
+            steps.push(PlannedFault { path: path.to_owned(), request_kind, nth, fault })
+        };
         step(
-            Asked::List,
+            RequestKind::List,
             1,
-            [Trouble::HangUp, Trouble::Refuse(Refusal::TooManyRequests)][chance.random_range(0..2)],
+            [FaultKind::CloseConnection, FaultKind::Respond(ErrorResponse::TooManyRequests)]
+                [rng.random_range(0..2)],
         );
-        step(Asked::List, 3, Trouble::Delay(Duration::from_millis(300)));
+        step(RequestKind::List, 3, FaultKind::Delay(Duration::from_millis(300)));
         let mut nth = 1;
         while !midways.is_empty() {
-            step(Asked::Watch, nth, refusals.swap_remove(chance.random_range(0..refusals.len())));
-            let (after, what) = midways.swap_remove(chance.random_range(0..midways.len()));
-            step(Asked::Watch, nth + 1, Trouble::Midway { after, what });
+            step(RequestKind::Watch, nth, failures.swap_remove(rng.random_range(0..failures.len())));
+            let (after, what) = midways.swap_remove(rng.random_range(0..midways.len()));
+            step(RequestKind::Watch, nth + 1, FaultKind::DuringWatch { after, what });
             nth += 2;
         }
-        step(Asked::Watch, nth, Trouble::Midway { after: chance.random_range(1..9), what: Midway::Repeat });
+        step(
+            RequestKind::Watch,
+            nth,
+            FaultKind::DuringWatch { after: rng.random_range(1..9), what: WatchFault::RepeatEvent },
+        );
     }
-    Plan { seed: Some(seed), steps }
+    FaultPlan { seed: Some(seed), faults: steps }
 }
 
 /// Checks that every event of the undisturbed watch was reported once, or lies in a gap.
-fn check_reported(seed: u64, film: &RecordedEvents, kind: &Kind, seen: &[ReceivedEvent]) {
-    let told: Vec<String> = event_keys(film, kind);
-    let versions: Vec<&str> = told.iter().map(|mark| mark.split_once(' ').unwrap().1).collect();
+fn check_reported(
+    seed: u64,
+    recorded_events: &RecordedEvents,
+    kind: &Kind,
+    received_events: &[ReceivedEvent],
+) {
+    let reported: Vec<String> = event_keys(recorded_events, kind);
+    let versions: Vec<&str> = reported.iter().map(|key| key.split_once(' ').unwrap().1).collect();
     let once: HashSet<&str> = versions.iter().copied().collect();
     assert_eq!(once.len(), versions.len(), "seed {seed}: told twice");
-    let gaps: Vec<&Gap> = film.gaps().filter(|gap| gap.kinds == [kind.clone()]).collect();
-    let first = versions.iter().map(|mark| version(mark)).min().unwrap();
+    let gaps: Vec<&Gap> = recorded_events.gaps().filter(|gap| gap.kinds == [kind.clone()]).collect();
+    let first = versions.iter().map(|key| version(key)).min().unwrap();
     // The two watches receive events at slightly different times.
     const APART: i64 = 500_000_000;
-    for sight in seen {
-        let mark = event_key(&sight.event_type, &sight.object);
-        let is_told = once.contains(mark.split_once(' ').unwrap().1);
-        let is_in =
-            |gap: &&Gap| gap.from.plus_nanos(-APART) <= sight.at && sight.at <= gap.to.plus_nanos(APART);
-        let is_said = is_told || version(&mark) < first || gaps.iter().any(is_in);
-        assert!(is_said, "seed {seed}: {mark} at {} is missed unsaid\n{}", sight.at, film.summary());
+    for received in received_events {
+        let key = event_key(&received.event_type, &received.object);
+        let is_reported = once.contains(key.split_once(' ').unwrap().1);
+        let is_in = |gap: &&Gap| {
+            gap.from.plus_nanos(-APART) <= received.at && received.at <= gap.to.plus_nanos(APART)
+        };
+        let is_accounted_for = is_reported || version(&key) < first || gaps.iter().any(is_in);
+        assert!(
+            is_accounted_for,
+            "seed {seed}: {key} at {} is missed unsaid\n{}",
+            received.at,
+            recorded_events.summary()
+        );
     }
 }
 
-fn version(mark: &str) -> u64 {
-    mark.rsplit_once(' ').unwrap().1.parse().unwrap()
+fn version(key: &str) -> u64 {
+    key.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
 /// A CustomResourceDefinition with these versions and whether each is served. The last one is stored.

@@ -134,8 +134,8 @@ fn match_by_merge_key<'a>(old: &'a [Value], new: &'a [Value]) -> Option<Vec<Entr
         KEYS.into_iter().find_map(|key| Some((merge_key_values(old, key)?, merge_key_values(new, key)?)))?;
     let mut pairs: Vec<EntryPair<'a>> = Vec::new();
     for (name, entry) in key_of_old.iter().zip(old) {
-        let place = key_of_new.iter().position(|other| other == name);
-        pairs.push((name.clone(), Some(entry), place.map(|place| &new[place])));
+        let new_index = key_of_new.iter().position(|other| other == name);
+        pairs.push((name.clone(), Some(entry), new_index.map(|new_index| &new[new_index])));
     }
     for (name, entry) in key_of_new.iter().zip(new) {
         if !key_of_old.contains(name) {

@@ -12,7 +12,9 @@ pub struct Moment(i64);
 /// The error for a text that is not a time with an offset, or lies outside the years 1677 to 2262, the range of `i64`
 /// nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{text}\" is not a time such as 2026-11-01T14:03:00Z between the years 1677 and 2262")]
+#[error(
+    "invalid time \"{text}\": expected a time such as 2026-11-01T14:03:00Z between the years 1677 and 2262"
+)]
 pub struct BadMoment {
     /// The rejected text.
     pub text: String,

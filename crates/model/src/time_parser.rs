@@ -21,7 +21,7 @@ pub struct TimeParser {
 /// The error for a text that is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{text}\" is not a time: give 2026-11-01T14:03Z, 2026-11-01 14:03, 2026-11-01, 14:03, -2h30m, start, end or now"
+    "invalid time \"{text}\": expected 2026-11-01T14:03Z, 2026-11-01 14:03, 2026-11-01, 14:03, -2h30m, start, end or now"
 )]
 pub struct BadTime {
     /// The rejected text.
@@ -91,12 +91,12 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        let words = TimeParser {
+        let parser = TimeParser {
             start: "2026-11-01T08:00:00Z".parse().unwrap(),
             end: "2026-11-01T14:30:00Z".parse().unwrap(),
             zone: TimeZone::fixed(tz::offset(2)),
         };
-        let found = words.parse(text).ok().map(|moment| moment.to_string());
+        let found = parser.parse(text).ok().map(|moment| moment.to_string());
         assert_eq!(found.as_deref(), expected, "{text}");
     }
 

@@ -39,7 +39,7 @@ impl fmt::Display for AsOf {
 
 /// The objects as of a moment.
 pub fn objects_as_of(
-    chosen: &OpenHistory,
+    open_history: &OpenHistory,
     selection: &Selection,
     as_of: AsOf,
 ) -> anyhow::Result<BTreeMap<Key, Object>> {
@@ -48,12 +48,12 @@ pub fn objects_as_of(
         AsOf::Before(moment, seq) => (moment.plus_nanos(-1), Some((moment, seq))),
     };
     let mut objects = BTreeMap::new();
-    chosen.history.for_each_at(moment, selection, |version| {
+    open_history.history.for_each_at(moment, selection, |version| {
         objects.insert(version.key, version.object);
     })?;
     if let Some((from, seq)) = rest {
         let same_moment = Window { from, to: from.plus_nanos(1) };
-        for change in chosen.history.between(same_moment, selection)? {
+        for change in open_history.history.between(same_moment, selection)? {
             let change = change?;
             if change.seq >= seq {
                 break;

@@ -60,13 +60,13 @@ impl AuditedWrites {
     pub fn for_object(history: &History, key: &Key) -> anyhow::Result<AuditedWrites> {
         let mut pending = Vec::new();
         for name in audit::object_names(&KindResolver::plural(&key.kind), &key.name) {
-            let kept = Key {
+            let log_key = Key {
                 source: audit_source(&key.source),
                 kind: audit::kind(),
                 namespace: key.namespace.clone(),
                 name: name.into(),
             };
-            for change in history.of(&kept)? {
+            for change in history.of(&log_key)? {
                 pending.extend(AuditedWrite::from_object(change?.what.object()));
             }
         }
@@ -84,7 +84,7 @@ impl AuditedWrites {
         let mut found = Vec::new();
         self.pending.retain(|write| {
             let could_be = version.could_be_made_by(write);
-            let (is_made, stays) = match &write.resource_version {
+            let (is_made, remains_candidate) = match &write.resource_version {
                 Some(made) => (could_be && meta.resource_version.as_deref() == Some(made), true),
                 None => {
                     let since = change.at.nanos_since(write.received);
@@ -97,7 +97,7 @@ impl AuditedWrites {
                     is_certain: write.resource_version.is_some(),
                 });
             }
-            !is_made && stays
+            !is_made && remains_candidate
         });
         if version.is_added {
             self.deletion = None;

@@ -11,7 +11,9 @@ use history::Selection;
 use model::{Kind, Object};
 use serde_json::Value;
 
-use super::{AsOf, ConfigEdit, ConfigRoot, OpenHistory, objects_as_of, recorded_replay_settings};
+use super::{
+    AsOf, ConfigEdit, ConfigRoot, OpenHistory, OptionNames, objects_as_of, recorded_replay_settings,
+};
 
 /// A user's options for the autoscaler.
 #[derive(Clone)]
@@ -20,12 +22,12 @@ pub struct AutoscalerOptions<'a> {
     pub node_groups: Option<&'a Path>,
     /// Flags that override those found in the file or the history.
     pub flags: Option<&'a str>,
-    /// The name of the option with these flags, for messages.
-    pub flags_origin: &'static str,
     /// The version to simulate.
     pub version: Option<Version>,
     /// Edits of node groups and flags.
     pub edits: &'a [ConfigEdit],
+    /// The names of these options in messages.
+    pub names: OptionNames,
 }
 
 /// An autoscaler's settings and node groups, and their sources.
@@ -54,6 +56,8 @@ pub struct AutoscalerChoice {
     pub assumptions: Vec<String>,
     /// Settings that have no effect, or not the expected one.
     caveats: Vec<String>,
+    /// The names of the user's options in messages.
+    names: OptionNames,
 }
 
 /// The source of node groups.
@@ -81,8 +85,6 @@ pub enum AutoscalerSettingsSource {
     Replay,
 }
 
-const PRICES_HINT: &str = "give `pricing`, and the `price` of every group, in --node-groups FILE";
-
 /// The kinds from which node groups are derived, by API group and kind.
 const NODE_GROUP_KINDS: [(&str, &str); 7] = [
     ("", "Node"),
@@ -108,46 +110,49 @@ impl AutoscalerOptions<'_> {
 impl AutoscalerChoice {
     /// Takes the node groups from the file, else from the history at a moment; the user's flags override.
     pub fn resolve(
-        chosen: &OpenHistory,
+        open_history: &OpenHistory,
         source: &Arc<str>,
         as_of: AsOf,
-        asked: &AutoscalerOptions<'_>,
+        options: &AutoscalerOptions<'_>,
     ) -> anyhow::Result<AutoscalerChoice> {
-        let objects = node_group_objects(chosen, source, as_of)?;
-        let kept = recorded_replay_settings(chosen, source, as_of.moment())?;
-        let mut setup = match (asked.node_groups, kept) {
+        let objects = node_group_objects(open_history, source, as_of)?;
+        let replay_settings = recorded_replay_settings(open_history, source, as_of.moment())?;
+        let mut choice = match (options.node_groups, replay_settings) {
             (Some(path), _) => {
                 let (name, document) = read_node_groups_file(path)?;
-                AutoscalerChoice::from_document(
-                    NodeGroupsSource::File(name),
-                    document,
-                    asked.edits,
-                    &objects,
-                )?
+                AutoscalerChoice::from_document(NodeGroupsSource::File(name), document, options, &objects)?
             }
             (None, Some(ReplaySettings { nodes, node_groups, .. })) if !node_groups.is_null() => {
-                AutoscalerChoice::from_replay(nodes, node_groups, asked.edits, &objects)?
+                AutoscalerChoice::from_replay(nodes, node_groups, options, &objects)?
             }
-            (None, kept) => {
-                let setup = AutoscalerChoice::from_history(derive_node_groups(objects.iter()))
-                    .with_group_edits(asked.edits)?;
-                AutoscalerChoice { replay_nodes: kept.map(|kept| kept.nodes), ..setup }
+            (None, replay_settings) => {
+                let choice =
+                    AutoscalerChoice::from_history(derive_node_groups(objects.iter()), options.names)
+                        .with_group_edits(options.edits)?;
+                AutoscalerChoice {
+                    replay_nodes: replay_settings.map(|replay_settings| replay_settings.nodes),
+                    ..choice
+                }
             }
         };
-        if let Some(version) = asked.version {
-            setup.use_version(version);
+        if let Some(version) = options.version {
+            choice.use_version(version);
         }
-        if let Some(flags) = asked.flags {
-            let flags = split_command_line(flags).context(asked.flags_origin)?;
-            setup.add_user_flags(asked.flags_origin, &flags).context(asked.flags_origin)?;
+        if let Some(flags) = options.flags {
+            let by = options.names.autoscaler;
+            let flags = split_command_line(flags).context(by)?;
+            choice.add_user_flags(by, &flags).context(by)?;
         }
-        let edits = asked.edits.iter().filter(|edit| edit.root == ConfigRoot::Autoscaler);
+        let edits = options.edits.iter().filter(|edit| edit.root == ConfigRoot::Autoscaler);
         let flags: Vec<String> = edits.map(ConfigEdit::flag).collect::<anyhow::Result<_>>()?;
-        setup.add_user_flags("--set autoscaler", &flags).context("--set autoscaler")?;
-        if setup.lacks_prices() {
-            setup.caveats.push(format!("--expander=price chooses no group without prices: {PRICES_HINT}"));
+        let by = format!("{} autoscaler", options.names.set);
+        choice.add_user_flags(&by, &flags).context(by)?;
+        if choice.lacks_prices() {
+            let text =
+                format!("--expander=price selects no node group without prices: {}", choice.prices_hint());
+            choice.caveats.push(text);
         }
-        Ok(setup)
+        Ok(choice)
     }
 
     /// Switches to the rules of another version.
@@ -157,26 +162,26 @@ impl AutoscalerChoice {
     }
 
     /// Applies the user's flags.
-    fn add_user_flags(&mut self, by: &str, words: &[String]) -> anyhow::Result<()> {
+    fn add_user_flags(&mut self, by: &str, flags: &[String]) -> anyhow::Result<()> {
         let lacked_prices = self.lacks_prices();
-        self.add_flags(words)?;
+        self.add_flags(flags)?;
         if self.lacks_prices() && !lacked_prices {
-            bail!("--expander=price needs prices: {PRICES_HINT}");
+            bail!("--expander=price requires prices: {}", self.prices_hint());
         }
         for flag in ["--nodes", "--node-group-auto-discovery"] {
-            let is_it = |word: &String| word.replace('_', "-").split('=').next() == Some(flag);
-            if words.iter().any(is_it) {
-                let words = "does not count: say with --node-groups FILE which groups there are";
-                self.caveats.push(format!("{flag} of {by} {words}"));
+            let is_flag = |argument: &String| argument.replace('_', "-").split('=').next() == Some(flag);
+            if flags.iter().any(is_flag) {
+                let flags = format!("ignored: specify node groups with {}", self.names.node_groups);
+                self.caveats.push(format!("{flag} of {by} is {flags}"));
             }
         }
         Ok(())
     }
 
     /// Applies flags.
-    fn add_flags(&mut self, words: &[String]) -> anyhow::Result<()> {
-        self.settings = std::mem::take(&mut self.settings).with_flags(words)?;
-        self.flags.extend_from_slice(words);
+    fn add_flags(&mut self, flags: &[String]) -> anyhow::Result<()> {
+        self.settings = std::mem::take(&mut self.settings).with_flags(flags)?;
+        self.flags.extend_from_slice(flags);
         Ok(())
     }
 
@@ -187,7 +192,8 @@ impl AutoscalerChoice {
         }
         let mut document = self.groups_document();
         edit_groups(&mut document, edits)?;
-        self.groups = NodeGroups::read(&document).context("--set nodeGroups")?.groups;
+        let by = format!("{} nodeGroups", self.names.set);
+        self.groups = NodeGroups::read(&document).context(by)?.groups;
         Ok(self)
     }
 
@@ -200,14 +206,14 @@ impl AutoscalerChoice {
     fn from_document(
         groups_by: NodeGroupsSource,
         mut document: Value,
-        edits: &[ConfigEdit],
+        options: &AutoscalerOptions<'_>,
         objects: &[Object],
     ) -> anyhow::Result<AutoscalerChoice> {
-        edit_groups(&mut document, edits)?;
+        edit_groups(&mut document, options.edits)?;
         let by = match &groups_by {
             NodeGroupsSource::File(name) => name.as_str(),
             NodeGroupsSource::NoGroups | NodeGroupsSource::History(_) | NodeGroupsSource::Replay => {
-                "the settings of the replay that made the history"
+                "the settings of the replay that wrote the history"
             }
         };
         if document["settings"].is_null()
@@ -242,6 +248,7 @@ impl AutoscalerChoice {
                 derived.assumptions
             },
             caveats: Vec::new(),
+            names: options.names,
         })
     }
 
@@ -249,18 +256,20 @@ impl AutoscalerChoice {
     fn from_replay(
         nodes: NodesDecidedBy,
         mut groups: Value,
-        edits: &[ConfigEdit],
+        options: &AutoscalerOptions<'_>,
         objects: &[Object],
     ) -> anyhow::Result<AutoscalerChoice> {
         if let NodesDecidedBy::Autoscaler { settings, .. } = &nodes {
             groups["settings"] = settings.clone();
         }
-        let mut setup = AutoscalerChoice::from_document(NodeGroupsSource::Replay, groups, edits, objects)?;
+        let mut setup = AutoscalerChoice::from_document(NodeGroupsSource::Replay, groups, options, objects)?;
         if let NodesDecidedBy::Autoscaler { version, flags, .. } = &nodes {
             if let Some(version) = version {
                 setup.use_version(Version::parse(version)?);
             }
-            setup.add_flags(flags).context("the flags of the replay that made the history")?;
+            setup
+                .add_flags(flags)
+                .context("the cluster-autoscaler flags of the replay that wrote the history")?;
             if setup.settings_source == AutoscalerSettingsSource::File {
                 setup.settings_source = AutoscalerSettingsSource::Replay;
             }
@@ -268,7 +277,7 @@ impl AutoscalerChoice {
         Ok(AutoscalerChoice { replay_nodes: Some(nodes), ..setup })
     }
 
-    fn from_history(derived: DerivedGroups) -> AutoscalerChoice {
+    fn from_history(derived: DerivedGroups, names: OptionNames) -> AutoscalerChoice {
         let settings_by = match derived.settings {
             Some(_) => AutoscalerSettingsSource::History,
             None => AutoscalerSettingsSource::Defaults,
@@ -286,6 +295,7 @@ impl AutoscalerChoice {
             replay_nodes: None,
             assumptions: derived.assumptions,
             caveats: Vec::new(),
+            names,
         }
     }
 
@@ -313,12 +323,20 @@ impl AutoscalerChoice {
         self.settings.expander.contains(&Expander::Price) && !has_prices
     }
 
+    /// Where to specify prices.
+    fn prices_hint(&self) -> String {
+        format!(
+            "set `pricing`, and the `price` of every group, in the file given by {}",
+            self.names.node_groups
+        )
+    }
+
     /// The message that no node groups were found, with the assumptions made and the remedy.
-    pub fn no_groups_message(&self, chosen: &OpenHistory, as_of: AsOf) -> String {
-        let history = chosen.history.path().display();
-        let mut text = format!(
-            "nothing in {history} tells of node groups {as_of}: say with --node-groups FILE which there are"
-        );
+    pub fn no_groups_message(&self, open_history: &OpenHistory, as_of: AsOf) -> String {
+        let history = open_history.history.path().display();
+        let option = self.names.node_groups;
+        let mut text =
+            format!("no node groups found in {history} {as_of}: specify them in a file with {option}");
         // The last assumption is that there are none.
         if let [assumed @ .., _] = &self.assumptions[..]
             && !assumed.is_empty()
@@ -359,13 +377,13 @@ impl fmt::Display for AutoscalerChoice {
         let version = self.settings.version;
         match (self.settings_source, &self.groups_source) {
             (AutoscalerSettingsSource::File, NodeGroupsSource::File(name)) => {
-                write!(f, "{version}, set by {name}")?
+                write!(f, "{version}, configured by {name}")?
             }
             (AutoscalerSettingsSource::History, _) => {
-                write!(f, "{version}, set as the history says (its Deployment)")?
+                write!(f, "{version}, recorded flags (its Deployment)")?
             }
             (AutoscalerSettingsSource::Replay, _) => {
-                write!(f, "{version}, set as the replay was that made the history")?
+                write!(f, "{version}, as in the replay that wrote the history")?
             }
             (AutoscalerSettingsSource::Defaults | AutoscalerSettingsSource::File, _) => {
                 write!(f, "defaults of {version}")?
@@ -378,10 +396,10 @@ impl fmt::Display for AutoscalerChoice {
             NodeGroupsSource::NoGroups => f.write_str("; no node groups")?,
             NodeGroupsSource::File(name) => write!(f, "; groups from {name}")?,
             NodeGroupsSource::History(told_by) => write!(f, "; groups from {told_by}")?,
-            NodeGroupsSource::Replay => f.write_str("; groups as that replay had them")?,
+            NodeGroupsSource::Replay => f.write_str("; groups as in that replay")?,
         }
         if !self.is_verified() {
-            f.write_str("; the rules of that version are not verified")?;
+            f.write_str("; this version is not verified")?;
         }
         Ok(())
     }
@@ -404,40 +422,44 @@ fn edit_groups(document: &mut Value, edits: &[ConfigEdit]) -> anyhow::Result<()>
 }
 
 /// The objects from which node groups are derived, as of a moment.
-fn node_group_objects(chosen: &OpenHistory, source: &Arc<str>, as_of: AsOf) -> anyhow::Result<Vec<Object>> {
+fn node_group_objects(
+    open_history: &OpenHistory,
+    source: &Arc<str>,
+    as_of: AsOf,
+) -> anyhow::Result<Vec<Object>> {
     let kinds = NODE_GROUP_KINDS.iter().map(|(group, kind)| Kind::new(group, kind)).collect();
     let selection = Selection { kinds: Some(kinds), source: Some(source.clone()), ..Selection::default() };
-    Ok(objects_as_of(chosen, &selection, as_of)?.into_values().collect())
+    Ok(objects_as_of(open_history, &selection, as_of)?.into_values().collect())
 }
 
 /// Splits a command line into words, as a shell does.
 fn split_command_line(line: &str) -> anyhow::Result<Vec<String>> {
-    let mut words: Vec<String> = Vec::new();
-    let (mut inside, mut quote) = (false, None);
+    let mut arguments: Vec<String> = Vec::new();
+    let (mut in_word, mut quote) = (false, None);
     for letter in line.chars() {
         match quote {
             Some(open) if letter == open => quote = None,
             None if letter == '\'' || letter == '"' => {
                 quote = Some(letter);
-                if !inside {
-                    words.push(String::new());
+                if !in_word {
+                    arguments.push(String::new());
                 }
-                inside = true;
+                in_word = true;
             }
-            None if letter.is_whitespace() => inside = false,
+            None if letter.is_whitespace() => in_word = false,
             _ => {
-                if !inside {
-                    words.push(String::new());
+                if !in_word {
+                    arguments.push(String::new());
                 }
-                inside = true;
-                words.last_mut().expect("a word has begun").push(letter);
+                in_word = true;
+                arguments.last_mut().expect("a word has begun").push(letter);
             }
         }
     }
     if let Some(open) = quote {
-        bail!("a {open} is not closed");
+        bail!("unclosed quote {open}");
     }
-    Ok(words)
+    Ok(arguments)
 }
 
 #[cfg(test)]

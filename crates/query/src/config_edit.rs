@@ -52,26 +52,28 @@ const ROOTS: [(&str, ConfigRoot); 3] = [
 impl ConfigEdit {
     /// Applies it to a document. Missing parents are created.
     pub fn apply(&self, document: &mut Value) -> anyhow::Result<()> {
-        let mut place = document;
+        let mut target = document;
         for step in &self.path {
-            place = step.descend(place).with_context(|| self.to_string())?;
+            target = step.descend(target).with_context(|| self.to_string())?;
         }
-        *place = self.value.clone();
+        *target = self.value.clone();
         Ok(())
     }
 
     /// Applies it to a list, where the first segment must name an existing member.
-    pub fn apply_to_member(&self, list: &mut Value, what: &str) -> anyhow::Result<()> {
+    pub fn apply_to_member(&self, list: &mut Value, member_kind: &str) -> anyhow::Result<()> {
         let Some(first) = self.path.first().filter(|_| self.path.len() > 1) else {
-            bail!("{self}: name one {what} and a field of it, as in nodeGroups.NAME.max=20");
+            bail!(
+                "{self}: expected the name of a {member_kind} and a field of it, as in nodeGroups.NAME.max=20"
+            );
         };
         let members = list.as_array().map(Vec::as_slice).unwrap_or_default();
         if first.index_in(members).is_none() {
             let names: Vec<&str> = members.iter().filter_map(member_name).collect();
             match &names[..] {
-                [] => bail!("{self}: there is no {what}"),
+                [] => bail!("{self}: there are no {member_kind}s"),
                 names => {
-                    bail!("{self}: there is no {what} {:?}; there are: {}", first.name, names.join(", "))
+                    bail!("{self}: {member_kind} {:?} not found; available: {}", first.name, names.join(", "))
                 }
             }
         }
@@ -80,20 +82,20 @@ impl ConfigEdit {
 
     /// The flag it sets, as on a command line.
     pub fn flag(&self) -> anyhow::Result<String> {
-        let [PathSegment { name: word, .. }] = &self.path[..] else {
-            bail!("{self}: a flag has no parts: give autoscaler.NAME=VALUE");
+        let [PathSegment { name: flag_name, .. }] = &self.path[..] else {
+            bail!("{self}: expected autoscaler.FLAG=VALUE");
         };
         let value = match &self.value {
             Value::Array(values) => {
-                let words = values.iter().map(|value| match value {
+                let texts = values.iter().map(|value| match value {
                     Value::String(text) => text.clone(),
                     other => other.to_string(),
                 });
-                words.collect::<Vec<_>>().join(",")
+                texts.collect::<Vec<_>>().join(",")
             }
             _ => self.value_text.clone(),
         };
-        Ok(format!("--{word}={value}"))
+        Ok(format!("--{flag_name}={value}"))
     }
 }
 
@@ -101,24 +103,24 @@ impl FromStr for ConfigEdit {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<ConfigEdit> {
-        let (path, words) = split_path_and_value(text)
-            .context("give path=value, as in scheduler.percentageOfNodesToScore=50")?;
+        let (path, value_text) = split_path_and_value(text)
+            .context("expected PATH=VALUE, as in scheduler.percentageOfNodesToScore=50")?;
         let mut steps = parse_path(path)?.into_iter();
         let first = steps.next().unwrap_or_default();
         let Some((_, root)) = ROOTS.iter().find(|(name, _)| *name == first.name) else {
             let names: Vec<&str> = ROOTS.iter().map(|(name, _)| *name).collect();
-            bail!("a path begins with one of {}, not with {:?}", names.join(", "), first.name);
+            bail!("a path must start with one of {}, not with {:?}", names.join(", "), first.name);
         };
         let steps: Vec<PathSegment> = steps.collect();
         if steps.is_empty() {
-            bail!("{path} is all of it: name a field, as in scheduler.percentageOfNodesToScore=50");
+            bail!("{path}: expected a field of it, as in scheduler.percentageOfNodesToScore=50");
         }
-        let value = formats::manifests::parse_yaml(path, words)?;
+        let value = formats::manifests::parse_yaml(path, value_text)?;
         Ok(ConfigEdit {
             root: *root,
             path: steps,
             value,
-            value_text: words.to_owned(),
+            value_text: value_text.to_owned(),
             text: text.to_owned(),
         })
     }
@@ -133,17 +135,17 @@ impl fmt::Display for ConfigEdit {
 // === impl PathSegment ===
 
 impl PathSegment {
-    fn descend<'v>(&self, place: &'v mut Value) -> anyhow::Result<&'v mut Value> {
-        if place.is_null() {
-            *place = if self.in_brackets { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+    fn descend<'v>(&self, target: &'v mut Value) -> anyhow::Result<&'v mut Value> {
+        if target.is_null() {
+            *target = if self.in_brackets { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
         }
-        match place {
+        match target {
             Value::Object(fields) => Ok(fields.entry(self.name.clone()).or_insert(Value::Null)),
             Value::Array(members) => {
                 let index = match (self.index_in(members), self.name.parse::<usize>()) {
                     (Some(index), _) => index,
                     (None, Ok(index)) if index > members.len() => {
-                        bail!("there are {} here: [{}] is the next", members.len(), members.len())
+                        bail!("index [{index}] is out of range: the next one is [{}]", members.len())
                     }
                     (None, Ok(index)) => {
                         members.push(Value::Object(Map::new()));
@@ -156,7 +158,7 @@ impl PathSegment {
                 };
                 Ok(&mut members[index])
             }
-            other => bail!("{other} has no {:?} in it", self.name),
+            other => bail!("{other} is not an object and has no field {:?}", self.name),
         }
     }
 
@@ -193,15 +195,14 @@ fn parse_path(path: &str) -> anyhow::Result<Vec<PathSegment>> {
     let mut rest = path;
     while !rest.is_empty() {
         let (word, in_brackets, after) = if let Some(inner) = rest.strip_prefix('[') {
-            let (word, after) =
-                inner.split_once(']').with_context(|| format!("{path}: a [ is not closed"))?;
+            let (word, after) = inner.split_once(']').with_context(|| format!("{path}: unclosed ["))?;
             (word, true, after)
         } else {
             let rest = rest.strip_prefix('.').filter(|_| !steps.is_empty()).unwrap_or(rest);
             match rest.strip_prefix('"') {
                 Some(inner) => {
                     let (word, after) =
-                        inner.split_once('"').with_context(|| format!("{path}: a \" is not closed"))?;
+                        inner.split_once('"').with_context(|| format!("{path}: unclosed \""))?;
                     (word, false, after)
                 }
                 None => {
@@ -211,7 +212,7 @@ fn parse_path(path: &str) -> anyhow::Result<Vec<PathSegment>> {
             }
         };
         if word.is_empty() {
-            bail!("{path}: a field has no name: write a.b.c, or a[0].b");
+            bail!("{path}: empty field name; expected a path such as a.b.c or a[0].b");
         }
         steps.push(PathSegment { name: word.to_owned(), in_brackets });
         rest = after;
@@ -233,9 +234,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_error(edit: &str, words: &str) {
+    fn check_error(edit: &str, message: &str) {
         let error = format!("{:#}", edit.parse::<ConfigEdit>().unwrap_err());
-        assert!(error.contains(words), "{edit}: {error}");
+        assert!(error.contains(message), "{edit}: {error}");
     }
 
     #[test]
@@ -272,24 +273,24 @@ mod tests {
 
     #[test]
     fn an_invalid_path_is_an_error() {
-        check_error("scheduler.a", "give path=value");
+        check_error("scheduler.a", "expected PATH=VALUE");
         check_error(
             "kubelet.a=1",
-            "a path begins with one of scheduler, nodeGroups, autoscaler, not with \"kubelet\"",
+            "a path must start with one of scheduler, nodeGroups, autoscaler, not with \"kubelet\"",
         );
-        check_error("scheduler=1", "name a field");
-        check_error("scheduler.a[b=1", "give path=value");
-        check_error("scheduler..a=1", "a field has no name");
+        check_error("scheduler=1", "expected a field of it");
+        check_error("scheduler.a[b=1", "expected PATH=VALUE");
+        check_error("scheduler..a=1", "empty field name");
         let edit: ConfigEdit = "scheduler.a[3].b=1".parse().unwrap();
         let error = format!("{:#}", edit.apply(&mut json!({"a": [1]})).unwrap_err());
-        assert_eq!(error, "scheduler.a[3].b=1: there are 1 here: [1] is the next");
+        assert_eq!(error, "scheduler.a[3].b=1: index [3] is out of range: the next one is [1]");
         let edit: ConfigEdit = "scheduler.a.b=1".parse().unwrap();
         let error = format!("{:#}", edit.apply(&mut json!({"a": 5})).unwrap_err());
-        assert_eq!(error, "scheduler.a.b=1: 5 has no \"b\" in it");
+        assert_eq!(error, "scheduler.a.b=1: 5 is not an object and has no field \"b\"");
         let edit: ConfigEdit = "nodeGroups.c.max=1".parse().unwrap();
         let groups = json!([{"name": "a"}, {"name": "b"}]);
         let error = edit.apply_to_member(&mut groups.clone(), "node group").unwrap_err().to_string();
-        assert_eq!(error, "nodeGroups.c.max=1: there is no node group \"c\"; there are: a, b");
+        assert_eq!(error, "nodeGroups.c.max=1: node group \"c\" not found; available: a, b");
     }
 
     #[test]

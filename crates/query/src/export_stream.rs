@@ -71,10 +71,10 @@ struct ExportFilter<'a> {
 
 impl<'a> ExportStream<'a> {
     /// A stream of this part of a history, without filters.
-    pub fn new(chosen: &'a OpenHistory, shown: ExportScope) -> ExportStream<'a> {
+    pub fn new(open_history: &'a OpenHistory, scope: ExportScope) -> ExportStream<'a> {
         ExportStream {
-            open_history: chosen,
-            scope: shown,
+            open_history,
+            scope,
             selection: Selection::default(),
             labels: None,
             excluded_namespaces: Vec::new(),
@@ -208,20 +208,22 @@ impl ExportFilter<'_> {
     }
 
     fn apply(&mut self, change: Change) -> Option<Change> {
-        let feed = self.stream;
-        if !feed.with_secrets && is_secret(&change.key.kind) {
+        let stream = self.stream;
+        if !stream.with_secrets && is_secret(&change.key.kind) {
             self.summary.secrets_left_out += 1;
             return None;
         }
-        if !feed.with_audit_logs && change.key.kind == audit::kind() {
+        if !stream.with_audit_logs && change.key.kind == audit::kind() {
             self.summary.audit_events_left_out += 1;
             return None;
         }
         // Settings are exported separately; see `settings_at`.
-        if (feed.anonymiser.is_some() || feed.with_settings) && settings_kinds().contains(&change.key.kind) {
+        if (stream.anonymiser.is_some() || stream.with_settings)
+            && settings_kinds().contains(&change.key.kind)
+        {
             return None;
         }
-        if feed.excluded_namespaces.iter().any(|namespace| **namespace == *change.key.namespace) {
+        if stream.excluded_namespaces.iter().any(|namespace| **namespace == *change.key.namespace) {
             return None;
         }
         if !self.has_label_selectors() {
@@ -230,7 +232,7 @@ impl ExportFilter<'_> {
         let was_inside = self.matching.contains(&change.key);
         match &change.what {
             What::Deleted(_) => self.matching.remove(&change.key).then_some(change),
-            what if feed.matches_label_selectors(what.object()) => {
+            what if stream.matches_label_selectors(what.object()) => {
                 self.matching.insert(change.key.clone());
                 Some(change)
             }

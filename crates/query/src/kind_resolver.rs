@@ -56,12 +56,12 @@ impl KindResolver {
     }
 
     /// The resource types that an argument such as `pods`, `po,svc`, `deploy.apps` or `all` names.
-    pub fn resolve(&self, words: &str) -> anyhow::Result<Vec<ResourceType>> {
+    pub fn resolve(&self, names: &str) -> anyhow::Result<Vec<ResourceType>> {
         let mut found: Vec<ResourceType> = Vec::new();
-        for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let mut more = self.resolve_category(word);
+        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let mut more = self.resolve_category(name);
             if more.is_empty() {
-                more.push(self.resolve_one(word)?);
+                more.push(self.resolve_one(name)?);
             }
             for kind in more {
                 if !found.contains(&kind) {
@@ -70,7 +70,7 @@ impl KindResolver {
             }
         }
         if found.is_empty() {
-            bail!("no kind is named: say pods, for instance");
+            bail!("no resource type specified: expected one such as pods");
         }
         Ok(found)
     }
@@ -92,23 +92,23 @@ impl KindResolver {
         if kind.group.is_empty() { plural } else { format!("{plural}.{}", kind.group) }
     }
 
-    fn resolve_category(&self, word: &str) -> Vec<ResourceType> {
-        kinds::in_category(word)
+    fn resolve_category(&self, category: &str) -> Vec<ResourceType> {
+        kinds::in_category(category)
             .map(|info| ResourceType { kind: Kind::new(info.group, info.kind), namespaced: info.namespaced })
             .filter(|found| self.recorded.contains(&found.kind))
             .collect()
     }
 
-    fn resolve_one(&self, word: &str) -> anyhow::Result<ResourceType> {
-        let lower = word.to_lowercase();
-        let known = kinds::candidates(word);
+    fn resolve_one(&self, resource_name: &str) -> anyhow::Result<ResourceType> {
+        let lower = resource_name.to_lowercase();
+        let known_kinds = kinds::candidates(resource_name);
         let as_found = |info: &kinds::KindInfo| ResourceType {
             kind: Kind::new(info.group, info.kind),
             namespaced: info.namespaced,
         };
         // `events` exist in two API groups with the same content; the recorded one is taken.
         if let Some(found) =
-            known.iter().map(|info| as_found(info)).find(|found| self.recorded.contains(&found.kind))
+            known_kinds.iter().map(|info| as_found(info)).find(|found| self.recorded.contains(&found.kind))
         {
             return Ok(found);
         }
@@ -125,11 +125,11 @@ impl KindResolver {
         if let Some(kind) = by_guess {
             return Ok(ResourceType { kind: kind.clone(), namespaced: !self.cluster_wide.contains(kind) });
         }
-        if let Some(info) = known.first() {
+        if let Some(info) = known_kinds.first() {
             return Ok(as_found(info));
         }
         let names: Vec<String> = self.recorded.iter().map(KindResolver::plural).collect();
-        bail!("there is no resource type {word:?}; the history has {}", names.join(", "));
+        bail!("unknown resource type {resource_name:?}; the history has: {}", names.join(", "));
     }
 }
 
@@ -166,15 +166,15 @@ impl CustomKind {
         }
         let crd: Crd = definition.view().ok()?;
         let Spec { group, names, scope, versions } = crd.spec;
-        let mut words = vec![names.plural.clone(), names.kind.to_lowercase()];
-        words.extend(names.singular);
-        words.extend(names.short_names.into_iter().flatten());
-        let full: Vec<String> = words.iter().map(|word| format!("{word}.{group}")).collect();
-        words.extend(full);
+        let mut all_names = vec![names.plural.clone(), names.kind.to_lowercase()];
+        all_names.extend(names.singular);
+        all_names.extend(names.short_names.into_iter().flatten());
+        let full: Vec<String> = all_names.iter().map(|name| format!("{name}.{group}")).collect();
+        all_names.extend(full);
         let version = versions.iter().find(|version| version.storage).or(versions.first())?;
         Some(CustomKind {
             kind: Kind::new(&group, &names.kind),
-            names: words,
+            names: all_names,
             namespaced: scope == "Namespaced",
             version: version.name.clone(),
             definition,

@@ -8,7 +8,7 @@ use model::Object;
 use serde::Deserialize;
 
 /// Whether an object's labels match a selector.
-pub fn matches_labels(object: &Object, wanted: &Selector) -> bool {
+pub fn matches_labels(object: &Object, selector: &Selector) -> bool {
     #[derive(Deserialize)]
     struct ObjectView<'a> {
         #[serde(borrow)]
@@ -22,5 +22,5 @@ pub fn matches_labels(object: &Object, wanted: &Selector) -> bool {
     // Labels of a wrong type are ignored.
     let labels =
         object.view::<ObjectView<'_>>().ok().and_then(|view| view.metadata.labels).unwrap_or_default();
-    wanted.matches(|name| labels.get(name).map(|value| &**value))
+    selector.matches(|name| labels.get(name).map(|value| &**value))
 }

@@ -28,9 +28,9 @@ impl OpenHistory {
     }
 
     /// The moment that a time expression means; without one, the history's end.
-    pub fn moment(&self, word: Option<&str>) -> anyhow::Result<Moment> {
-        Ok(match word {
-            Some(word) => self.times.parse(word)?,
+    pub fn moment(&self, text: Option<&str>) -> anyhow::Result<Moment> {
+        Ok(match text {
+            Some(text) => self.times.parse(text)?,
             None => self.times.end,
         })
     }
@@ -44,19 +44,19 @@ impl OpenHistory {
             (Some(name), _) => match self.history.all_sources()?.into_iter().find(|source| **source == *name)
             {
                 Some(source) => Ok(Some(source)),
-                None => bail!("the history has no source {name:?}; it has: {}", names()),
+                None => bail!("source {name:?} not found; the history has: {}", names()),
             },
             (None, []) => Ok(None),
             (None, [only]) => Ok(Some(only.clone())),
-            (None, _) => bail!("the history has several sources: name one with {by}: {}", names()),
+            (None, _) => bail!("the history has several sources; set {by} to one of: {}", names()),
         }
     }
 
     /// The configuration of SimKube's tracer: that of the imported trace, or the default.
     pub fn tracer_config(&self, source: Option<Arc<str>>) -> anyhow::Result<TracerConfig> {
-        let kept = Selection { kinds: Some(vec![TracerConfig::kind()]), source, ..Selection::default() };
-        let kept = self.history.at(self.times.end, &kept)?.into_objects();
-        let kept = kept.iter().find_map(|version| TracerConfig::from_object(&version.object));
-        Ok(kept.unwrap_or_default())
+        let recorded = Selection { kinds: Some(vec![TracerConfig::kind()]), source, ..Selection::default() };
+        let recorded = self.history.at(self.times.end, &recorded)?.into_objects();
+        let recorded = recorded.iter().find_map(|version| TracerConfig::from_object(&version.object));
+        Ok(recorded.unwrap_or_default())
     }
 }

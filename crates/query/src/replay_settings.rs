@@ -11,7 +11,7 @@ use super::OpenHistory;
 
 /// The replay settings in a history at a moment; `None` if no replay produced the history.
 pub fn recorded_replay_settings(
-    chosen: &OpenHistory,
+    open_history: &OpenHistory,
     source: &Arc<str>,
     moment: Moment,
 ) -> anyhow::Result<Option<ReplaySettings>> {
@@ -20,9 +20,9 @@ pub fn recorded_replay_settings(
         source: Some(source.clone()),
         ..Selection::default()
     };
-    let found = chosen.history.at(moment, &selection)?.into_objects();
+    let found = open_history.history.at(moment, &selection)?.into_objects();
     let Some(version) = found.first() else { return Ok(None) };
     let settings = ReplaySettings::from_object(&version.object)
-        .with_context(|| format!("{} of the history cannot be understood", version.key))?;
+        .with_context(|| format!("invalid {} in the history", version.key))?;
     Ok(Some(settings))
 }

@@ -10,7 +10,7 @@ use model::{Kind, Moment};
 use scheduler::{Profile, Settings, Version};
 use serde_json::{Value, json};
 
-use super::{ConfigEdit, OpenHistory};
+use super::{ConfigEdit, OpenHistory, OptionNames};
 
 /// A user's options for the scheduler.
 #[derive(Clone, Copy)]
@@ -21,6 +21,8 @@ pub struct SchedulerOptions<'a> {
     pub version: Version,
     /// Edits of its configuration.
     pub edits: &'a [ConfigEdit],
+    /// The names of these options in messages.
+    pub names: OptionNames,
 }
 
 /// A scheduler's settings and their source.
@@ -51,35 +53,37 @@ impl SchedulerChoice {
     /// Takes the configuration from the file, else from the history at the first of these moments that has one, else
     /// the defaults.
     pub fn resolve(
-        chosen: &OpenHistory,
+        open_history: &OpenHistory,
         source: &Arc<str>,
         moments: &[Moment],
-        asked: &SchedulerOptions<'_>,
+        options: &SchedulerOptions<'_>,
     ) -> anyhow::Result<SchedulerChoice> {
-        let (told_by, mut configuration) = match asked.file {
+        let (settings_source, mut configuration) = match options.file {
             Some(path) => {
                 let name = path.display().to_string();
                 let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
                 let configuration = formats::manifests::parse_yaml(&name, &text)?;
                 (SettingsSource::File(name), configuration)
             }
-            None => match recorded_configuration(chosen, source, moments)? {
+            None => match recorded_configuration(open_history, source, moments)? {
                 Some((name, configuration)) => (SettingsSource::History(name), configuration),
                 None => (SettingsSource::Defaults, default_configuration()),
             },
         };
-        for edit in asked.edits {
+        for edit in options.edits {
             edit.apply(&mut configuration)?;
         }
-        let settings = Settings::read_for(asked.version, &configuration).with_context(|| match &told_by {
-            // Only the edits can be wrong: the defaults are valid.
-            SettingsSource::Defaults => "--set".to_owned(),
-            SettingsSource::File(name) => name.clone(),
-            SettingsSource::History(name) => format!(
-                "the scheduler's configuration {name:?} of the history cannot be used; give one with --scheduler-config"
-            ),
-        })?;
-        Ok(SchedulerChoice { settings, configuration, settings_source: told_by, edits: asked.edits.len() })
+        let settings =
+            Settings::read_for(options.version, &configuration).with_context(|| match &settings_source {
+                // Only the edits can be wrong: the defaults are valid.
+                SettingsSource::Defaults => options.names.set.to_owned(),
+                SettingsSource::File(name) => name.clone(),
+                SettingsSource::History(name) => format!(
+                    "the recorded KubeSchedulerConfiguration {name:?} is invalid; specify another with {}",
+                    options.names.scheduler_config
+                ),
+            })?;
+        Ok(SchedulerChoice { settings, configuration, settings_source, edits: options.edits.len() })
     }
 
     /// The profile for pods with that schedulerName.
@@ -98,16 +102,16 @@ impl fmt::Display for SchedulerChoice {
         let version = self.settings.version;
         match &self.settings_source {
             SettingsSource::Defaults => write!(f, "defaults of {version}")?,
-            SettingsSource::File(name) => write!(f, "{version}, set by {name}")?,
-            SettingsSource::History(name) => write!(f, "{version}, set as the history says ({name})")?,
+            SettingsSource::File(name) => write!(f, "{version}, configured by {name}")?,
+            SettingsSource::History(name) => write!(f, "{version}, recorded configuration ({name})")?,
         }
         match self.edits {
             0 => {}
-            1 => f.write_str(", one place set otherwise")?,
-            edits => write!(f, ", {edits} places set otherwise")?,
+            1 => f.write_str(", 1 override")?,
+            edits => write!(f, ", {edits} overrides")?,
         }
         if !self.is_verified() {
-            f.write_str("; the rules of that version are not verified")?;
+            f.write_str("; this version is not verified")?;
         }
         Ok(())
     }
@@ -125,7 +129,7 @@ fn default_configuration() -> Value {
 
 /// The configuration in the history at the first of these moments that has one, without its metadata.
 fn recorded_configuration(
-    chosen: &OpenHistory,
+    open_history: &OpenHistory,
     source: &Arc<str>,
     moments: &[Moment],
 ) -> anyhow::Result<Option<(String, Value)>> {
@@ -135,7 +139,7 @@ fn recorded_configuration(
         ..Selection::default()
     };
     for moment in moments {
-        let found = chosen.history.at(*moment, &selection)?.into_objects();
+        let found = open_history.history.at(*moment, &selection)?.into_objects();
         let usual = found.iter().find(|version| &*version.key.name == "kube-scheduler");
         let Some(version) = usual.or(found.first()) else { continue };
         let mut configuration = version.object.value()?;

@@ -53,10 +53,10 @@ pub fn count_changes(summary: &Summary) -> u64 {
 /// A gap as a warning to users.
 pub fn gap_as_text(gap: &Gap) -> String {
     let kinds: Vec<String> = gap.kinds.iter().map(Kind::to_string).collect();
-    let of = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
+    let kinds_text = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
     let when = match gap.is_open() {
         true => format!("since {}", gap.from),
         false => format!("from {} to {}", gap.from, gap.to),
     };
-    format!("changes{of} {when} may have been missed: {}", gap.why)
+    format!("changes{kinds_text} {when} may have been missed: {}", gap.why)
 }

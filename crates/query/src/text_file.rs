@@ -15,7 +15,7 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
-        bail!("it is longer than {} MiB", MAX_BYTES >> 20);
+        bail!("the file is larger than {} MiB", MAX_BYTES >> 20);
     }
     Ok(text)
 }
@@ -27,8 +27,9 @@ pub fn read_yaml(path: &Path) -> anyhow::Result<serde_json::Value> {
 
 /// Reads a configuration of SimKube's tracer. The second value holds warnings for the user.
 pub fn read_tracer_config(path: &Path) -> anyhow::Result<(TracerConfig, Vec<String>)> {
-    let shown = path.display();
-    let text = read_text(path).with_context(|| format!("cannot read the tracer's configuration {shown}"))?;
-    let (config, warnings) = TracerConfig::parse(&shown.to_string(), &text)?;
-    Ok((config, warnings.into_iter().map(|warning| format!("{shown}: {warning}")).collect()))
+    let displayed_path = path.display();
+    let text =
+        read_text(path).with_context(|| format!("cannot read the tracer configuration {displayed_path}"))?;
+    let (config, warnings) = TracerConfig::parse(&displayed_path.to_string(), &text)?;
+    Ok((config, warnings.into_iter().map(|warning| format!("{displayed_path}: {warning}")).collect()))
 }

@@ -50,24 +50,25 @@ pub struct ControlPlaneConfig {
 impl Assignment {
     /// Whether it equals an earlier one. A kubeconfig that cannot be read, as while it is being written, counts as
     /// unchanged.
-    pub(super) fn is_unchanged_from(&self, before: &Assignment) -> bool {
-        let mut now = self.clone();
-        now.cluster.context_hash = now.cluster.context_hash.or(before.cluster.context_hash);
-        if let (Some(control), Some(before)) = (&mut now.control_plane, &before.control_plane) {
-            control.server.context_hash = control.server.context_hash.or(before.server.context_hash);
+    pub(super) fn is_unchanged_from(&self, previous: &Assignment) -> bool {
+        let mut current = self.clone();
+        current.cluster.context_hash = current.cluster.context_hash.or(previous.cluster.context_hash);
+        if let (Some(control_plane), Some(previous)) = (&mut current.control_plane, &previous.control_plane) {
+            control_plane.server.context_hash =
+                control_plane.server.context_hash.or(previous.server.context_hash);
         }
-        now == *before
+        current == *previous
     }
 }
 
 /// Reads a KubeSchedulerConfiguration as an object.
 pub fn read_scheduler_config(path: &Path) -> anyhow::Result<Object> {
-    let wrong = || format!("{} is no scheduler configuration", path.display());
+    let invalid = || format!("{} is not a scheduler configuration", path.display());
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut value = formats::manifests::parse_yaml(&path.display().to_string(), &text)?;
     if value["kind"] != "KubeSchedulerConfiguration" {
-        bail!("{}: its kind is not KubeSchedulerConfiguration", wrong());
+        bail!("{}: kind must be KubeSchedulerConfiguration", invalid());
     }
     value["metadata"]["name"] = "kube-scheduler".into();
-    Object::parse(&value.to_string()).with_context(wrong)
+    Object::parse(&value.to_string()).with_context(invalid)
 }

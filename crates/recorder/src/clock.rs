@@ -42,13 +42,13 @@ const MAX_READ_ATTEMPTS: usize = 5;
 impl RecordingClock {
     /// A clock that starts now, at the wall clock's time, unless that differs too much from the server's.
     pub fn new(server: Option<(Moment, Instant)>) -> RecordingClock {
-        let begun = Instant::now();
-        let (wall, elapsed) = read_clocks(begun);
-        let server =
-            server.map(|(date, heard)| date.plus_nanos(as_nanos(begun.saturating_duration_since(heard))));
+        let started = Instant::now();
+        let (wall, elapsed) = read_clocks(started);
+        let server = server
+            .map(|(date, received)| date.plus_nanos(as_nanos(started.saturating_duration_since(received))));
         let mut state = ClockState::new(wall, server);
         state.suspended_nanos = suspended_nanos(elapsed);
-        RecordingClock { started: begun, state: Mutex::new(state) }
+        RecordingClock { started, state: Mutex::new(state) }
     }
 
     /// The timestamp for a change.
@@ -74,7 +74,7 @@ impl RecordingClock {
         let mut state = lock(&self.state);
         let (wall, elapsed) = read_clocks(self.started);
         state.read(wall, elapsed, || suspended_nanos(elapsed));
-        let server = server.map(|(date, heard)| (date, heard.saturating_duration_since(self.started)));
+        let server = server.map(|(date, received)| (date, received.saturating_duration_since(self.started)));
         state.accept_if_confirmed(server, elapsed);
         if state.disagreement.is_none() {
             state.suspended_nanos = suspended_nanos(elapsed);
@@ -83,12 +83,15 @@ impl RecordingClock {
 
     /// Whether the server's time is needed.
     fn needs_server(&self) -> bool {
-        lock(&self.state).disagreement.as_ref().is_some_and(|doubt| doubt.is_confirmed != Some(false))
+        lock(&self.state)
+            .disagreement
+            .as_ref()
+            .is_some_and(|disagreement| disagreement.is_confirmed != Some(false))
     }
 
     /// Whether the wall clock has been stable for this long.
-    pub(super) fn is_stable_for(&self, time: Duration) -> bool {
-        lock(&self.state).is_stable_for(time, self.started.elapsed())
+    pub(super) fn is_stable_for(&self, duration: Duration) -> bool {
+        lock(&self.state).is_stable_for(duration, self.started.elapsed())
     }
 
     /// Treats the wall clock as if it had just been set.
@@ -108,7 +111,7 @@ impl RecordingClock {
 
     /// Nanoseconds by which the wall clock is ahead of this one.
     pub(super) fn wall_offset_nanos(&self) -> i64 {
-        lock(&self.state).disagreement.as_ref().map_or(0, |doubt| doubt.offset)
+        lock(&self.state).disagreement.as_ref().map_or(0, |disagreement| disagreement.offset)
     }
 }
 
@@ -152,9 +155,9 @@ impl ClockState {
         if let Some(server) = server.filter(|server| wall.nanos_since(*server).abs() > MAX_SERVER_SKEW_NANOS)
         {
             let offset = wall.nanos_since(server);
-            let ahead = if offset > 0 { "ahead of" } else { "behind" };
+            let direction = if offset > 0 { "ahead of" } else { "behind" };
             let why = format!(
-                "the clock is {} {ahead} the API server's, which is believed",
+                "the clock is {} {direction} the API server's: the server's time is used",
                 describe_duration(offset)
             );
             (state.anchor.0, state.last) = (server, server);
@@ -168,18 +171,20 @@ impl ClockState {
 
     /// The current moment by the clocks. `suspended` is read only if they disagree.
     fn read(&mut self, wall: Moment, elapsed: Duration, suspended: impl FnOnce() -> Option<i64>) -> Moment {
-        let steady = self.monotonic_time(elapsed);
-        let offset = wall.nanos_since(steady);
-        let before = self.disagreement.as_ref().map_or(0, |doubt| doubt.offset);
-        let step = offset.saturating_sub(before);
+        let monotonic = self.monotonic_time(elapsed);
+        let offset = wall.nanos_since(monotonic);
+        let previous = self.disagreement.as_ref().map_or(0, |disagreement| disagreement.offset);
+        let step = offset.saturating_sub(previous);
         if step.abs() > MAX_DRIFT_NANOS {
-            let now = suspended();
-            let slept = now.zip(self.suspended_nanos).map_or(0, |(now, before)| now.saturating_sub(before));
+            let total_suspended = suspended();
+            let slept = total_suspended
+                .zip(self.suspended_nanos)
+                .map_or(0, |(total_suspended, previous)| total_suspended.saturating_sub(previous));
             if slept > MAX_DRIFT_NANOS && slept.saturating_sub(step).abs() <= MAX_DRIFT_NANOS {
-                self.suspended_nanos = now;
+                self.suspended_nanos = total_suspended;
                 return self.handle_suspension(step, elapsed);
             }
-            self.handle_step(steady, step, elapsed);
+            self.handle_step(monotonic, step, elapsed);
         }
         if offset.abs() <= MAX_DRIFT_NANOS {
             self.disagreement = None;
@@ -188,49 +193,49 @@ impl ClockState {
             return wall;
         }
         match &mut self.disagreement {
-            Some(doubt) if step.abs() <= MAX_DRIFT_NANOS => doubt.offset = offset,
+            Some(disagreement) if step.abs() <= MAX_DRIFT_NANOS => disagreement.offset = offset,
             doubt => *doubt = Some(ClockDisagreement { offset, since: elapsed, is_confirmed: None }),
         }
-        self.last = steady;
+        self.last = monotonic;
         self.last
     }
 
     /// Accepts a wall clock that was set, if the conditions are met.
     fn accept_if_confirmed(&mut self, server: Option<(Moment, Duration)>, elapsed: Duration) {
         let anchor = self.anchor;
-        let Some(doubt) = &mut self.disagreement else { return };
-        if let Some((date, heard)) = server.filter(|(_, heard)| *heard > doubt.since) {
-            let server_offset = date.nanos_since(monotonic_time(anchor, heard));
-            doubt.is_confirmed = Some(server_offset.saturating_sub(doubt.offset).abs() < server_offset.abs());
+        let Some(disagreement) = &mut self.disagreement else { return };
+        if let Some((date, received)) = server.filter(|(_, received)| *received > disagreement.since) {
+            let server_offset = date.nanos_since(monotonic_time(anchor, received));
+            disagreement.is_confirmed =
+                Some(server_offset.saturating_sub(disagreement.offset).abs() < server_offset.abs());
         }
-        if doubt.is_confirmed != Some(true) || elapsed.saturating_sub(doubt.since) < STABLE_DURATION {
+        if disagreement.is_confirmed != Some(true)
+            || elapsed.saturating_sub(disagreement.since) < STABLE_DURATION
+        {
             return;
         }
-        let (offset, since) = (doubt.offset, doubt.since);
+        let (offset, since) = (disagreement.offset, disagreement.since);
         let from = monotonic_time(anchor, elapsed);
         let to = from.plus_nanos(offset);
         let ago = human_duration(as_nanos(elapsed.saturating_sub(since)));
-        let why = format!(
-            "the clock, which was set {} {ago} before, is believed from here on",
-            describe_step(offset)
-        );
+        let why = format!("the clock, set {} {ago} ago, is used from now on", describe_step(offset));
         self.steps.push(ClockStep { from: from.min(to), to: from.max(to), why });
         self.disagreement = None;
         (self.anchor, self.last) = ((to, elapsed), to);
         self.last_step = Some(elapsed);
     }
 
-    fn is_stable_for(&self, time: Duration, elapsed: Duration) -> bool {
-        let is_old = |step: Duration| elapsed.saturating_sub(step) >= time;
+    fn is_stable_for(&self, duration: Duration, elapsed: Duration) -> bool {
+        let is_old = |step: Duration| elapsed.saturating_sub(step) >= duration;
         self.disagreement.is_none() && self.last_step.is_none_or(is_old)
     }
 
     /// Handles a suspension of the machine: time has passed that monotonic time did not count.
-    fn handle_suspension(&mut self, time: i64, elapsed: Duration) -> Moment {
+    fn handle_suspension(&mut self, nanos: i64, elapsed: Duration) -> Moment {
         let from = self.last;
-        let to = self.monotonic_time(elapsed).plus_nanos(time);
+        let to = self.monotonic_time(elapsed).plus_nanos(nanos);
         (self.anchor, self.last) = ((to, elapsed), to);
-        let why = format!("the machine was suspended for {}", describe_duration(time));
+        let why = format!("the machine was suspended for {}", describe_duration(nanos));
         self.steps.push(ClockStep { from, to, why });
         to
     }
@@ -268,16 +273,16 @@ fn as_nanos(duration: Duration) -> i64 {
 }
 
 /// The wall clock and the time since `begun`, read together: the process may be preempted in between.
-fn read_clocks(begun: Instant) -> (Moment, Duration) {
-    let mut both = (Moment::MIN, Duration::ZERO);
+fn read_clocks(started: Instant) -> (Moment, Duration) {
+    let mut reading = (Moment::MIN, Duration::ZERO);
     for _ in 0..MAX_READ_ATTEMPTS {
-        let before = begun.elapsed();
-        both = (jiff::Timestamp::now().into(), begun.elapsed());
-        if both.1.saturating_sub(before) < MAX_READ_DURATION {
+        let before = started.elapsed();
+        reading = (jiff::Timestamp::now().into(), started.elapsed());
+        if reading.1.saturating_sub(before) < MAX_READ_DURATION {
             break;
         }
     }
-    both
+    reading
 }
 
 /// Nanoseconds for which the machine was suspended, relative to an arbitrary origin, where the system reports it:

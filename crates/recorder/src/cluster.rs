@@ -38,22 +38,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(180);
 /// Records one cluster until it is stopped; returns an error if it fails before.
 pub async fn record(
     assignment: &Assignment,
-    board: &RecorderMetrics,
+    recorder_metrics: &RecorderMetrics,
     notices: &NoticeSender,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let figures = board.recording(&assignment.name);
-    let (clock, is_control_troubled) = (Arc::new(RecordingClock::new(None)), Arc::default());
-    ClusterRecorder {
-        assignment,
-        metrics: figures,
-        notices,
-        stop,
-        clock,
-        is_control_plane_failing: is_control_troubled,
-    }
-    .supervise()
-    .await
+    let metrics = recorder_metrics.recording(&assignment.name);
+    let (clock, is_control_plane_failing) = (Arc::new(RecordingClock::new(None)), Arc::default());
+    ClusterRecorder { assignment, metrics, notices, stop, clock, is_control_plane_failing }.supervise().await
 }
 
 struct ClusterRecorder<'a> {
@@ -74,32 +65,32 @@ impl ClusterRecorder<'_> {
         let path = &self.assignment.history_path;
         let mut wait = FIRST_BACKOFF;
         loop {
-            let (begun, since) = (Instant::now(), self.clock.now());
+            let (started, since) = (Instant::now(), self.clock.now());
             lock(&self.metrics).note_start(history_name(path));
             let why = match catch_panic(self.record()).await {
                 Ok(Err(error)) if block_in_place(|| damage::is_damage(&error, path)) => {
                     let source = &self.assignment.name;
                     let now = self.clock.now();
-                    let aside = block_in_place(|| damage::replace_damaged(path, source, since, now))?;
+                    let renamed = block_in_place(|| damage::replace_damaged(path, source, since, now))?;
                     lock(&self.metrics).damaged_histories += 1;
-                    let aside = aside.map(|aside| format!("it is set aside as {}, and ", aside.display()));
-                    format!("{error:#}; {}a new history is begun", aside.unwrap_or_default())
+                    let renamed = renamed.map(|renamed| format!("renamed to {}, and ", renamed.display()));
+                    format!("{error:#}; {}a new history is started", renamed.unwrap_or_default())
                 }
                 Ok(outcome) => return outcome,
-                Err(panic) => format!("{panic}; trying again"),
+                Err(panic) => format!("{panic}; retrying"),
             };
-            if begun.elapsed() > MAX_BACKOFF {
+            if started.elapsed() > MAX_BACKOFF {
                 wait = FIRST_BACKOFF;
             }
             self.notify(why.clone());
             {
-                let mut figures = lock(&self.metrics);
-                figures.note_restart(why);
-                figures.is_failing = true;
+                let mut metrics = lock(&self.metrics);
+                metrics.note_restart(why);
+                metrics.is_failing = true;
             }
             tokio::select! {
                 () = sleep(wait) => {}
-                _ = self.stop.wait_for(|is_time| *is_time) => return Ok(()),
+                _ = self.stop.wait_for(|is_stopped| *is_stopped) => return Ok(()),
             }
             wait = (wait * 2).min(MAX_BACKOFF);
         }
@@ -109,52 +100,45 @@ impl ClusterRecorder<'_> {
         let mut stop = self.stop.clone();
         let connection = tokio::select! {
             connected = connect_with_timeout(&self.assignment.cluster) => connected?,
-            _ = stop.wait_for(|is_time| *is_time) => return Ok(()),
+            _ = stop.wait_for(|is_stopped| *is_stopped) => return Ok(()),
         };
         let clock = Arc::new(RecordingClock::new(connection.server_time()));
         self.clock = clock.clone();
         // Errors are returned: a history that is wrongly taken for new may be removed below.
         let is_new = !history::exists(&self.assignment.history_path)?;
-        let (mut film, mut known) =
+        let (mut recording, mut resume_state) =
             block_in_place(|| Recording::open(self.assignment, self.metrics.clone(), clock.clone()))?;
-        let mut news = StreamMap::new();
+        let mut incoming = StreamMap::new();
         let mut tasks = JoinSet::new();
-        let mut open = |side: ApiServerRole| {
+        let mut open = |role: ApiServerRole| {
             let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
-            news.insert(side, ReceiverStream::new(receiver));
-            (known.remove(&side).unwrap_or_default(), sender)
+            incoming.insert(role, ReceiverStream::new(receiver));
+            (resume_state.remove(&role).unwrap_or_default(), sender)
         };
         let source = &self.assignment.name;
-        let (of_cluster, sender) = open(ApiServerRole::Cluster);
+        let (cluster_state, sender) = open(ApiServerRole::Cluster);
         let target = RecordedCluster { source: source.clone(), connection: connection.clone() };
         let policy = &self.assignment.policy;
-        let wanted = policy.watch_scope();
+        let scope = policy.watch_scope();
         let now = move || clock.now();
-        tasks.spawn(live::record(target, wanted, of_cluster, now.clone(), sender, stop.clone()));
+        tasks.spawn(live::record(target, scope, cluster_state, now.clone(), sender, stop.clone()));
         if let Some(config) = &self.assignment.control_plane {
-            let (known, sender) = open(ApiServerRole::ControlPlane);
+            let (resume_state, sender) = open(ApiServerRole::ControlPlane);
             let (source, notices) = (source.clone(), self.notices.clone());
-            let is_troubled = self.is_control_plane_failing.clone();
-            let wanted = policy.control_plane_scope(&config.namespace);
+            let is_failing = self.is_control_plane_failing.clone();
+            let scope = policy.control_plane_scope(&config.namespace);
             let server = config.server.clone();
-            let control = ControlPlaneRecorder {
-                server,
-                scope: wanted,
-                source,
-                resume_state: known,
-                sender,
-                notices,
-                is_failing: is_troubled,
-            };
+            let control =
+                ControlPlaneRecorder { server, scope, source, resume_state, sender, notices, is_failing };
             tasks.spawn(control.record(now, stop));
         }
-        let taken = self.write_events(&mut news, &mut tasks, &mut film, &connection).await;
-        if taken.as_ref().is_err_and(|error| damage::is_damage(error, &self.assignment.history_path)) {
-            block_in_place(|| film.abandon());
-            return taken;
+        let written = self.write_events(&mut incoming, &mut tasks, &mut recording, &connection).await;
+        if written.as_ref().is_err_and(|error| damage::is_damage(error, &self.assignment.history_path)) {
+            block_in_place(|| recording.abandon());
+            return written;
         }
-        let closed = block_in_place(|| film.close());
-        if let Err(error) = &taken
+        let closed = block_in_place(|| recording.close());
+        if let Err(error) = &written
             && error.is::<live::Error>()
             && is_new
             && lock(&self.metrics).object_count() == 0
@@ -162,58 +146,58 @@ impl ClusterRecorder<'_> {
             // A recording that could not start leaves no file.
             let _ = std::fs::remove_file(&self.assignment.history_path);
         }
-        taken?;
+        written?;
         closed.with_context(|| format!("cannot finish {}", self.assignment.history_path.display()))
     }
 
     /// Writes events until all tasks have ended.
     async fn write_events(
         &mut self,
-        news: &mut StreamMap<ApiServerRole, ReceiverStream<RecordingEvent>>,
+        incoming: &mut StreamMap<ApiServerRole, ReceiverStream<RecordingEvent>>,
         tasks: &mut JoinSet<live::Result<()>>,
-        film: &mut Recording,
+        recording: &mut Recording,
         connection: &Connection,
     ) -> anyhow::Result<()> {
-        let mut looks = interval(CHECK_INTERVAL);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checks = interval(CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = Vec::new();
         loop {
             lock(&self.metrics).note_iteration();
-            let done = tokio::select! {
-                count = news.next_many(&mut events, MAX_EVENTS_PER_WRITE) => match count {
+            let result = tokio::select! {
+                count = incoming.next_many(&mut events, MAX_EVENTS_PER_WRITE) => match count {
                     0 => {
-                        while let Some(ended) = tasks.join_next().await {
-                            task_result(ended)?;
+                        while let Some(joined) = tasks.join_next().await {
+                            task_result(joined)?;
                         }
                         return Ok(());
                     }
                     _ => {
-                        lock(&self.metrics).queued_events = news.values().map(|queue| queue.as_ref().len()).sum();
-                        let mut news = self.clock_step_batches();
-                        news.extend(events.drain(..).filter_map(|(side, event)| self.handle_event(side, event)));
-                        block_in_place(|| film.write_batches(news))
+                        lock(&self.metrics).queued_events = incoming.values().map(|queue| queue.as_ref().len()).sum();
+                        let mut batches = self.clock_step_batches();
+                        batches.extend(events.drain(..).filter_map(|(role, event)| self.handle_event(role, event)));
+                        block_in_place(|| recording.write_batches(batches))
                     }
                 },
-                Some(ended) = tasks.join_next() => {
-                    task_result(ended)?;
+                Some(joined) = tasks.join_next() => {
+                    task_result(joined)?;
                     Ok(())
                 }
-                _ = looks.tick() => {
+                _ = checks.tick() => {
                     self.clock.compare(connection);
                     lock(&self.metrics).wall_offset_nanos = self.clock.wall_offset_nanos();
-                    let news = self.clock_step_batches();
+                    let batches = self.clock_step_batches();
                     block_in_place(|| {
-                        film.check()?;
-                        if !news.is_empty() {
-                            film.write_batches(news)?;
+                        recording.check()?;
+                        if !batches.is_empty() {
+                            recording.write_batches(batches)?;
                         }
-                        film.enforce_retention()
+                        recording.enforce_retention()
                     })
                 }
             };
-            match done {
+            match result {
                 Ok(()) => {}
-                Err(error) if error.is_transient() => match self.pause(film, error).await? {
+                Err(error) if error.is_transient() => match self.pause(recording, error).await? {
                     PauseOutcome::Resumed => {}
                     // Unwritten changes are received again by the next run, because their position was not written
                     // either.
@@ -243,67 +227,71 @@ impl ClusterRecorder<'_> {
     /// Updates metrics and sends notices; returns the batch to write.
     fn handle_event(
         &self,
-        side: ApiServerRole,
+        role: ApiServerRole,
         event: RecordingEvent,
     ) -> Option<(ApiServerRole, WatchBatch)> {
         match event {
-            RecordingEvent::Batch(news) => return Some((side, news)),
+            RecordingEvent::Batch(batch) => return Some((role, batch)),
             RecordingEvent::Status(status) => {
-                let works = status.state == live::WatchState::Watching;
-                let mut figures = lock(&self.metrics);
-                figures.note_status(status);
-                if works && std::mem::take(&mut figures.is_failing) {
+                let is_watching = status.state == live::WatchState::Watching;
+                let mut metrics = lock(&self.metrics);
+                metrics.note_status(status);
+                if is_watching && std::mem::take(&mut metrics.is_failing) {
                     self.notify("recording again".to_owned());
                 }
-                if works
-                    && side == ApiServerRole::ControlPlane
+                if is_watching
+                    && role == ApiServerRole::ControlPlane
                     && self.is_control_plane_failing.swap(false, Ordering::Relaxed)
                 {
                     self.notify("the control plane: recording again".to_owned());
                 }
             }
-            RecordingEvent::Warning { kind, message: words } => self.notify(format!("{kind}: {words}")),
+            RecordingEvent::Warning { kind, message } => self.notify(format!("{kind}: {message}")),
         }
         None
     }
 
     /// Waits until the disk accepts writes. Meanwhile nothing is read from the server.
-    async fn pause(&mut self, film: &mut Recording, error: history::Error) -> anyhow::Result<PauseOutcome> {
+    async fn pause(
+        &mut self,
+        recording: &mut Recording,
+        error: history::Error,
+    ) -> anyhow::Result<PauseOutcome> {
         let from = self.clock.now();
         let why = match error {
             history::Error::Stopped { why, .. } => why,
             error => format!("{:#}", anyhow::Error::from(error)),
         };
-        self.notify(format!("recording pauses, and goes on by itself when it can: {why}"));
+        self.notify(format!("recording is paused until writing succeeds: {why}"));
         lock(&self.metrics).note_pause(why.clone());
         loop {
             tokio::select! {
                 () = sleep(DISK_RETRY_INTERVAL) => {}
-                _ = self.stop.wait_for(|is_time| *is_time) => return Ok(PauseOutcome::Stopped),
+                _ = self.stop.wait_for(|is_stopped| *is_stopped) => return Ok(PauseOutcome::Stopped),
             }
             lock(&self.metrics).note_iteration();
-            match block_in_place(|| film.resume(from, &why)) {
+            match block_in_place(|| recording.resume(from, &why)) {
                 Ok(()) => break,
                 Err(error) if error.is_transient() => {}
                 Err(error) => return Err(error.into()),
             }
         }
         lock(&self.metrics).state = RecordingState::Recording;
-        self.notify("recording goes on".to_owned());
+        self.notify("recording resumed".to_owned());
         Ok(PauseOutcome::Resumed)
     }
 
-    fn notify(&self, words: String) {
-        self.notices.send(self.assignment.name.clone(), words);
+    fn notify(&self, message: String) {
+        self.notices.send(self.assignment.name.clone(), message);
     }
 }
 
 /// The result of a task. Its panic is propagated to the supervisor.
-fn task_result(ended: Result<live::Result<()>, JoinError>) -> anyhow::Result<()> {
-    match ended.map_err(JoinError::try_into_panic) {
+fn task_result(joined: Result<live::Result<()>, JoinError>) -> anyhow::Result<()> {
+    match joined.map_err(JoinError::try_into_panic) {
         Ok(outcome) => Ok(outcome?),
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        Err(Err(error)) => Err(error).context("the recorder broke"),
+        Err(Err(error)) => Err(error).context("the recorder task failed"),
     }
 }
 
@@ -328,32 +316,32 @@ impl ControlPlaneRecorder {
         now: impl Fn() -> Moment + Clone + Send + Sync + 'static,
         mut stop: watch::Receiver<bool>,
     ) -> live::Result<()> {
-        let mut said = String::new();
+        let mut last_notice = String::new();
         loop {
             let connected = tokio::select! {
                 connected = connect_with_timeout(&self.server) => connected,
-                _ = stop.wait_for(|is_time| *is_time) => return Ok(()),
+                _ = stop.wait_for(|is_stopped| *is_stopped) => return Ok(()),
             };
             let recorded = match connected {
                 Ok(connection) => {
                     let target = RecordedCluster { source: self.source.clone(), connection };
-                    let (wanted, known) = (self.scope.clone(), self.resume_state.clone());
+                    let (scope, resume_state) = (self.scope.clone(), self.resume_state.clone());
                     let (now, sender) = (now.clone(), self.sender.clone());
-                    let recorded = live::record(target, wanted, known, now, sender, stop.clone());
+                    let recorded = live::record(target, scope, resume_state, now, sender, stop.clone());
                     recorded.await.map_err(anyhow::Error::from)
                 }
                 Err(error) => Err(error),
             };
             let Err(error) = recorded else { return Ok(()) };
-            let why = format!("the control plane: {error:#}; trying again");
-            if why != said {
+            let why = format!("the control plane: {error:#}; retrying");
+            if why != last_notice {
                 self.notices.send(self.source.clone(), why.clone());
                 self.is_failing.store(true, Ordering::Relaxed);
-                said = why;
+                last_notice = why;
             }
             tokio::select! {
                 () = sleep(CHECK_INTERVAL) => {}
-                _ = stop.wait_for(|is_time| *is_time) => return Ok(()),
+                _ = stop.wait_for(|is_stopped| *is_stopped) => return Ok(()),
             }
         }
     }
@@ -374,8 +362,9 @@ pub async fn connect(server: &ApiServerConfig) -> live::Result<Connection> {
 /// Like [`connect`], with a timeout.
 async fn connect_with_timeout(server: &ApiServerConfig) -> anyhow::Result<Connection> {
     let connected = timeout(CONNECT_TIMEOUT, connect(server)).await;
-    let late = || format!("cannot reach the server: nothing came within {} s", CONNECT_TIMEOUT.as_secs());
-    Ok(connected.with_context(late)??)
+    let timeout_message =
+        || format!("cannot reach the server: no response within {} s", CONNECT_TIMEOUT.as_secs());
+    Ok(connected.with_context(timeout_message)??)
 }
 
 /// The name under which the server lists a history.

@@ -51,23 +51,22 @@ const KEY_FILE: &str = "redact.key";
 
 impl Config {
     /// Reads the file and the files it refers to.
-    pub fn read(path: &Path, beside: &ConfigOverrides) -> anyhow::Result<Config> {
+    pub fn read(path: &Path, overrides: &ConfigOverrides) -> anyhow::Result<Config> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
-        let at = path.parent().unwrap_or(Path::new(""));
+        let base_folder = path.parent().unwrap_or(Path::new(""));
         if path.extension().is_some_and(|extension| extension == "csv") {
-            return gardener::read(&text, beside).with_context(|| file);
+            return gardener::read(&text, overrides).with_context(|| file);
         }
         let value = manifests::parse_yaml(&file, &text)?;
         if value.get("clusters").is_some() {
-            return native::read(value, at, beside).with_context(|| file);
+            return native::read(value, base_folder, overrides).with_context(|| file);
         }
         if value.get("trackedObjects").is_some() {
-            return read_tracer_config(&file, &text, beside);
+            return read_tracer_config(&file, &text, overrides);
         }
         bail!(
-            "{file} names no clusters: it has neither `clusters:` nor, as SimKube's tracer is configured, \
-             `trackedObjects:`"
+            "{file} has no clusters: expected `clusters:`, or `trackedObjects:` as in the configuration of SimKube's tracer"
         )
     }
 
@@ -86,26 +85,26 @@ impl Config {
                 && name.chars().all(|c| c.is_alphanumeric() || "-_.@".contains(c));
             if !is_file_name {
                 bail!(
-                    "{name:?} cannot name a cluster: its history is called so; take letters, digits, - _ . @"
+                    "invalid cluster name {name:?}: it is the name of the history file; expected letters, digits, - _ . @"
                 );
             }
             if self.assignments[..index].iter().any(|other| other.history_path == assignment.history_path) {
-                bail!("two clusters are called {name}");
+                bail!("duplicate cluster name {name}");
             }
             assignment.policy.check().with_context(|| name.to_owned())?;
         }
         let folder = &self.folder;
         std::fs::create_dir_all(self.folder_path())
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(self)
     }
 }
 
 /// SimKube's tracer watches the cluster that it runs in. Its kinds are recorded in addition to the default ones.
-fn read_tracer_config(file: &str, text: &str, beside: &ConfigOverrides) -> anyhow::Result<Config> {
+fn read_tracer_config(file: &str, text: &str, overrides: &ConfigOverrides) -> anyhow::Result<Config> {
     let (tracer, warnings) = TracerConfig::parse(file, text)?;
-    let folder = beside.folder.clone().unwrap_or_default();
-    let name = file_name(beside.context.as_deref().unwrap_or("cluster"));
+    let folder = overrides.folder.clone().unwrap_or_default();
+    let name = file_name(overrides.context.as_deref().unwrap_or("cluster"));
     let policy = RecordingPolicy {
         if_served: tracer.kinds().collect(),
         redaction: Some(secret_key::read_redact_key(&folder.join(KEY_FILE))?),
@@ -114,7 +113,7 @@ fn read_tracer_config(file: &str, text: &str, beside: &ConfigOverrides) -> anyho
     let assignment = Assignment {
         history_path: folder.join(format!("{name}.kine")),
         name: name.into(),
-        cluster: api_server(beside.kubeconfig.clone(), beside.context.clone()),
+        cluster: api_server(overrides.kubeconfig.clone(), overrides.context.clone()),
         control_plane: None,
         policy,
         settings: vec![tracer.to_object()],
@@ -124,8 +123,8 @@ fn read_tracer_config(file: &str, text: &str, beside: &ConfigOverrides) -> anyho
 
 /// The configuration of an API server; reconnects when its context in the kubeconfig changes.
 fn api_server(kubeconfig: Option<PathBuf>, context: Option<String>) -> ApiServerConfig {
-    let seen = kubeconfig.as_ref().and_then(|path| context_hash(path, context.as_deref()));
-    ApiServerConfig { kubeconfig, context_hash: seen, context }
+    let hash = kubeconfig.as_ref().and_then(|path| context_hash(path, context.as_deref()));
+    ApiServerConfig { kubeconfig, context_hash: hash, context }
 }
 
 /// A hash of a context with its cluster and user, as a kubeconfig may hold those of other clusters too. `None` if it
@@ -133,37 +132,37 @@ fn api_server(kubeconfig: Option<PathBuf>, context: Option<String>) -> ApiServer
 fn context_hash(path: &Path, context: Option<&str>) -> Option<u64> {
     let text = std::fs::read_to_string(path).ok()?;
     let value = manifests::parse_yaml(&path.display().to_string(), &text).ok()?;
-    let named = |list: &str, name: &Value| {
+    let find_entry = |list: &str, name: &Value| {
         let entries = value[list].as_array();
-        entries.and_then(|all| all.iter().find(|one| one["name"] == *name)).cloned().unwrap_or_default()
+        entries.and_then(|all| all.iter().find(|entry| entry["name"] == *name)).cloned().unwrap_or_default()
     };
     let name = context.map_or_else(|| value["current-context"].clone(), Value::from);
-    let context = named("contexts", &name);
-    let cluster = named("clusters", &context["context"]["cluster"]);
-    let user = named("users", &context["context"]["user"]);
+    let context = find_entry("contexts", &name);
+    let cluster = find_entry("clusters", &context["context"]["cluster"]);
+    let user = find_entry("users", &context["context"]["user"]);
     Some(xxh3_64(json!([name, context, cluster, user]).to_string().as_bytes()))
 }
 
 /// Parses a duration: `60` and `60s` are equal, as in kube-scheduler-simulator's recorder.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no length of time such as 60, 60s, 5m, 2h or 30d");
+    let invalid = || format!("invalid duration {text:?}: expected 60, 60s, 5m, 2h or 30d, for example");
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let seconds = match unit {
         "" | "s" => 1,
         "m" => 60,
         "h" => 3_600,
         "d" => 86_400,
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(seconds).filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(wrong)
+    let number: u64 = number.parse().map_err(|_| invalid())?;
+    number.checked_mul(seconds).filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(invalid)
 }
 
 /// Parses a size in bytes, as a Kubernetes quantity.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size such as 500Mi or 10Gi");
-    let size = Quantity::parse(text).map_err(|_| wrong())?.value();
-    u64::try_from(size).ok().filter(|size| *size > 0).ok_or_else(wrong)
+    let invalid = || format!("invalid size {text:?}: expected 500Mi or 10Gi, for example");
+    let size = Quantity::parse(text).map_err(|_| invalid())?.value();
+    u64::try_from(size).ok().filter(|size| *size > 0).ok_or_else(invalid)
 }
 
 /// A file name for a context, whose name may contain slashes and colons.
@@ -233,12 +232,16 @@ mod tests {
     }
 
     /// The policies of a file.
-    fn policies(name: &str, text: &str, beside: ConfigOverrides) -> Vec<(RecordingPolicy, Option<String>)> {
+    fn policies(
+        name: &str,
+        text: &str,
+        overrides: ConfigOverrides,
+    ) -> Vec<(RecordingPolicy, Option<String>)> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(name);
         std::fs::write(&file, text).unwrap();
-        let beside = ConfigOverrides { folder: Some(folder.path().to_owned()), ..beside };
-        let config = Config::read(&file, &beside).unwrap();
+        let overrides = ConfigOverrides { folder: Some(folder.path().to_owned()), ..overrides };
+        let config = Config::read(&file, &overrides).unwrap();
         let of = |assignment: Assignment| {
             (assignment.policy, assignment.control_plane.map(|control| control.namespace))
         };
@@ -295,8 +298,8 @@ mod tests {
     fn durations_are_parsed() {
         assert_eq!(parse_duration("60"), Ok(Duration::from_secs(60)));
         assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
-        for wrong in ["", "0", "-1", "1w", "s", "99999999999999999999", "9999999999999999d"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        for invalid in ["", "0", "-1", "1w", "s", "99999999999999999999", "9999999999999999d"] {
+            assert!(parse_duration(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -27,14 +27,14 @@ pub(super) fn replace_damaged(
     since: Moment,
     now: Moment,
 ) -> history::Result<Option<PathBuf>> {
-    let is_there = history::exists(path)?;
-    let mark = now.timestamp().strftime("%Y%m%dT%H%M%SZ").to_string();
-    let aside = Some(history::set_aside(path, &mark)?).filter(|_| is_there);
-    let (from, why) = match &aside {
-        Some(aside) => {
-            let name = aside.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let why = format!("the history was damaged, and is set aside as {name}");
-            (end_of_damaged(aside, source).unwrap_or(now), why)
+    let existed = history::exists(path)?;
+    let timestamp = now.timestamp().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let renamed = Some(history::set_aside(path, &timestamp)?).filter(|_| existed);
+    let (from, why) = match &renamed {
+        Some(renamed) => {
+            let name = renamed.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let why = format!("the history was damaged and renamed to {name}");
+            (end_of_damaged(renamed, source).unwrap_or(now), why)
         }
         None => (since, "the history was removed while it was recorded".to_owned()),
     };
@@ -42,16 +42,16 @@ pub(super) fn replace_damaged(
     let writer = Writer::open(path)?;
     writer.append(Batch { gaps: vec![gap], ..Batch::default() })?;
     writer.close()?;
-    Ok(aside)
+    Ok(renamed)
 }
 
 /// The end of a damaged history: by its content, or else by the modification time of its file.
-fn end_of_damaged(aside: &Path, source: &Arc<str>) -> Option<Moment> {
-    let span = History::open(aside).and_then(|history| history.span_of(source));
+fn end_of_damaged(renamed: &Path, source: &Arc<str>) -> Option<Moment> {
+    let span = History::open(renamed).and_then(|history| history.span_of(source));
     if let Ok(Some((_, end))) = span {
         return Some(end);
     }
-    let written = aside.metadata().and_then(|file| file.modified()).ok()?;
-    let since = written.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let modified = renamed.metadata().and_then(|file| file.modified()).ok()?;
+    let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     Some(Moment::from_nanos(i64::try_from(since.as_nanos()).ok()?))
 }

@@ -33,23 +33,23 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 // === impl Fleet ===
 
 impl Fleet {
-    fn new(board: Arc<RecorderMetrics>, notices: NoticeSender) -> Fleet {
-        Fleet { metrics: board, notices, running: HashMap::new() }
+    fn new(recorder_metrics: Arc<RecorderMetrics>, notices: NoticeSender) -> Fleet {
+        Fleet { metrics: recorder_metrics, notices, running: HashMap::new() }
     }
 
     /// Starts new assignments, stops removed ones, and restarts changed ones. The others continue.
     fn update_assignments(&mut self, assignments: Vec<Assignment>) {
         let names: Vec<Arc<str>> = assignments.iter().map(|assignment| assignment.name.clone()).collect();
         self.running.retain(|name, running| {
-            let stays = names.contains(name);
-            if !stays {
+            let is_kept = names.contains(name);
+            if !is_kept {
                 let _ = running.stop.send(true);
                 self.metrics.remove(name);
             }
-            stays
+            is_kept
         });
         for assignment in assignments {
-            let before = match self.running.remove(&assignment.name) {
+            let previous = match self.running.remove(&assignment.name) {
                 // A task that ended by itself has failed.
                 Some(running)
                     if assignment.is_unchanged_from(&running.assignment) && !running.task.is_finished() =>
@@ -59,7 +59,7 @@ impl Fleet {
                 }
                 before => before,
             };
-            let running = self.start_recorder(assignment, before);
+            let running = self.start_recorder(assignment, previous);
             self.running.insert(running.assignment.name.clone(), running);
         }
     }
@@ -68,48 +68,48 @@ impl Fleet {
     async fn follow(
         mut self,
         file: &Path,
-        beside: &ConfigOverrides,
+        overrides: &ConfigOverrides,
         first: Option<Config>,
         mut stop: watch::Receiver<bool>,
     ) {
         let read = async || {
-            let read = catch_panic(async { block_in_place(|| Config::read(file, beside)) });
+            let read = catch_panic(async { block_in_place(|| Config::read(file, overrides)) });
             read.await.unwrap_or_else(|panic| Err(panic.into()))
         };
         let mut next = match first {
             Some(config) => Ok(config),
             None => read().await,
         };
-        let (mut said, mut is_understood) = (Vec::new(), true);
+        let (mut last_warnings, mut is_valid) = (Vec::new(), true);
         loop {
             self.metrics.note_config_check();
-            let was_understood = std::mem::replace(&mut is_understood, next.is_ok());
-            let complaints = match next {
+            let was_valid = std::mem::replace(&mut is_valid, next.is_ok());
+            let warnings = match next {
                 Ok(config) => {
                     self.update_assignments(config.assignments);
                     config.warnings
                 }
                 // Earlier assignments continue.
-                Err(error) => vec![format!("{error:#}; what it said before holds")],
+                Err(error) => vec![format!("{error:#}; the previous configuration stays in effect")],
             };
-            if is_understood && !was_understood {
-                self.notify(file, "it is understood again");
+            if is_valid && !was_valid {
+                self.notify(file, "valid again");
             }
-            for complaint in complaints.iter().filter(|complaint| !said.contains(*complaint)) {
-                self.notify(file, complaint);
+            for warning in warnings.iter().filter(|warning| !last_warnings.contains(*warning)) {
+                self.notify(file, warning);
             }
-            said = complaints;
+            last_warnings = warnings;
             tokio::select! {
                 () = sleep(POLL_INTERVAL) => {}
-                _ = stop.wait_for(|is_time| *is_time) => break,
+                _ = stop.wait_for(|is_stopped| *is_stopped) => break,
             }
             next = read().await;
         }
         self.stop_all().await;
     }
 
-    fn notify(&self, file: &Path, words: &str) {
-        self.notices.send(file.display().to_string().into(), words.to_owned());
+    fn notify(&self, file: &Path, message: &str) {
+        self.notices.send(file.display().to_string().into(), message.to_owned());
     }
 
     /// Stops all recorders.
@@ -117,24 +117,25 @@ impl Fleet {
         for running in self.running.values() {
             let _ = running.stop.send(true);
         }
-        let farewells = async {
+        let shutdown = async {
             for running in self.running.into_values() {
                 let _ = running.task.await;
             }
         };
-        let _ = timeout(SHUTDOWN_TIMEOUT, farewells).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, shutdown).await;
     }
 
-    fn start_recorder(&self, assignment: Assignment, before: Option<RunningRecorder>) -> RunningRecorder {
+    fn start_recorder(&self, assignment: Assignment, previous: Option<RunningRecorder>) -> RunningRecorder {
         let (stop, stopped) = watch::channel(false);
-        let (board, notices, of_task) = (self.metrics.clone(), self.notices.clone(), assignment.clone());
+        let (recorder_metrics, notices, task_assignment) =
+            (self.metrics.clone(), self.notices.clone(), assignment.clone());
         let task = tokio::spawn(async move {
             // A history has only one writer.
-            if let Some(before) = before {
-                let _ = before.stop.send(true);
-                let _ = before.task.await;
+            if let Some(previous) = previous {
+                let _ = previous.stop.send(true);
+                let _ = previous.task.await;
             }
-            record_with_retries(&of_task, &board, &notices, stopped).await;
+            record_with_retries(&task_assignment, &recorder_metrics, &notices, stopped).await;
         });
         RunningRecorder { assignment, stop, task }
     }
@@ -143,30 +144,30 @@ impl Fleet {
 /// Records a cluster until it is stopped, and restarts it after errors.
 async fn record_with_retries(
     assignment: &Assignment,
-    board: &RecorderMetrics,
+    recorder_metrics: &RecorderMetrics,
     notices: &NoticeSender,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut wait = FIRST_BACKOFF;
-    let mut said = String::new();
+    let mut last_error = String::new();
     // The sender may be dropped.
     while !*stop.borrow() && stop.has_changed().is_ok() {
-        let begun = Instant::now();
-        let Err(error) = record(assignment, board, notices, stop.clone()).await else { continue };
+        let started = Instant::now();
+        let Err(error) = record(assignment, recorder_metrics, notices, stop.clone()).await else { continue };
         let why = format!("{error:#}");
-        if begun.elapsed() > MAX_BACKOFF {
+        if started.elapsed() > MAX_BACKOFF {
             wait = FIRST_BACKOFF;
         }
-        let figures = board.recording(&assignment.name);
-        let was_well = !std::mem::replace(&mut lock(&figures).is_failing, true);
-        if was_well || why != said {
-            notices.send(assignment.name.clone(), format!("{why}; trying again"));
-            said.clone_from(&why);
+        let metrics = recorder_metrics.recording(&assignment.name);
+        let was_healthy = !std::mem::replace(&mut lock(&metrics).is_failing, true);
+        if was_healthy || why != last_error {
+            notices.send(assignment.name.clone(), format!("{why}; retrying"));
+            last_error.clone_from(&why);
         }
-        lock(&figures).note_restart(why);
+        lock(&metrics).note_restart(why);
         tokio::select! {
             () = sleep(wait) => {}
-            _ = stop.wait_for(|is_time| *is_time) => {}
+            _ = stop.wait_for(|is_stopped| *is_stopped) => {}
         }
         wait = (wait * 2).min(MAX_BACKOFF);
     }
@@ -180,23 +181,23 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// content.
 pub async fn follow_config(
     file: &Path,
-    beside: &ConfigOverrides,
+    overrides: &ConfigOverrides,
     config: Config,
-    board: Arc<RecorderMetrics>,
+    recorder_metrics: Arc<RecorderMetrics>,
     notices: NoticeSender,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut first = Some(config);
     loop {
-        let fleet = Fleet::new(board.clone(), notices.clone());
-        let Err(panic) = catch_panic(fleet.follow(file, beside, first.take(), stop.clone())).await else {
+        let fleet = Fleet::new(recorder_metrics.clone(), notices.clone());
+        let Err(panic) = catch_panic(fleet.follow(file, overrides, first.take(), stop.clone())).await else {
             return;
         };
         // Dropping the fleet has ended all its recorders.
-        notices.send(file.display().to_string().into(), format!("{panic}; trying again"));
+        notices.send(file.display().to_string().into(), format!("{panic}; retrying"));
         tokio::select! {
             () = sleep(FIRST_BACKOFF) => {}
-            _ = stop.wait_for(|is_time| *is_time) => return,
+            _ = stop.wait_for(|is_stopped| *is_stopped) => return,
         }
     }
 }

@@ -106,7 +106,7 @@ impl RecorderMetrics {
 
     /// A snapshot of all metrics.
     pub fn snapshot(&self) -> Vec<(Arc<str>, RecordingMetrics)> {
-        lock(&self.recordings).iter().map(|(name, figures)| (name.clone(), lock(figures).clone())).collect()
+        lock(&self.recordings).iter().map(|(name, metrics)| (name.clone(), lock(metrics).clone())).collect()
     }
 }
 
@@ -129,15 +129,15 @@ impl RecordingMetrics {
         kind.status = Some(status);
         let states = || self.kinds.values().filter_map(|kind| Some(&kind.status.as_ref()?.state));
         // Without any working watch nothing is recorded.
-        let is_well =
+        let is_healthy =
             states().any(|state| matches!(state, live::WatchState::Listing | live::WatchState::Watching));
         self.state = match states().find_map(|state| match state {
             live::WatchState::Waiting(why) => Some(why.clone()),
             _ => None,
         }) {
-            _ if is_well => RecordingState::Recording,
+            _ if is_healthy => RecordingState::Recording,
             Some(why) => RecordingState::Waiting(why),
-            None => RecordingState::Waiting("this account may see nothing".to_owned()),
+            None => RecordingState::Waiting("this user is not allowed to list anything".to_owned()),
         };
     }
 
@@ -145,11 +145,11 @@ impl RecordingMetrics {
     pub fn note_gaps(&mut self, gaps: &[Gap], closed: &[Gap]) {
         for (gap, is_new) in closed.iter().map(|gap| (gap, false)).chain(gaps.iter().map(|gap| (gap, true))) {
             for kind in &gap.kinds {
-                let of_kind = self.kinds.entry(kind.clone()).or_default();
-                if is_new && of_kind.last_gap_end != Some(gap.from) {
-                    of_kind.gaps += 1;
+                let kind_metrics = self.kinds.entry(kind.clone()).or_default();
+                if is_new && kind_metrics.last_gap_end != Some(gap.from) {
+                    kind_metrics.gaps += 1;
                 }
-                of_kind.last_gap_end = Some(gap.to);
+                kind_metrics.last_gap_end = Some(gap.to);
             }
         }
     }
@@ -183,8 +183,8 @@ impl RecordingMetrics {
     }
 
     /// The sum of a metric over all kinds.
-    pub fn sum(&self, of: impl Fn(&KindMetrics) -> u64) -> u64 {
-        self.kinds.values().map(of).sum()
+    pub fn sum(&self, metric: impl Fn(&KindMetrics) -> u64) -> u64 {
+        self.kinds.values().map(metric).sum()
     }
 
     /// The number of gaps of any kind and reason.
@@ -248,7 +248,7 @@ impl KindMetrics {
 
     /// Seconds since the last response.
     pub fn seconds_since_response(&self, now: Moment) -> Option<f64> {
-        let heard = self.status.as_ref()?.last_heard?;
-        Some(now.nanos_since(heard) as f64 / 1e9)
+        let last_heard = self.status.as_ref()?.last_heard?;
+        Some(now.nanos_since(last_heard) as f64 / 1e9)
     }
 }

@@ -27,16 +27,16 @@ pub struct NoticeReader {
 /// Creates the channel.
 pub fn notice_channel() -> (NoticeSender, NoticeReader) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
-    let left_out = Arc::new(AtomicU64::new(0));
-    (NoticeSender { sender, dropped: left_out.clone() }, NoticeReader { receiver, dropped: left_out })
+    let dropped = Arc::new(AtomicU64::new(0));
+    (NoticeSender { sender, dropped: dropped.clone() }, NoticeReader { receiver, dropped })
 }
 
 // === impl NoticeSender ===
 
 impl NoticeSender {
     /// Sends a notice without waiting. Without a reader it is dropped.
-    pub fn send(&self, cluster: Arc<str>, words: String) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send((cluster, words)) {
+    pub fn send(&self, cluster: Arc<str>, message: String) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send((cluster, message)) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -64,8 +64,7 @@ impl NoticeReader {
             return None;
         }
         let count = self.dropped.swap(0, Ordering::Relaxed);
-        (count > 0)
-            .then(|| ("recorder".into(), format!("{count} more warnings came faster than they were shown")))
+        (count > 0).then(|| ("recorder".into(), format!("{count} more warnings were dropped")))
     }
 }
 
@@ -82,8 +81,8 @@ mod tests {
         for number in 0..CAPACITY {
             assert_eq!(reader.try_next(), Some(("prod".into(), number.to_string())));
         }
-        let (_, words) = reader.try_next().expect("some were left out");
-        assert_eq!(words, "3 more warnings came faster than they were shown");
+        let (_, message) = reader.try_next().expect("some were left out");
+        assert_eq!(message, "3 more warnings were dropped");
         assert_eq!(reader.try_next(), None);
         notices.send("prod".into(), "again".to_owned());
         assert_eq!(reader.try_next(), Some(("prod".into(), "again".to_owned())));

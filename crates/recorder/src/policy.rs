@@ -71,7 +71,7 @@ pub fn parse_event_choice(text: &str) -> Result<EventChoice, String> {
         "all" => Ok(EventChoice::All),
         "scheduling" => Ok(EventChoice::Scheduling),
         "none" => Ok(EventChoice::None),
-        _ => Err(format!("{text:?} is none of all, scheduling, none")),
+        _ => Err(format!("unknown value {text:?}: expected all, scheduling or none")),
     }
 }
 
@@ -117,8 +117,8 @@ impl RecordingPolicy {
 
     /// The watched scope of the cluster's control plane, which is a namespace in another cluster.
     pub fn control_plane_scope(&self, namespace: &str) -> WatchScope {
-        let if_there = kinds_of(CONTROL_PLANE_KINDS).collect();
-        let kinds = KindChoice { only: Some(Vec::new()), if_served: if_there, ..KindChoice::default() };
+        let if_served = kinds_of(CONTROL_PLANE_KINDS).collect();
+        let kinds = KindChoice { only: Some(Vec::new()), if_served, ..KindChoice::default() };
         WatchScope {
             kinds,
             namespaces: vec![namespace.to_owned()],
@@ -129,11 +129,11 @@ impl RecordingPolicy {
 
     /// The filter of written changes.
     pub fn filter(&self) -> RecordFilter {
-        let sieve = match self.detail {
+        let change_filter = match self.detail {
             Detail::Significant => Some(ChangeFilter::new(FilterOptions { redact: self.redaction.clone() })),
             Detail::Everything => None,
         };
-        RecordFilter { change_filter: sieve, redaction: self.redaction.clone() }
+        RecordFilter { change_filter, redaction: self.redaction.clone() }
     }
 
     fn kind_choice(&self) -> KindChoice {
@@ -159,9 +159,9 @@ pub(crate) fn is_of_control_plane(key: &Key) -> bool {
 
 impl RecordFilter {
     /// Primes the filter with the object's version that an earlier run wrote.
-    pub fn prime(&mut self, key: &Key, written: &Object) {
-        if let Some(sieve) = &mut self.change_filter {
-            sieve.remember_stored(key, written);
+    pub fn prime(&mut self, key: &Key, stored: &Object) {
+        if let Some(change_filter) = &mut self.change_filter {
+            change_filter.remember_stored(key, stored);
         }
     }
 
@@ -170,8 +170,8 @@ impl RecordFilter {
         // The change filter redacts values itself.
         let redaction = if self.change_filter.is_some() { None } else { self.redaction.as_ref() };
         let what = what.with_object(change_filter::sanitize(what.object().clone(), &key.kind, redaction)?);
-        let Some(sieve) = &mut self.change_filter else { return Some(what) };
-        match sieve.filter(key, &what) {
+        let Some(change_filter) = &mut self.change_filter else { return Some(what) };
+        match change_filter.filter(key, &what) {
             FilterVerdict::Keep(what) => Some(what),
             FilterVerdict::Drop(_) => None,
         }
@@ -255,9 +255,9 @@ mod tests {
             events: EventChoice::Scheduling,
             ..RecordingPolicy::default()
         };
-        let wanted = policy.control_plane_scope("shoot--dev--prod");
-        assert_eq!((wanted.namespaces, wanted.events), (vec!["shoot--dev--prod".to_owned()], policy.events));
-        assert_eq!((wanted.kinds.only, wanted.labels), (Some(Vec::new()), None));
+        let scope = policy.control_plane_scope("shoot--dev--prod");
+        assert_eq!((scope.namespaces, scope.events), (vec!["shoot--dev--prod".to_owned()], policy.events));
+        assert_eq!((scope.kinds.only, scope.labels), (Some(Vec::new()), None));
         let named = |kind: &str, name: &str| Key {
             source: "s".into(),
             kind: Kind::new("", kind),
@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn the_simulators_kinds_are_used_unless_the_user_selects_kinds() {
         let policy = RecordingPolicy { also: vec!["jobs".to_owned()], ..RecordingPolicy::default() };
-        let wanted = policy.with_simulator_defaults().watch_scope();
-        assert_eq!(wanted.kinds.only.map(|kinds| kinds.len()), Some(7));
-        assert!(wanted.in_order && wanted.kinds.also == ["jobs"]);
+        let scope = policy.with_simulator_defaults().watch_scope();
+        assert_eq!(scope.kinds.only.map(|kinds| kinds.len()), Some(7));
+        assert!(scope.in_order && scope.kinds.also == ["jobs"]);
         let chosen = RecordingPolicy { kinds: Some(vec!["po".to_owned()]), ..RecordingPolicy::default() };
         assert_eq!(chosen.with_simulator_defaults().watch_scope().kinds.only, Some(vec!["po".to_owned()]));
     }

@@ -67,7 +67,7 @@ impl Recording {
     /// Opens or creates a history, and returns the state from which this recording resumes.
     pub(super) fn open(
         assignment: &Assignment,
-        figures: Arc<Mutex<RecordingMetrics>>,
+        metrics: Arc<Mutex<RecordingMetrics>>,
         clock: Arc<RecordingClock>,
     ) -> history::Result<(Recording, HashMap<ApiServerRole, ResumeState>)> {
         let mut filter = assignment.policy.filter();
@@ -75,10 +75,10 @@ impl Recording {
         // Opened before reading, so that no other process writes in between, and a missing history is created.
         let writer = Writer::open(&path)?;
         let mut settings: HashMap<Kind, Object> = HashMap::new();
-        let mut known = load_resume_state(&path, assignment, &mut filter, &mut settings)?;
-        let safe = writer.flush()?;
+        let mut resume_states = load_resume_state(&path, assignment, &mut filter, &mut settings)?;
+        let durable_seq = writer.flush()?;
         let source = assignment.name.clone();
-        let mut film = Recording {
+        let mut recording = Recording {
             path,
             source,
             writer: Some(writer),
@@ -87,38 +87,40 @@ impl Recording {
             min_bytes_to_delete: 0,
             deletion: None,
             failed_deletion: None,
-            durable_seq: safe,
+            durable_seq,
             unwritten: None,
-            metrics: figures,
+            metrics,
             clock,
         };
-        film.compare_with_history_end(known.get(&ApiServerRole::Cluster).and_then(|known| known.until));
-        film.write_settings(&assignment.settings, &settings)?;
+        recording.compare_with_history_end(
+            resume_states.get(&ApiServerRole::Cluster).and_then(|resume_states| resume_states.until),
+        );
+        recording.write_settings(&assignment.settings, &settings)?;
         if assignment.control_plane.is_none()
-            && let Some(of_control) = known.remove(&ApiServerRole::ControlPlane)
+            && let Some(control_plane_state) = resume_states.remove(&ApiServerRole::ControlPlane)
         {
-            let ended = live::end_recording(&film.source, &of_control, film.clock.now());
-            if !ended.is_empty() {
-                film.write_batches(vec![(ApiServerRole::ControlPlane, ended)])?;
+            let batch = live::end_recording(&recording.source, &control_plane_state, recording.clock.now());
+            if !batch.is_empty() {
+                recording.write_batches(vec![(ApiServerRole::ControlPlane, batch)])?;
             }
         }
-        Ok((film, known))
+        Ok((recording, resume_states))
     }
 
     /// Compares the clock with the end of the history.
     fn compare_with_history_end(&self, end: Option<Moment>) {
         let (now, Some(end)) = (self.clock.now(), end) else { return };
-        let ahead = end.nanos_since(now);
-        if ahead > MAX_AHEAD_NANOS {
+        let ahead_nanos = end.nanos_since(now);
+        if ahead_nanos > MAX_AHEAD_NANOS {
             let why = format!(
-                "the history ends {} after now: what is recorded until then takes effect at its end; record into \
-                 another file to have it in its time",
-                kubernetes::table::human_duration(ahead)
+                "the history ends {} in the future: changes until then are recorded at its end; use another file to keep their times",
+                kubernetes::table::human_duration(ahead_nanos)
             );
             self.clock.push_step(ClockStep { from: now, to: end, why });
         }
         // The whole history would be deleted by age, and the clock may be wrong.
-        if self.retention.nanos.is_some_and(|age| ahead < age.saturating_neg()) {
+        if self.retention.nanos.is_some_and(|retention_nanos| ahead_nanos < retention_nanos.saturating_neg())
+        {
             self.clock.note_suspected_step();
         }
     }
@@ -139,12 +141,16 @@ impl Recording {
     }
 
     /// Writes settings that differ from those in the history.
-    fn write_settings(&mut self, settings: &[Object], before: &HashMap<Kind, Object>) -> history::Result<()> {
+    fn write_settings(
+        &mut self,
+        settings: &[Object],
+        recorded: &HashMap<Kind, Object>,
+    ) -> history::Result<()> {
         let mut changes = Vec::new();
         for object in settings {
             let kind = object.key(&self.source).kind;
-            let what = match before.get(&kind) {
-                Some(before) if before.as_str() == object.as_str() => continue,
+            let what = match recorded.get(&kind) {
+                Some(recorded) if recorded.as_str() == object.as_str() => continue,
                 Some(_) => What::Modified(object.clone()),
                 None => What::Added(object.clone()),
             };
@@ -160,39 +166,42 @@ impl Recording {
     }
 
     /// Writes batches durably. After a disk error nothing is lost: see [`resume`](Recording::resume).
-    pub(super) fn write_batches(&mut self, news: Vec<(ApiServerRole, WatchBatch)>) -> history::Result<()> {
+    pub(super) fn write_batches(
+        &mut self,
+        incoming: Vec<(ApiServerRole, WatchBatch)>,
+    ) -> history::Result<()> {
         let at = self.clock.now();
         let mut batch = Batch::default();
-        let figures = self.metrics.clone();
-        let mut figures = lock(&figures);
-        for (side, news) in news {
-            for observed in news.changes {
-                if !side.includes(&observed) {
+        let metrics = self.metrics.clone();
+        let mut metrics = lock(&metrics);
+        for (role, incoming) in incoming {
+            for observed in incoming.changes {
+                if !role.includes(&observed) {
                     continue;
                 }
-                let of_kind = figures.kinds.entry(observed.key.kind.clone()).or_default();
+                let kind_metrics = metrics.kinds.entry(observed.key.kind.clone()).or_default();
                 let bytes = observed.what.object().as_str().len() as u64;
                 match self.filter.apply(&observed.key, &observed.what) {
                     Some(what) => {
-                        of_kind.recorded += 1;
-                        of_kind.bytes += bytes;
+                        kind_metrics.recorded += 1;
+                        kind_metrics.bytes += bytes;
                         batch.changes.push(IncomingChange { what, ..observed });
                     }
-                    None => of_kind.dropped += 1,
+                    None => kind_metrics.dropped += 1,
                 }
             }
-            figures.note_gaps(&news.gaps, &news.closed_gaps);
-            batch.gaps.extend(news.gaps);
-            batch.closed_gaps.extend(news.closed_gaps);
+            metrics.note_gaps(&incoming.gaps, &incoming.closed_gaps);
+            batch.gaps.extend(incoming.gaps);
+            batch.closed_gaps.extend(incoming.closed_gaps);
             let position = |(kind, resource_version)| WatchPosition {
                 source: self.source.clone(),
-                kind: side.position_kind(kind),
+                kind: role.position_kind(kind),
                 resource_version,
                 at,
             };
-            batch.positions.extend(news.positions.into_iter().map(position));
+            batch.positions.extend(incoming.positions.into_iter().map(position));
         }
-        drop(figures);
+        drop(metrics);
         self.write(batch)
     }
 
@@ -223,11 +232,11 @@ impl Recording {
             return Err(history::Error::Missing(self.path.clone()));
         }
         let writer = Writer::open(&self.path)?;
-        let safe = writer.flush()?;
+        let durable_seq = writer.flush()?;
         self.writer = Some(writer);
         let mut batch = self.unwritten.take().unwrap_or_default();
         // A transaction may have been committed although the system reported an error.
-        if safe > self.durable_seq {
+        if durable_seq > self.durable_seq {
             batch = Batch::default();
         }
         batch.gaps.push(Gap {
@@ -235,7 +244,7 @@ impl Recording {
             kinds: Vec::new(),
             from,
             to: self.clock.now(),
-            why: format!("it could not be written: {why}"),
+            why: format!("the history could not be written: {why}"),
         });
         let written = self.write(batch);
         if written.is_err()
@@ -252,43 +261,44 @@ impl Recording {
         if self.retention == Retention::default() || self.writer.is_none() || self.is_deleting()? {
             return Ok(());
         }
-        if let Some(unfinished) = &mut self.failed_deletion
-            && unfinished.checks_to_skip > 0
+        if let Some(failed) = &mut self.failed_deletion
+            && failed.checks_to_skip > 0
         {
-            unfinished.checks_to_skip -= 1;
+            failed.checks_to_skip -= 1;
             return Ok(());
         }
         // Errors are ignored until the next check.
-        let overdue = self.retention_start().ok().flatten();
-        let begins = overdue.or(self.failed_deletion.as_ref().map(|unfinished| unfinished.begins));
+        let cutoff = self.retention_start().ok().flatten();
+        let begins = cutoff.or(self.failed_deletion.as_ref().map(|failed| failed.begins));
         if let (Some(writer), Some(begins)) = (&self.writer, begins) {
-            let before = History::open(&self.path)?.used_bytes()?;
-            let failures = self.failed_deletion.as_ref().map_or(0, |unfinished| unfinished.failures);
+            let bytes_before = History::open(&self.path)?.used_bytes()?;
+            let failures = self.failed_deletion.as_ref().map_or(0, |failed| failed.failures);
             self.failed_deletion = Some(FailedDeletion { begins, failures, checks_to_skip: 0 });
-            self.deletion = Some((writer.prune(begins)?, before));
+            self.deletion = Some((writer.prune(begins)?, bytes_before));
         }
         Ok(())
     }
 
     /// Whether old data is being deleted. Notes the outcome when the deletion has ended.
     fn is_deleting(&mut self) -> history::Result<bool> {
-        let Some((forgetting, before)) = &self.deletion else { return Ok(false) };
-        let Some(outcome) = forgetting.outcome() else { return Ok(true) };
-        let before = *before;
+        let Some((prune, bytes_before)) = &self.deletion else { return Ok(false) };
+        let Some(outcome) = prune.outcome() else { return Ok(true) };
+        let bytes_before = *bytes_before;
         self.deletion = None;
         match outcome {
             Ok(_) => {
                 self.failed_deletion = None;
-                let left = History::open(&self.path)?.used_bytes()?;
+                let bytes_after = History::open(&self.path)?.used_bytes()?;
                 let growth = self.retention.bytes.unwrap_or(0) / 20;
-                self.min_bytes_to_delete = if left + growth > before { left + growth } else { 0 };
+                self.min_bytes_to_delete =
+                    if bytes_after + growth > bytes_before { bytes_after + growth } else { 0 };
             }
             // If the writer itself has failed, the next write returns the error.
             Err(error) if error.is_transient() || matches!(error, history::Error::Stopped { .. }) => {
                 lock(&self.metrics).retention_failures += 1;
-                if let Some(unfinished) = &mut self.failed_deletion {
-                    unfinished.checks_to_skip = 1 << unfinished.failures;
-                    unfinished.failures = (unfinished.failures + 1).min(MAX_PAUSE_FAILURES);
+                if let Some(failed) = &mut self.failed_deletion {
+                    failed.checks_to_skip = 1 << failed.failures;
+                    failed.failures = (failed.failures + 1).min(MAX_PAUSE_FAILURES);
                 }
             }
             Err(error) => return Err(error),
@@ -312,8 +322,8 @@ impl Recording {
 
     /// How long the wall clock must be stable after a change before data is deleted by age.
     fn probation(&self) -> Duration {
-        let age = self.retention.nanos.unwrap_or(0).max(0).cast_unsigned();
-        Duration::from_nanos(age).min(MAX_PROBATION)
+        let retention_nanos = self.retention.nanos.unwrap_or(0).max(0).cast_unsigned();
+        Duration::from_nanos(retention_nanos).min(MAX_PROBATION)
     }
 
     /// Ends without further writes to the damaged file.
@@ -367,39 +377,39 @@ fn load_resume_state(
     settings: &mut HashMap<Kind, Object>,
 ) -> history::Result<HashMap<ApiServerRole, ResumeState>> {
     let history = History::open(path)?;
-    let mut known: HashMap<ApiServerRole, ResumeState> = HashMap::new();
+    let mut resume_states: HashMap<ApiServerRole, ResumeState> = HashMap::new();
     let source = &assignment.name;
-    let Some((start, end)) = history.span_of(source)? else { return Ok(known) };
+    let Some((start, end)) = history.span_of(source)? else { return Ok(resume_states) };
     let mut control_namespaces: Vec<String> =
-        assignment.control_plane.iter().map(|control| control.namespace.clone()).collect();
-    for side in [ApiServerRole::Cluster, ApiServerRole::ControlPlane] {
-        let of_side = known.entry(side).or_default();
-        (of_side.from, of_side.until) = (Some(start), Some(end));
+        assignment.control_plane.iter().map(|control_plane| control_plane.namespace.clone()).collect();
+    for role in [ApiServerRole::Cluster, ApiServerRole::ControlPlane] {
+        let resume_state = resume_states.entry(role).or_default();
+        (resume_state.from, resume_state.until) = (Some(start), Some(end));
     }
     for position in history.positions()?.into_iter().filter(|position| position.source == *source) {
-        let (side, kind) = ApiServerRole::from_position_kind(&position.kind);
-        if side == ApiServerRole::ControlPlane {
+        let (role, kind) = ApiServerRole::from_position_kind(&position.kind);
+        if role == ApiServerRole::ControlPlane {
             // An earlier run may have used another namespace.
             control_namespaces.extend(live::namespaces_in_position(&kind, &position.resource_version));
         }
-        known.entry(side).or_default().positions.insert(kind, position.resource_version);
+        resume_states.entry(role).or_default().positions.insert(kind, position.resource_version);
     }
-    let ours = Selection { source: Some(source.clone()), ..Selection::default() };
-    history.for_each_at(end, &ours, |version| {
+    let selection = Selection { source: Some(source.clone()), ..Selection::default() };
+    history.for_each_at(end, &selection, |version| {
         if assignment.settings.iter().any(|object| object.key(source) == version.key) {
             settings.insert(version.key.kind.clone(), version.object.clone());
         }
         let meta = version.object.meta();
-        let seen = VersionId {
+        let version_id = VersionId {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
         };
         filter.prime(&version.key, &version.object);
         let is_control = control_namespaces.iter().any(|namespace| **namespace == *version.key.namespace);
-        let side = if is_control { ApiServerRole::ControlPlane } else { ApiServerRole::Cluster };
+        let role = if is_control { ApiServerRole::ControlPlane } else { ApiServerRole::Cluster };
         let name = (version.key.namespace.clone(), version.key.name.clone());
-        let of_side = known.entry(side).or_default();
-        of_side.objects.entry(version.key.kind.clone()).or_default().insert(name, seen);
+        let resume_state = resume_states.entry(role).or_default();
+        resume_state.objects.entry(version.key.kind.clone()).or_default().insert(name, version_id);
     })?;
-    Ok(known)
+    Ok(resume_states)
 }

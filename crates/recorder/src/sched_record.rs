@@ -55,7 +55,7 @@ impl SchedRecord {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options
             .open(path)
-            .with_context(|| format!("cannot make {}: is there one already?", path.display()))?;
+            .with_context(|| format!("cannot create {}: does it already exist?", path.display()))?;
         let writer = sched_record::SchedRecordWriter::new(
             BufWriter::new(file),
             Offset::UTC,
@@ -69,34 +69,34 @@ impl SchedRecord {
     pub async fn record(
         mut self,
         connection: Connection,
-        between: Duration,
-        board: &RecorderMetrics,
+        flush_interval: Duration,
+        recorder_metrics: &RecorderMetrics,
         notices: &NoticeSender,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         let source: Arc<str> = connection.context().into();
-        let figures = board.recording(&source);
+        let metrics = recorder_metrics.recording(&source);
         let (sender, mut events) = mpsc::channel(QUEUE_CAPACITY);
         let clock = Arc::new(RecordingClock::new(connection.server_time()));
         let target = RecordedCluster { source: source.clone(), connection: connection.clone() };
-        let stamps = clock.clone();
-        let now = move || stamps.now();
-        let wanted = self.policy.watch_scope();
-        let recording = tokio::spawn(live::record(target, wanted, ResumeState::default(), now, sender, stop));
-        let mut flushes = interval(between);
+        let timestamps = clock.clone();
+        let now = move || timestamps.now();
+        let scope = self.policy.watch_scope();
+        let recording = tokio::spawn(live::record(target, scope, ResumeState::default(), now, sender, stop));
+        let mut flushes = interval(flush_interval);
         loop {
             tokio::select! {
                 event = events.recv() => match event {
                     None => break,
-                    Some(RecordingEvent::Batch(news)) => {
-                        lock(&figures).note_gaps(&news.gaps, &news.closed_gaps);
-                        block_in_place(|| self.write_batch(news, &figures))?;
+                    Some(RecordingEvent::Batch(batch)) => {
+                        lock(&metrics).note_gaps(&batch.gaps, &batch.closed_gaps);
+                        block_in_place(|| self.write_batch(batch, &metrics))?;
                     }
                     Some(RecordingEvent::Status(status)) => {
-                        lock(&figures).note_status(status);
+                        lock(&metrics).note_status(status);
                     }
-                    Some(RecordingEvent::Warning { kind, message: what }) => {
-                        notices.send(source.clone(), format!("{kind}: {what}"));
+                    Some(RecordingEvent::Warning { kind, message }) => {
+                        notices.send(source.clone(), format!("{kind}: {message}"));
                     }
                 },
                 _ = flushes.tick() => {
@@ -109,7 +109,7 @@ impl SchedRecord {
             }
         }
         block_in_place(|| self.flush())?;
-        let recorded = recording.await.context("the recorder broke")?;
+        let recorded = recording.await.context("the recorder task failed")?;
         if recorded.is_err() && self.seq == 0 {
             // A recording that could not start leaves no file.
             let _ = std::fs::remove_file(&self.path);
@@ -117,15 +117,15 @@ impl SchedRecord {
         Ok(recorded?)
     }
 
-    fn write_batch(&mut self, news: WatchBatch, figures: &Mutex<RecordingMetrics>) -> anyhow::Result<()> {
-        for observed in news.changes {
+    fn write_batch(&mut self, batch: WatchBatch, metrics: &Mutex<RecordingMetrics>) -> anyhow::Result<()> {
+        for observed in batch.changes {
             // The server version is not an object of the server, and is not written.
             if observed.inferred && observed.what.state().is_some() {
                 continue;
             }
             let IncomingChange { seen, key, what, inferred } = observed;
             let Some(what) = self.filter.apply(&key, &what) else { continue };
-            lock(figures).kinds.entry(key.kind.clone()).or_default().recorded += 1;
+            lock(metrics).kinds.entry(key.kind.clone()).or_default().recorded += 1;
             self.seq += 1;
             // Each kind is timestamped by its own task, so changes may arrive out of order.
             let seen = self.last_time.max(seen);

@@ -10,14 +10,14 @@ use kubernetes::change_filter::RedactKey;
 pub fn random_key() -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
     getrandom::fill(&mut key)
-        .map_err(|error| anyhow::anyhow!("the system gives no random numbers: {error}"))?;
+        .map_err(|error| anyhow::anyhow!("no random numbers from the system: {error}"))?;
     Ok(key)
 }
 
 /// Reads a key of 64 hexadecimal digits from a file; creates the file if it does not exist.
 pub fn read_or_create(path: &Path) -> anyhow::Result<[u8; 32]> {
     match std::fs::read_to_string(path) {
-        Ok(text) => parse(text.trim()).with_context(|| format!("{} holds no key", path.display())),
+        Ok(text) => parse(text.trim()).with_context(|| format!("{} has no valid key", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let key = random_key()?;
             save(path, &key).with_context(|| format!("cannot save a new key in {}", path.display()))?;
@@ -40,18 +40,18 @@ pub fn default_path() -> anyhow::Result<PathBuf> {
         .or_else(|| Some(std::env::home_dir()?.join(".local/share")));
     match folder {
         Some(folder) => Ok(folder.join("kinescope/redact.key")),
-        None => bail!("there is no home folder to keep the key in: name a file with --redact-key"),
+        None => bail!("no home directory for the key: specify a file with --redact-key"),
     }
 }
 
 fn parse(text: &str) -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
     if text.len() != 64 || !text.is_ascii() {
-        bail!("a key is 64 hexadecimal digits");
+        bail!("a key must have 64 hexadecimal digits");
     }
     for (byte, digits) in key.iter_mut().zip(text.as_bytes().chunks(2)) {
-        let digits = std::str::from_utf8(digits).context("a key is 64 hexadecimal digits")?;
-        *byte = u8::from_str_radix(digits, 16).context("a key is 64 hexadecimal digits")?;
+        let digits = std::str::from_utf8(digits).context("a key must have 64 hexadecimal digits")?;
+        *byte = u8::from_str_radix(digits, 16).context("a key must have 64 hexadecimal digits")?;
     }
     Ok(key)
 }

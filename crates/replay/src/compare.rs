@@ -92,10 +92,10 @@ impl<'a> RunComparison<'a> {
         class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
     ) -> RunComparison<'a> {
         let totals = &demands.totals;
-        let lost = totals
+        let eviction_count = totals
             .evictions
             .iter()
-            .filter(|(how, _)| **how != EvictionKind::External)
+            .filter(|(kind, _)| **kind != EvictionKind::External)
             .map(|(_, count)| count)
             .sum();
         RunComparison {
@@ -108,7 +108,11 @@ impl<'a> RunComparison<'a> {
                 not_bound: totals.bound,
                 ..PlacementFidelity::default()
             },
-            evictions: EvictionFidelity { recorded: lost, not_evicted: lost, ..EvictionFidelity::default() },
+            evictions: EvictionFidelity {
+                recorded: eviction_count,
+                not_evicted: eviction_count,
+                ..EvictionFidelity::default()
+            },
             class_of,
             classes: BTreeMap::new(),
             node_counts: NodeCountCurve::default(),
@@ -132,33 +136,37 @@ impl<'a> RunComparison<'a> {
     }
 
     fn pod_bound(&mut self, at: Moment, id: PodId, placement: &Placement) {
-        let recorded = self.demands.find(id).and_then(|(life, seen)| {
-            Some((seen.bound_after(self.start)?, life.node.as_ref()?, seen.node_class.as_ref()))
+        let recorded = self.demands.find(id).and_then(|(incarnation, observed)| {
+            Some((
+                observed.bound_after(self.start)?,
+                incarnation.node.as_ref()?,
+                observed.node_class.as_ref(),
+            ))
         });
-        let Some((then, node, class)) = recorded else {
+        let Some((recorded_at, node, class)) = recorded else {
             self.placements.not_recorded += 1;
             return;
         };
-        let apart = at.nanos_since(then).abs();
+        let difference_nanos = at.nanos_since(recorded_at).abs();
         let is_same = *node == placement.node;
-        let is_alike = class.is_some() && class == self.classes.get(&placement.node);
-        self.placements.count_binding(apart, is_same, is_alike);
+        let is_same_class = class.is_some() && class == self.classes.get(&placement.node);
+        self.placements.count_binding(difference_nanos, is_same, is_same_class);
         if is_same {
             return;
         }
         *self.placements.reasons.entry(mismatch_reason(placement.recorded_node)).or_default() += 1;
     }
 
-    fn pod_evicted(&mut self, id: PodId, to: &EvictionCause) {
-        let how = match to {
+    fn pod_evicted(&mut self, id: PodId, cause: &EvictionCause) {
+        let kind = match cause {
             EvictionCause::Preemption(_) => EvictionKind::Preempted,
             EvictionCause::ScaleDown => EvictionKind::ScaledDown,
             EvictionCause::Taint(_) => EvictionKind::TaintEvicted,
             EvictionCause::NodeDeleted => EvictionKind::NodeDeleted,
         };
-        self.metrics.pods_evicted(how.as_str(), 1);
-        let recorded = self.demands.find(id).and_then(|(_, seen)| seen.eviction);
-        self.evictions.count_eviction(recorded, Some(how));
+        self.metrics.pods_evicted(kind.as_str(), 1);
+        let recorded = self.demands.find(id).and_then(|(_, observed)| observed.eviction);
+        self.evictions.count_eviction(recorded, Some(kind));
     }
 }
 
@@ -169,23 +177,23 @@ impl Observer for RunComparison<'_> {
 
     fn on_change(&mut self, _: Moment, _: What) {}
 
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
-        match decided {
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
+        match event {
             SimulationEvent::PodCreated { is_pending: true, .. } => self.metrics.add_pending(at, 1),
             SimulationEvent::PodDeleted { was_pending: true, .. } => self.metrics.add_pending(at, -1),
-            SimulationEvent::PodBound { id, created: came, placement, .. } => {
+            SimulationEvent::PodBound { id, created, placement, .. } => {
                 self.metrics.add_pending(at, -1);
-                self.metrics.pod_bound(at, *came);
+                self.metrics.pod_bound(at, *created);
                 self.pod_bound(at, *id, placement);
             }
-            SimulationEvent::ResourcesClaimed { node, requests: takes, .. } => {
-                self.metrics.claim_resources(at, node, *takes)
+            SimulationEvent::ResourcesClaimed { node, requests, .. } => {
+                self.metrics.claim_resources(at, node, *requests)
             }
-            SimulationEvent::ResourcesReleased { node, requests: takes, .. } => {
-                self.metrics.release_resources(at, node, *takes)
+            SimulationEvent::ResourcesReleased { node, requests, .. } => {
+                self.metrics.release_resources(at, node, *requests)
             }
             SimulationEvent::PodUnschedulable { .. } => self.metrics.pod_unschedulable(),
-            SimulationEvent::PodEvicted { id, cause: to, .. } => self.pod_evicted(*id, to),
+            SimulationEvent::PodEvicted { id, cause, .. } => self.pod_evicted(*id, cause),
             SimulationEvent::DemandFinished(demand) => self.demands.remove(*demand),
             SimulationEvent::NodeAdded { node, object, .. } => {
                 self.metrics.set_node(at, object);
@@ -225,11 +233,11 @@ impl ReplayObserver for RunComparison<'_> {
 impl PlacementFidelity {
     /// Counts a recorded binding that was replayed `apart` nanoseconds earlier or later, on the same node or one of its
     /// class.
-    pub(crate) fn count_binding(&mut self, apart: i64, is_same: bool, is_alike: bool) {
+    pub(crate) fn count_binding(&mut self, apart: i64, is_same: bool, is_same_class: bool) {
         self.not_bound = self.not_bound.saturating_sub(1);
         self.within_a_second += u64::from(apart <= 1_000_000_000);
         self.within_ten_seconds += u64::from(apart <= 10_000_000_000);
-        match (is_same, is_alike) {
+        match (is_same, is_same_class) {
             (true, _) => self.same_node += 1,
             (false, true) => self.same_class += 1,
             (false, false) => self.other_class += 1,
@@ -241,12 +249,12 @@ impl PlacementFidelity {
 
 impl EvictionFidelity {
     /// Counts an eviction; `recorded` is that of the recorded counterpart.
-    pub(crate) fn count_eviction(&mut self, recorded: Option<EvictionKind>, how: Option<EvictionKind>) {
+    pub(crate) fn count_eviction(&mut self, recorded: Option<EvictionKind>, replayed: Option<EvictionKind>) {
         match recorded {
             None | Some(EvictionKind::External) => self.not_recorded += 1,
             recorded => {
                 self.not_evicted = self.not_evicted.saturating_sub(1);
-                if recorded == how {
+                if recorded == replayed {
                     self.same += 1;
                 } else {
                     self.other_kind += 1;
@@ -272,8 +280,8 @@ impl EvictionKind {
 }
 
 /// Returns why the recorded node was not chosen.
-fn mismatch_reason(inclined: Option<RecordedNodeOutcome>) -> String {
-    match inclined {
+fn mismatch_reason(outcome: Option<RecordedNodeOutcome>) -> String {
+    match outcome {
         None => "it was not known at that moment which node was recorded".to_owned(),
         Some(RecordedNodeOutcome::Chosen) => "it was taken".to_owned(),
         Some(RecordedNodeOutcome::LowerScore(_)) => "its score was lower".to_owned(),

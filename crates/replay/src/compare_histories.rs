@@ -52,9 +52,9 @@ struct PodOutcome {
 
 impl Counterparts {
     /// Creates an empty matching.
-    pub fn new(marks: CounterpartAnnotations) -> Counterparts {
+    pub fn new(annotations: CounterpartAnnotations) -> Counterparts {
         Counterparts {
-            annotations: marks,
+            annotations,
             recorded: PodsByOwner::default(),
             replayed: PodsByOwner::default(),
             annotated_uids: HashMap::new(),
@@ -72,11 +72,11 @@ impl Counterparts {
         let mut owner = None;
         if is_pod(&change.key.kind) {
             let pod = object.value().unwrap_or_default();
-            let told = |name: &str| pod["metadata"]["annotations"].get(name)?.as_str();
-            if let (Some(uid), Some(old)) = (object.meta().uid, told(self.annotations.uid)) {
-                self.annotated_uids.insert((*uid).into(), old.into());
+            let annotation = |name: &str| pod["metadata"]["annotations"].get(name)?.as_str();
+            if let (Some(uid), Some(recorded_uid)) = (object.meta().uid, annotation(self.annotations.uid)) {
+                self.annotated_uids.insert((*uid).into(), recorded_uid.into());
             }
-            owner = told(self.annotations.owner).map(str::to_owned);
+            owner = annotation(self.annotations.owner).map(str::to_owned);
         }
         self.replayed.observe(change, owner);
     }
@@ -84,8 +84,8 @@ impl Counterparts {
     /// Returns the recorded counterpart of a pod of the replay.
     fn counterpart_of(&self, uid: &Arc<str>) -> Option<&Arc<str>> {
         self.annotated_uids.get(uid).or_else(|| {
-            let (owner, place) = self.replayed.positions.get(uid)?;
-            self.recorded.pods.get(owner)?.get(*place)
+            let (owner, position) = self.replayed.positions.get(uid)?;
+            self.recorded.pods.get(owner)?.get(*position)
         })
     }
 
@@ -93,34 +93,37 @@ impl Counterparts {
     pub fn compare(
         &self,
         from: Moment,
-        (recorded, was): (&RecordedDemands, &ReplayMetrics),
-        (replayed, is): (&RecordedDemands, &ReplayMetrics),
+        (recorded, recorded_metrics): (&RecordedDemands, &ReplayMetrics),
+        (replayed, replayed_metrics): (&RecordedDemands, &ReplayMetrics),
     ) -> io::Result<Fidelity> {
-        let mut fates: HashMap<Arc<str>, PodOutcome> = HashMap::new();
-        for_each_pod(recorded, from, |uid, fate| drop(fates.insert(uid, fate)))?;
-        let lost = fates.values().filter(|fate| fate.is_evicted()).count() as u64;
-        let bound = fates.values().filter(|fate| fate.bound.is_some()).count() as u64;
+        let mut outcomes: HashMap<Arc<str>, PodOutcome> = HashMap::new();
+        for_each_pod(recorded, from, |uid, outcome| drop(outcomes.insert(uid, outcome)))?;
+        let evicted_count = outcomes.values().filter(|outcome| outcome.is_evicted()).count() as u64;
+        let bound = outcomes.values().filter(|outcome| outcome.bound.is_some()).count() as u64;
         let mut placements =
             PlacementFidelity { recorded: bound, not_bound: bound, ..PlacementFidelity::default() };
-        let mut evictions =
-            EvictionFidelity { recorded: lost, not_evicted: lost, ..EvictionFidelity::default() };
-        for_each_pod(replayed, from, |uid, fate| {
-            let recorded = self.counterpart_of(&uid).and_then(|old| fates.get(old));
-            if let Some(at) = fate.bound {
+        let mut evictions = EvictionFidelity {
+            recorded: evicted_count,
+            not_evicted: evicted_count,
+            ..EvictionFidelity::default()
+        };
+        for_each_pod(replayed, from, |uid, outcome| {
+            let recorded = self.counterpart_of(&uid).and_then(|recorded_uid| outcomes.get(recorded_uid));
+            if let Some(at) = outcome.bound {
                 match recorded.and_then(|recorded| Some((recorded, recorded.bound?))) {
                     None => placements.not_recorded += 1,
-                    Some((recorded, then)) => {
-                        let is_same = recorded.node == fate.node;
-                        let is_alike = recorded.class.is_some() && recorded.class == fate.class;
-                        placements.count_binding(at.nanos_since(then).abs(), is_same, is_alike);
+                    Some((recorded, recorded_at)) => {
+                        let is_same = recorded.node == outcome.node;
+                        let is_same_class = recorded.class.is_some() && recorded.class == outcome.class;
+                        placements.count_binding(at.nanos_since(recorded_at).abs(), is_same, is_same_class);
                     }
                 }
             }
-            if fate.is_evicted() {
-                evictions.count_eviction(recorded.and_then(|recorded| recorded.eviction), fate.eviction);
+            if outcome.is_evicted() {
+                evictions.count_eviction(recorded.and_then(|recorded| recorded.eviction), outcome.eviction);
             }
         })?;
-        Ok(Fidelity { placements, evictions, waits: is.compare_waits(was) })
+        Ok(Fidelity { placements, evictions, waits: replayed_metrics.compare_waits(recorded_metrics) })
     }
 }
 
@@ -131,9 +134,9 @@ fn for_each_pod(
     mut each: impl FnMut(Arc<str>, PodOutcome),
 ) -> io::Result<()> {
     for demand in 0..demands.totals.demands {
-        let cause = demands.get(DemandId(demand))?;
-        for (life, seen) in cause.incarnations.into_iter().zip(cause.observed) {
-            each(life.uid, PodOutcome::of(&seen, life.node, from));
+        let recorded = demands.get(DemandId(demand))?;
+        for (incarnation, observed) in recorded.incarnations.into_iter().zip(recorded.observed) {
+            each(incarnation.uid, PodOutcome::of(&observed, incarnation.node, from));
         }
     }
     Ok(())
@@ -156,8 +159,8 @@ impl PodsByOwner {
             return;
         }
         let owner = owner.unwrap_or_else(|| {
-            let above = self.owners.transitive_owners(object);
-            let (kind, name) = above.last().map_or_else(
+            let ancestors = self.owners.transitive_owners(object);
+            let (kind, name) = ancestors.last().map_or_else(
                 || (change.key.kind.clone(), change.key.name.to_string()),
                 |owner| (owner.kind(), owner.name.clone()),
             );
@@ -173,16 +176,16 @@ impl PodsByOwner {
 // === impl PodOutcome ===
 
 impl PodOutcome {
-    fn of(seen: &ObservedIncarnation, node: Option<Arc<str>>, from: Moment) -> PodOutcome {
+    fn of(observed: &ObservedIncarnation, node: Option<Arc<str>>, from: Moment) -> PodOutcome {
         PodOutcome {
-            bound: seen.bound_after(from),
+            bound: observed.bound_after(from),
             node,
-            class: seen.node_class.clone(),
-            eviction: seen.eviction,
+            class: observed.node_class.clone(),
+            eviction: observed.eviction,
         }
     }
 
     fn is_evicted(&self) -> bool {
-        self.eviction.is_some_and(|lost| lost != EvictionKind::External)
+        self.eviction.is_some_and(|kind| kind != EvictionKind::External)
     }
 }

@@ -164,10 +164,10 @@ impl DecisionSink for Vec<Decision> {
 // === impl Decision ===
 
 impl Decision {
-    fn new(at: Moment, what: DecisionKind) -> Decision {
+    fn new(at: Moment, kind: DecisionKind) -> Decision {
         Decision {
             at,
-            kind: what,
+            kind,
             pod: None,
             node: None,
             group: None,
@@ -199,19 +199,19 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
 
     /// Adds the pods that are still pending, and returns the sink.
     pub fn finish(mut self, end: Moment) -> io::Result<S> {
-        for (pod, refused) in std::mem::take(&mut self.unschedulable_pods) {
-            let recorded = Some(self.recorded(refused.id));
+        for (pod, unschedulable) in std::mem::take(&mut self.unschedulable_pods) {
+            let recorded = Some(self.recorded(unschedulable.id));
             self.write(Decision {
                 pod: Some(qualified_name(&pod)),
-                reason: refused.message,
-                failed_attempts: Some(refused.attempts),
+                reason: unschedulable.message,
+                failed_attempts: Some(unschedulable.attempts),
                 recorded,
                 ..Decision::new(end, DecisionKind::StillPending)
             });
         }
         self.demands.finish()?;
         match self.error {
-            Some(trouble) => Err(trouble),
+            Some(error) => Err(error),
             None => Ok(self.sink),
         }
     }
@@ -223,13 +223,13 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
     }
 
     fn recorded(&mut self, id: PodId) -> Option<RecordedPod> {
-        let (life, seen) = self.demands.find(id)?;
+        let (incarnation, observed) = self.demands.find(id)?;
         Some(RecordedPod {
-            pod: life.name.clone(),
-            node: life.node.clone(),
-            bound: seen.bound_at.map(|bound| bound.to_string()),
-            eviction: seen.eviction.map(|lost| lost.as_str()),
-            deletion_began: seen.eviction.and(seen.deletion_began).map(|left| left.to_string()),
+            pod: incarnation.name.clone(),
+            node: incarnation.node.clone(),
+            bound: observed.bound_at.map(|bound| bound.to_string()),
+            eviction: observed.eviction.map(|kind| kind.as_str()),
+            deletion_began: observed.eviction.and(observed.deletion_began).map(|began| began.to_string()),
         })
     }
 
@@ -238,47 +238,50 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
         at: Moment,
         id: PodId,
         pod: &NamespacedName,
-        came: Moment,
+        created: Moment,
         placement: &Placement,
     ) {
-        let refusals = self.unschedulable_pods.remove(pod).map_or(0, |refused| refused.attempts);
+        let failed_attempts =
+            self.unschedulable_pods.remove(pod).map_or(0, |unschedulable| unschedulable.attempts);
         let recorded = self.recorded(id);
-        let is_elsewhere =
-            recorded.as_ref().and_then(|it| it.node.as_ref()).is_some_and(|node| *node != placement.node);
+        let is_elsewhere = recorded
+            .as_ref()
+            .and_then(|recorded_pod| recorded_pod.node.as_ref())
+            .is_some_and(|node| *node != placement.node);
         self.write(Decision {
             pod: Some(qualified_name(pod)),
             node: Some(placement.node.clone()),
             reason: placement_reason(placement),
-            waited: Some(at.nanos_since(came).max(0) as f64 / 1e9),
-            failed_attempts: Some(refusals),
+            waited: Some(at.nanos_since(created).max(0) as f64 / 1e9),
+            failed_attempts: Some(failed_attempts),
             recorded: Some(recorded),
             recorded_node: placement.recorded_node.filter(|_| is_elsewhere).map(describe_outcome),
             ..Decision::new(at, DecisionKind::Bound)
         });
     }
 
-    fn pod_unschedulable(&mut self, at: Moment, id: PodId, pod: &NamespacedName, why: String) {
-        let times = match self.unschedulable_pods.get_mut(pod) {
-            Some(refused) if refused.message == why => {
-                refused.attempts += 1;
+    fn pod_unschedulable(&mut self, at: Moment, id: PodId, pod: &NamespacedName, message: String) {
+        let attempts = match self.unschedulable_pods.get_mut(pod) {
+            Some(unschedulable) if unschedulable.message == message => {
+                unschedulable.attempts += 1;
                 return;
             }
-            Some(refused) => {
-                refused.attempts += 1;
-                refused.message.clone_from(&why);
-                refused.attempts
+            Some(unschedulable) => {
+                unschedulable.attempts += 1;
+                unschedulable.message.clone_from(&message);
+                unschedulable.attempts
             }
             None => {
                 self.unschedulable_pods
-                    .insert(pod.clone(), UnschedulablePod { id, attempts: 1, message: why.clone() });
+                    .insert(pod.clone(), UnschedulablePod { id, attempts: 1, message: message.clone() });
                 1
             }
         };
         let recorded = Some(self.recorded(id));
         self.write(Decision {
             pod: Some(qualified_name(pod)),
-            reason: why,
-            failed_attempts: Some(times),
+            reason: message,
+            failed_attempts: Some(attempts),
             recorded,
             ..Decision::new(at, DecisionKind::Unschedulable)
         });
@@ -290,35 +293,39 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
         id: PodId,
         pod: &NamespacedName,
         node: Option<&Arc<str>>,
-        to: &EvictionCause,
+        cause: &EvictionCause,
     ) {
         self.unschedulable_pods.remove(pod);
-        let (what, why) = match to {
-            EvictionCause::Preemption(by) => {
-                (DecisionKind::Preempted, format!("makes room for {}", qualified_name(by)))
+        let (kind, reason) = match cause {
+            EvictionCause::Preemption(preemptor) => {
+                (DecisionKind::Preempted, format!("preempted by {}", qualified_name(preemptor)))
             }
-            EvictionCause::ScaleDown => (DecisionKind::Evicted, "the autoscaler drains its node".to_owned()),
+            EvictionCause::ScaleDown => {
+                (DecisionKind::Evicted, "its node is drained by the autoscaler".to_owned())
+            }
             EvictionCause::Taint(key) => {
                 (DecisionKind::Evicted, format!("does not tolerate the taint {key}"))
             }
-            EvictionCause::NodeDeleted => (DecisionKind::Evicted, "its node is gone".to_owned()),
+            EvictionCause::NodeDeleted => (DecisionKind::Evicted, "its node was deleted".to_owned()),
         };
         let recorded = Some(self.recorded(id));
         self.write(Decision {
             pod: Some(qualified_name(pod)),
             node: node.cloned(),
-            eviction_cause: Some(to.clone()),
-            reason: why,
+            eviction_cause: Some(cause.clone()),
+            reason,
             recorded,
-            ..Decision::new(at, what)
+            ..Decision::new(at, kind)
         });
     }
 
     fn scaled_up(&mut self, at: Moment, scale_up: &ScaleUpStatus) {
-        let why = match &scale_up.pods_triggered_scale_up[..] {
-            [] => "its size is below what it may have".to_owned(),
-            [pod] => format!("{} waits", qualified_name(pod)),
-            [pod, others @ ..] => format!("{} and {} others wait", qualified_name(pod), others.len()),
+        let reason = match &scale_up.pods_triggered_scale_up[..] {
+            [] => "its size is below its minimum".to_owned(),
+            [pod] => format!("{} is unschedulable", qualified_name(pod)),
+            [pod, others @ ..] => {
+                format!("{} and {} more pods are unschedulable", qualified_name(pod), others.len())
+            }
         };
         for increase in &scale_up.increases {
             let recorded_nodes = Some(self.sizes.at(at, &increase.group));
@@ -326,31 +333,31 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
                 group: Some(increase.group.clone()),
                 size: Some(GroupSize { from: increase.from, to: increase.to, max: increase.max }),
                 recorded_nodes,
-                reason: why.clone(),
+                reason: reason.clone(),
                 ..Decision::new(at, DecisionKind::ScaledUp)
             });
         }
     }
 
     fn scaled_down(&mut self, at: Moment, removed: &RemovedNode, group: Option<&Arc<str>>) {
-        let used = (removed.utilization * 100.0).round();
-        let why = match removed.evicted_pods.len() {
-            0 => format!("{used} % used, no pods to move"),
-            1 => format!("{used} % used, one pod to move"),
-            pods => format!("{used} % used, {pods} pods to move"),
+        let utilization_percent = (removed.utilization * 100.0).round();
+        let reason = match removed.evicted_pods.len() {
+            0 => format!("utilization {utilization_percent} %, no pods to evict"),
+            1 => format!("utilization {utilization_percent} %, 1 pod to evict"),
+            pods => format!("utilization {utilization_percent} %, {pods} pods to evict"),
         };
         let recorded_nodes = group.map(|group| self.sizes.at(at, group));
         self.write(Decision {
             node: Some(removed.node.clone()),
             group: group.cloned(),
             recorded_nodes,
-            reason: why,
+            reason,
             ..Decision::new(at, DecisionKind::ScaledDown)
         });
     }
 
-    fn node(&mut self, at: Moment, what: DecisionKind, node: &Arc<str>, group: Option<&Arc<str>>) {
-        self.write(Decision { node: Some(node.clone()), group: group.cloned(), ..Decision::new(at, what) });
+    fn node(&mut self, at: Moment, kind: DecisionKind, node: &Arc<str>, group: Option<&Arc<str>>) {
+        self.write(Decision { node: Some(node.clone()), group: group.cloned(), ..Decision::new(at, kind) });
     }
 }
 
@@ -361,19 +368,19 @@ impl<S: DecisionSink> Observer for DecisionLog<'_, S> {
 
     fn on_change(&mut self, _: Moment, _: What) {}
 
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
-        match decided {
-            SimulationEvent::PodBound { id, pod, created: came, placement, .. } => {
-                self.pod_bound(at, *id, pod, *came, placement)
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
+        match event {
+            SimulationEvent::PodBound { id, pod, created, placement, .. } => {
+                self.pod_bound(at, *id, pod, *created, placement)
             }
             SimulationEvent::PodUnschedulable { id, pod, rejection } => {
                 self.pod_unschedulable(at, *id, pod, rejection.full_message())
             }
-            SimulationEvent::PodNotAttempted { id, pod, reason: why } => {
-                self.pod_unschedulable(at, *id, pod, (*why).to_owned())
+            SimulationEvent::PodNotAttempted { id, pod, reason } => {
+                self.pod_unschedulable(at, *id, pod, (*reason).to_owned())
             }
-            SimulationEvent::PodEvicted { id, pod, node, cause: to } => {
-                self.pod_evicted(at, *id, pod, *node, to)
+            SimulationEvent::PodEvicted { id, pod, node, cause } => {
+                self.pod_evicted(at, *id, pod, *node, cause)
             }
             SimulationEvent::ScaledUp(scale_up) => self.scaled_up(at, scale_up),
             SimulationEvent::ScaledDown { removed, group } => self.scaled_down(at, removed, *group),
@@ -413,25 +420,29 @@ fn qualified_name(pod: &NamespacedName) -> String {
 }
 
 fn placement_reason(placement: &Placement) -> String {
-    let Placement { evaluated_nodes: looked_at, feasible_nodes: fitting, tied_nodes: equals, .. } = placement;
-    match (*looked_at, *fitting, *equals) {
-        (0, 0, _) => "another scheduler chose it".to_owned(),
-        (0, ..) => "it was promised this node".to_owned(),
-        (looked_at, 1, _) => format!("the only one that fits of {looked_at} looked at"),
-        (looked_at, fitting, 0 | 1) => format!("the best of {fitting} that fit, of {looked_at} looked at"),
-        (looked_at, fitting, equals) => {
-            format!("one of {equals} equally good, of {fitting} that fit, of {looked_at} looked at")
+    let Placement { evaluated_nodes: evaluated, feasible_nodes: feasible, tied_nodes: tied, .. } = placement;
+    match (*evaluated, *feasible, *tied) {
+        (0, 0, _) => "bound by another scheduler".to_owned(),
+        (0, ..) => "nominated node".to_owned(),
+        (evaluated, 1, _) => format!("the only feasible node of {evaluated} evaluated"),
+        (evaluated, feasible, 0 | 1) => {
+            format!("highest score of {feasible} feasible nodes, of {evaluated} evaluated")
+        }
+        (evaluated, feasible, tied) => {
+            format!(
+                "one of {tied} with the highest score, of {feasible} feasible nodes, of {evaluated} evaluated"
+            )
         }
     }
 }
 
-fn describe_outcome(inclined: RecordedNodeOutcome) -> String {
-    match inclined {
-        RecordedNodeOutcome::Chosen => "taken".to_owned(),
-        RecordedNodeOutcome::LowerScore(0) => "equally good".to_owned(),
-        RecordedNodeOutcome::LowerScore(by) => format!("its score was lower by {by}"),
-        RecordedNodeOutcome::Rejected(plugin) => format!("{} refused it", plugin.name()),
-        RecordedNodeOutcome::NotEvaluated => "not looked at".to_owned(),
-        RecordedNodeOutcome::NoSuchNode => "not there".to_owned(),
+fn describe_outcome(outcome: RecordedNodeOutcome) -> String {
+    match outcome {
+        RecordedNodeOutcome::Chosen => "chosen".to_owned(),
+        RecordedNodeOutcome::LowerScore(0) => "same score".to_owned(),
+        RecordedNodeOutcome::LowerScore(difference) => format!("score lower by {difference}"),
+        RecordedNodeOutcome::Rejected(plugin) => format!("rejected by {}", plugin.name()),
+        RecordedNodeOutcome::NotEvaluated => "not evaluated".to_owned(),
+        RecordedNodeOutcome::NoSuchNode => "node did not exist".to_owned(),
     }
 }

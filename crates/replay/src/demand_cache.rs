@@ -29,13 +29,13 @@ impl<'a> DemandCache<'a> {
         }
         if !self.open.contains_key(&id.demand) {
             match self.demands.get(id.demand) {
-                Ok(cause) => drop(self.open.insert(id.demand, cause)),
-                Err(trouble) => self.error = Some(trouble),
+                Ok(demand) => drop(self.open.insert(id.demand, demand)),
+                Err(error) => self.error = Some(error),
             }
         }
-        let cause = self.open.get(&id.demand)?;
-        let life = id.incarnation as usize;
-        Some((cause.incarnations.get(life)?, cause.observed.get(life)?))
+        let demand = self.open.get(&id.demand)?;
+        let index = id.incarnation as usize;
+        Some((demand.incarnations.get(index)?, demand.observed.get(index)?))
     }
 
     /// Removes a demand that is over.

@@ -104,15 +104,16 @@ impl<'a> InputStream<'a> {
                 if next.is_none() {
                     next = match changes.next().transpose() {
                         Ok(change) => change,
-                        Err(trouble) => return Some(Err(trouble.into())),
+                        Err(error) => return Some(Err(error.into())),
                     };
                 }
-                if let Some(due) = self.next_due_action(next.as_ref().map_or(until, |change| change.at)) {
-                    return Some(Ok(due));
+                if let Some(due_input) = self.next_due_action(next.as_ref().map_or(until, |change| change.at))
+                {
+                    return Some(Ok(due_input));
                 }
                 let Change { at, what, .. } = next.take()?;
-                if let Some(given) = self.input_for(at, what).transpose() {
-                    return Some(given.map(|given| (at, given)));
+                if let Some(input) = self.input_for(at, what).transpose() {
+                    return Some(input.map(|input| (at, input)));
                 }
             }
         })
@@ -121,13 +122,13 @@ impl<'a> InputStream<'a> {
     /// Returns the next action on a demand before a moment.
     fn next_due_action(&mut self, before: Moment) -> Option<(Moment, Input)> {
         self.due_actions.peek().filter(|Reverse((at, ..))| *at < before)?;
-        let Reverse((at, demand, act)) = self.due_actions.pop()?;
-        let given = match act {
+        let Reverse((at, demand, action)) = self.due_actions.pop()?;
+        let input = match action {
             DemandAction::Withdrawn => Input::Withdrawn(demand),
             DemandAction::Deleted => Input::PodDeleted(demand),
             DemandAction::CleanedUp => Input::CleanedUp(demand),
         };
-        Some((at, given))
+        Some((at, input))
     }
 
     fn input_for(&mut self, at: Moment, what: What) -> Result<Option<Input>, Error> {
@@ -145,17 +146,18 @@ impl<'a> InputStream<'a> {
                         Ok(None)
                     }
                     What::Added(pod) | What::Modified(pod) if self.gated.contains_key(&uid) => {
-                        let free = ParsedPod::parse(pod).ok().filter(|seen| !seen.is_gated);
-                        match free.and_then(|seen| Some((seen, self.gated.remove(&uid)?))) {
-                            Some((seen, demand)) => self.demand_input(at, demand, pod, seen),
+                        let ungated = ParsedPod::parse(pod).ok().filter(|parsed| !parsed.is_gated);
+                        match ungated.and_then(|parsed| Some((parsed, self.gated.remove(&uid)?))) {
+                            Some((parsed, demand)) => self.demand_input(at, demand, pod, parsed),
                             None => Ok(None),
                         }
                     }
                     What::Added(pod) | What::Modified(pod) => match self.pods.get_mut(&uid) {
-                        Some(open) => {
-                            let said = std::mem::replace(&mut open.fields_hash, mutable_fields_hash(pod));
-                            let changed = said != open.fields_hash;
-                            Ok(changed.then(|| Input::PodChanged(open.demand, pod.clone())))
+                        Some(scripted) => {
+                            let previous_hash =
+                                std::mem::replace(&mut scripted.fields_hash, mutable_fields_hash(pod));
+                            let changed = previous_hash != scripted.fields_hash;
+                            Ok(changed.then(|| Input::PodChanged(scripted.demand, pod.clone())))
                         }
                         None => self.pod_first_seen(at, uid, pod),
                     },
@@ -172,19 +174,19 @@ impl<'a> InputStream<'a> {
     }
 
     fn pod_first_seen(&mut self, at: Moment, uid: Arc<str>, pod: &Object) -> Result<Option<Input>, Error> {
-        let Ok(seen) = ParsedPod::parse(pod) else { return Ok(None) };
+        let Ok(parsed) = ParsedPod::parse(pod) else { return Ok(None) };
         let (demand, is_first) = self.incarnations.next().map_err(Error::temp_file)?;
         self.pods.insert(uid.clone(), ScriptedPod { demand, fields_hash: mutable_fields_hash(pod) });
         if !is_first {
             // Further incarnations are decided by the replay.
             return Ok(None);
         }
-        if seen.is_gated {
+        if parsed.is_gated {
             // It becomes input when its gates are removed.
             self.gated.insert(uid, demand);
             return Ok(None);
         }
-        self.demand_input(at, demand, pod, seen)
+        self.demand_input(at, demand, pod, parsed)
     }
 
     fn demand_input(
@@ -192,62 +194,70 @@ impl<'a> InputStream<'a> {
         at: Moment,
         id: DemandId,
         pod: &Object,
-        seen: ParsedPod,
+        parsed: ParsedPod,
     ) -> Result<Option<Input>, Error> {
-        let has_ended = !self.has_started && seen.is_finished();
+        let has_ended = !self.has_started && parsed.is_finished();
         if has_ended {
             return Ok(None);
         }
-        let cause = self.demands.get(id).map_err(Error::temp_file)?;
+        let recorded = self.demands.get(id).map_err(Error::temp_file)?;
         // The actions of its owner are decided by the owner's controller, if the replay has that.
-        let is_made = self.demands.controller_pods.creates(pod);
-        for (when, act) in cause.actions.iter().filter(|(_, act)| !is_made || *act == DemandAction::Deleted) {
-            self.due_actions.push(Reverse((*when, id, *act)));
+        let is_controller_pod = self.demands.controller_pods.creates(pod);
+        for (due_at, action) in recorded
+            .actions
+            .iter()
+            .filter(|(_, action)| !is_controller_pod || *action == DemandAction::Deleted)
+        {
+            self.due_actions.push(Reverse((*due_at, id, *action)));
         }
-        if is_made && self.has_started {
+        if is_controller_pod && self.has_started {
             return Ok(None);
         }
-        let comes_with_node = self.has_started && seen.comes_with_node;
-        if comes_with_node && seen.node.as_ref().is_none_or(|node| !self.nodes.contains(node)) {
+        let comes_with_node = self.has_started && parsed.comes_with_node;
+        if comes_with_node && parsed.node.as_ref().is_none_or(|node| !self.nodes.contains(node)) {
             // It is created with a node that the replay decides about.
             return Ok(None);
         }
-        let begun = (!self.has_started || comes_with_node).then(|| InitialPodState {
-            created: seen.created.map_or(at, |created| created.min(at)),
-            node: seen.node,
-            nominated: seen.nominated_node,
-            unschedulable: seen.not_scheduled.and_then(|it| Some((it.message?, it.since?))),
-            started: seen.started,
-            is_terminating: seen.is_terminating,
+        let initial_state = (!self.has_started || comes_with_node).then(|| InitialPodState {
+            created: parsed.created.map_or(at, |created| created.min(at)),
+            node: parsed.node,
+            nominated: parsed.nominated_node,
+            unschedulable: parsed
+                .not_scheduled
+                .and_then(|condition| Some((condition.message?, condition.since?))),
+            started: parsed.started,
+            is_terminating: parsed.is_terminating,
         });
-        let asked = Input::parse_demand(PodDemand {
+        let input = Input::parse_demand(PodDemand {
             id,
             pod: pod.clone(),
-            after: cause.after,
-            initial_state: begun,
-            recreate: if is_made { RecreatePolicy::Never } else { cause.recreate },
-            replica_set: seen
+            after: recorded.after,
+            initial_state,
+            recreate: if is_controller_pod { RecreatePolicy::Never } else { recorded.recreate },
+            replica_set: parsed
                 .owner
                 .filter(|owner| owner.kind == OwnerKind::ReplicaSet)
                 .map(|owner| owner.uid),
-            exit: cause.exit,
-            incarnations: cause.incarnations,
-            not_recreated_for: cause.not_recreated_for,
+            exit: recorded.exit,
+            incarnations: recorded.incarnations,
+            not_recreated_for: recorded.not_recreated_for,
         })?;
-        Ok(Some(asked))
+        Ok(Some(input))
     }
 
     fn node_input(&mut self, name: Arc<str>, what: What) -> Option<Input> {
         match what {
             What::Deleted(node) => {
-                let decided = (self.is_scaled)(&node) && is_being_removed(&node);
-                (self.nodes.remove(&name) && !decided).then_some(Input::Object(What::Deleted(node)))
+                let is_autoscaler_removal = (self.is_scaled)(&node) && is_being_removed(&node);
+                (self.nodes.remove(&name) && !is_autoscaler_removal)
+                    .then_some(Input::Object(What::Deleted(node)))
             }
             What::Added(node) | What::Modified(node) => {
                 if self.nodes.contains(&name) {
                     // Changes by an autoscaler to a node that it removes are decided by the replay.
-                    let decided = self.has_started && is_being_removed(&node) && (self.is_scaled)(&node);
-                    return (!decided).then_some(Input::Object(What::Modified(node)));
+                    let is_autoscaler_removal =
+                        self.has_started && is_being_removed(&node) && (self.is_scaled)(&node);
+                    return (!is_autoscaler_removal).then_some(Input::Object(What::Modified(node)));
                 }
                 if self.has_started && (self.is_scaled)(&node) {
                     return None;

@@ -8,15 +8,15 @@
 //! use std::time::Duration;
 //!
 //! use replay::Replayer;
-//! # use model::{Moment, Object, Observed, What};
+//! # use model::{Moment, Object, IncomingChange, What};
 //! # use serde_json::{Value, json};
 //! # let directory = tempfile::tempdir()?;
 //! # let path = directory.path().join("shop.kine");
 //! # let at = |second: i64| Moment::from_nanos((1_790_000_000 + second) * 1_000_000_000);
-//! # let mut bulk = history::Bulk::into(&path)?;
+//! # let mut bulk = history::BulkWriter::open(&path)?;
 //! # let mut see = |second: i64, object: Value| {
 //! #     let object = What::Added(Object::parse(&object.to_string()).expect("an object"));
-//! #     bulk.push(&Observed::received(at(second), &"shop".into(), object))
+//! #     bulk.push(&IncomingChange::received(at(second), &"shop".into(), object))
 //! # };
 //! # let room = json!({"cpu": "2", "memory": "8Gi", "pods": "110"});
 //! # let pool = json!({"worker.gardener.cloud/pool": "web", "topology.kubernetes.io/zone": "a"});

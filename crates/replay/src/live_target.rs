@@ -139,10 +139,10 @@ pub struct LiveProgress {
 pub fn read_rules(files: &[PathBuf]) -> anyhow::Result<Vec<FileRule>> {
     let mut rules = Vec::new();
     for path in files {
-        let file =
-            query::read_yaml(path).with_context(|| format!("cannot read the rules {}", path.display()))?;
+        let file = query::read_yaml(path)
+            .with_context(|| format!("cannot read the rules file {}", path.display()))?;
         let read = translate::parse_rules(file).map_err(anyhow::Error::msg);
-        rules.extend(read.with_context(|| format!("{} are no rules", path.display()))?);
+        rules.extend(read.with_context(|| format!("{}: invalid rules", path.display()))?);
     }
     Ok(rules)
 }
@@ -153,13 +153,13 @@ impl LiveReplayOptions {
     /// Refuses contradictory options.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.resume && self.record {
-            bail!("a run is filmed from its beginning: leave --record, or begin another with --run");
+            bail!("--record cannot be used with --resume: start a new run with --run");
         }
         if self.resume && self.repetitions > 1 {
-            bail!("a run that is gone on with is played once: leave --repetitions");
+            bail!("--repetitions cannot be used with --resume");
         }
         if self.simkube.is_some() && self.keep_placement {
-            bail!("SimKube gives workloads, whose pods nobody has placed yet: leave --keep-placement");
+            bail!("--keep-placement cannot be used with --style simkube, which replays workloads");
         }
         Ok(())
     }

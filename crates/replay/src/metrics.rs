@@ -151,13 +151,13 @@ impl MetricsAccumulator {
     pub fn advance_to(&mut self, now: Moment) {
         let seconds = now.nanos_since(self.now).max(0) as f64 / 1e9;
         self.now = self.now.max(now);
-        let area = &mut self.integrals;
-        area.cpu_requested += self.requested.milli_cpu as f64 * seconds;
-        area.cpu_allocatable += self.allocatable.milli_cpu as f64 * seconds;
-        area.memory_requested += self.requested.memory as f64 * seconds;
-        area.memory_allocatable += self.allocatable.memory as f64 * seconds;
-        area.nodes += self.node_count as f64 * seconds;
-        area.pending_pods += self.pending_pods as f64 * seconds;
+        let integrals = &mut self.integrals;
+        integrals.cpu_requested += self.requested.milli_cpu as f64 * seconds;
+        integrals.cpu_allocatable += self.allocatable.milli_cpu as f64 * seconds;
+        integrals.memory_requested += self.requested.memory as f64 * seconds;
+        integrals.memory_allocatable += self.allocatable.memory as f64 * seconds;
+        integrals.nodes += self.node_count as f64 * seconds;
+        integrals.pending_pods += self.pending_pods as f64 * seconds;
     }
 
     /// A pod was bound that was created at `created`.
@@ -181,11 +181,11 @@ impl MetricsAccumulator {
         if !self.nodes.contains_key(node) {
             self.nodes.insert(node.into(), NodeAllocation::default());
         }
-        let Some(known) = self.nodes.get_mut(node) else { return };
-        known.requested.add_times(requests, times);
-        if known.exists {
+        let Some(allocation) = self.nodes.get_mut(node) else { return };
+        allocation.requested.add_times(requests, times);
+        if allocation.exists {
             self.requested.add_times(requests, times);
-        } else if known.requested == Requests::default() {
+        } else if allocation.requested == Requests::default() {
             self.nodes.remove(node);
         }
     }
@@ -202,39 +202,41 @@ impl MetricsAccumulator {
     }
 
     /// Pods were evicted.
-    pub fn pods_evicted(&mut self, why: &'static str, count: u64) {
-        *self.evictions.entry(why).or_default() += count;
+    pub fn pods_evicted(&mut self, kind: &'static str, count: u64) {
+        *self.evictions.entry(kind).or_default() += count;
     }
 
     /// A node was added or changed.
     pub fn set_node(&mut self, at: Moment, node: &Object) {
         self.advance_to(at);
         let name: Arc<str> = (*node.meta().name).into();
-        let room = allocatable_of(node);
-        let known = self.nodes.entry(name).or_default();
-        let is_new = !std::mem::replace(&mut known.exists, true);
+        let allocatable = allocatable_of(node);
+        let allocation = self.nodes.entry(name).or_default();
+        let is_new = !std::mem::replace(&mut allocation.exists, true);
         if is_new {
             self.node_count += 1;
-            self.requested.add_times(known.requested, 1);
+            self.requested.add_times(allocation.requested, 1);
         }
-        self.allocatable.add_times(known.allocatable, -1);
-        self.allocatable.add_times(room, 1);
-        known.allocatable = room;
+        self.allocatable.add_times(allocation.allocatable, -1);
+        self.allocatable.add_times(allocatable, 1);
+        allocation.allocatable = allocatable;
         self.nodes_added += u64::from(is_new && at > self.start);
     }
 
     /// A node was removed.
     pub fn remove_node(&mut self, at: Moment, name: &str) {
         self.advance_to(at);
-        let Some(known) = self.nodes.get_mut(name).filter(|known| known.exists) else { return };
-        self.allocatable.add_times(known.allocatable, -1);
-        self.requested.add_times(known.requested, -1);
+        let Some(allocation) = self.nodes.get_mut(name).filter(|allocation| allocation.exists) else {
+            return;
+        };
+        self.allocatable.add_times(allocation.allocatable, -1);
+        self.requested.add_times(allocation.requested, -1);
         self.node_count -= 1;
         self.nodes_removed += 1;
-        if known.requested == Requests::default() {
+        if allocation.requested == Requests::default() {
             self.nodes.remove(name);
         } else {
-            *known = NodeAllocation { requested: known.requested, ..NodeAllocation::default() };
+            *allocation = NodeAllocation { requested: allocation.requested, ..NodeAllocation::default() };
         }
     }
 
@@ -242,7 +244,7 @@ impl MetricsAccumulator {
     pub fn finish(mut self, end: Moment) -> ReplayMetrics {
         self.advance_to(end);
         let seconds = end.nanos_since(self.start).max(1) as f64 / 1e9;
-        let share = |taken: f64, room: f64| if room > 0.0 { taken / room } else { 0.0 };
+        let share = |requested: f64, room: f64| if room > 0.0 { requested / room } else { 0.0 };
         ReplayMetrics {
             pods_bound: self.bound,
             waited: WaitTimes {
@@ -273,7 +275,7 @@ impl ReplayMetrics {
     /// Compares pending times with those recorded.
     pub fn compare_waits(&self, recorded: &ReplayMetrics) -> WaitComparison {
         let below = |share| self.wait_histogram.share_below(recorded.wait_histogram.bucket_at(share));
-        let apart = |bucket: &i32| {
+        let difference = |bucket: &i32| {
             (self.wait_histogram.share_below(*bucket) - recorded.wait_histogram.share_below(*bucket)).abs()
         };
         let buckets = self.wait_histogram.buckets.keys().chain(recorded.wait_histogram.buckets.keys());
@@ -281,7 +283,7 @@ impl ReplayMetrics {
             p50: below(0.5),
             p90: below(0.9),
             p99: below(0.99),
-            max_difference: buckets.map(apart).fold(0.0, f64::max),
+            max_difference: buckets.map(difference).fold(0.0, f64::max),
         }
     }
 }
@@ -336,12 +338,12 @@ impl Histogram {
 
     fn bucket_at(&self, share: f64) -> i32 {
         let wanted = (self.count as f64 * share).floor() as u64;
-        let mut seen = 0;
-        let mut counted = self.buckets.iter().map(|(bucket, count)| {
-            seen += count;
-            (*bucket, seen)
+        let mut cumulative = 0;
+        let mut cumulative_counts = self.buckets.iter().map(|(bucket, count)| {
+            cumulative += count;
+            (*bucket, cumulative)
         });
-        counted.find(|(_, seen)| *seen > wanted).map_or(i32::MIN, |(bucket, _)| bucket)
+        cumulative_counts.find(|(_, cumulative)| *cumulative > wanted).map_or(i32::MIN, |(bucket, _)| bucket)
     }
 
     /// The share of values in lower buckets, plus half of those in this bucket.
@@ -359,14 +361,14 @@ mod tests {
     #[test]
     fn waits_are_compared_by_shares_of_pods() {
         let at = |nanos: i64| Moment::from_nanos(nanos);
-        let figures = |waits: &dyn Fn(i64) -> i64| {
-            let mut ledger = MetricsAccumulator::new(at(0));
-            (1..=1000).for_each(|pod| ledger.pod_bound(at(waits(pod)), at(0)));
-            ledger.finish(at(1_000_000_000))
+        let metrics = |waits: &dyn Fn(i64) -> i64| {
+            let mut accumulator = MetricsAccumulator::new(at(0));
+            (1..=1000).for_each(|pod| accumulator.pod_bound(at(waits(pod)), at(0)));
+            accumulator.finish(at(1_000_000_000))
         };
-        let recorded = figures(&|pod| pod * 1_000_000);
+        let recorded = metrics(&|pod| pod * 1_000_000);
         // A tenth of the pods, of the slower half, is ten times as fast.
-        let replayed = figures(&|pod| if pod > 900 { pod * 100_000 } else { pod * 1_000_000 });
+        let replayed = metrics(&|pod| if pod > 900 { pod * 100_000 } else { pod * 1_000_000 });
         let waits = replayed.compare_waits(&recorded);
         let near = |a: f64, b: f64| (a - b).abs() < 0.02;
         assert!(near(waits.p50, 0.6) && near(waits.p90, 1.0) && near(waits.p99, 1.0), "{waits:?}");
@@ -380,16 +382,16 @@ mod tests {
         let at = |second: i64| Moment::from_nanos(second * 1_000_000_000);
         let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"4"}}}"#;
         let node = Object::parse(node).unwrap();
-        let takes = Requests { milli_cpu: 2_000, memory: 2 };
-        let mut ledger = MetricsAccumulator::new(at(0));
-        ledger.set_node(at(0), &node);
-        ledger.claim_resources(at(0), "n", takes);
-        ledger.remove_node(at(10), "n");
-        ledger.set_node(at(20), &node);
-        ledger.release_resources(at(25), "n", takes);
-        let figures = ledger.finish(at(30));
+        let requests = Requests { milli_cpu: 2_000, memory: 2 };
+        let mut accumulator = MetricsAccumulator::new(at(0));
+        accumulator.set_node(at(0), &node);
+        accumulator.claim_resources(at(0), "n", requests);
+        accumulator.remove_node(at(10), "n");
+        accumulator.set_node(at(20), &node);
+        accumulator.release_resources(at(25), "n", requests);
+        let metrics = accumulator.finish(at(30));
         // Half of the node for 15 of the 20 seconds that it existed.
-        assert_eq!((figures.utilization.cpu, figures.utilization.memory), (0.375, 0.375));
-        assert_eq!((figures.nodes, figures.nodes_added, figures.nodes_removed), (20.0 / 30.0, 1, 1));
+        assert_eq!((metrics.utilization.cpu, metrics.utilization.memory), (0.375, 0.375));
+        assert_eq!((metrics.nodes, metrics.nodes_added, metrics.nodes_removed), (20.0 / 30.0, 1, 1));
     }
 }

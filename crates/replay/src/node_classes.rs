@@ -64,7 +64,7 @@ impl NodeClasses {
             .labels
             .as_ref()
             .and_then(|labels| labels.get(INSTANCE_TYPE))
-            .map_or(&*name, |it| it)
+            .map_or(&*name, |instance_type| instance_type)
             .into()
     }
 
@@ -74,15 +74,17 @@ impl NodeClasses {
         }
         let NodeJson { metadata, spec } = node;
         let provider_id = spec.provider_id.as_deref().unwrap_or_default();
-        let is_of = |group: &&NodeGroup| {
+        let is_member = |group: &&NodeGroup| {
             let label = |key: &str| value(&metadata.labels, key);
             let annotation = |key: &str| value(&metadata.annotations, key);
             group.members.matches_node(name, provider_id, label, annotation)
         };
         // A group without recorded nodes is only recognizable by the provider ID that the simulated cloud gives its
         // nodes.
-        let is_made_for = |group: &&NodeGroup| group_of_provider_id(provider_id) == Some(&*group.name);
-        let group = self.groups.iter().find(is_of).or_else(|| self.groups.iter().find(is_made_for));
+        let is_named_in_provider_id =
+            |group: &&NodeGroup| group_of_provider_id(provider_id) == Some(&*group.name);
+        let group =
+            self.groups.iter().find(is_member).or_else(|| self.groups.iter().find(is_named_in_provider_id));
         group.map(|group| &group.name)
     }
 }

@@ -17,7 +17,7 @@ use controllers::Controller;
 use model::{Kind, Moment, Object, Window};
 use query::autoscaler_choice::{AutoscalerChoice, NodeGroupsSource};
 use query::scheduler_choice::SchedulerChoice;
-use query::{ConfigEdit, ConfigRoot, OpenHistory, recorded_replay_settings, scheduler_choice};
+use query::{ConfigEdit, ConfigRoot, OpenHistory, OptionNames, recorded_replay_settings, scheduler_choice};
 use scheduler::Version;
 use simulation::latency::Latencies;
 
@@ -59,6 +59,8 @@ pub struct ReplayOptions {
     pub autoscaler_version: Option<autoscaler::Version>,
     /// Fields of configurations to override.
     pub set: Vec<ConfigEdit>,
+    /// The names of these options in messages.
+    pub names: OptionNames,
 }
 
 /// Listens to the progress of a replay, and may cancel it.
@@ -87,25 +89,25 @@ pub struct ReplayPlan {
 impl ReplayPlan {
     /// Resolves the options. Contradictory ones are refused before the recording is read.
     pub fn make(options: &ReplayOptions, open_history: &OpenHistory) -> anyhow::Result<ReplayPlan> {
-        let source = open_history.source(options.source.as_deref(), "--source")?.unwrap_or_default();
+        let names = options.names;
+        let source = open_history.source(options.source.as_deref(), names.source)?.unwrap_or_default();
         if options.node_groups.is_none() {
-            refuse_without(
-                open_history,
-                "Node",
-                "say with --node-groups FILE what nodes an autoscaler may ask for, or nothing can be said of where pods go",
-            )?;
+            let remedy = format!("specify the node groups of an autoscaler with {}", names.node_groups);
+            refuse_without(open_history, "Node", &remedy)?;
         }
         let (from, end) = window(options, open_history, &source)?;
         if from == end {
-            bail!("--from and --to are the same moment, {from}: there is nothing between them");
+            bail!("{} must be before {}; both are {from}", names.from, names.to);
         }
         let recorded = recorded_replay_settings(open_history, &source, from)?;
-        let level = options
-            .level
-            .or(recorded.as_ref().map(|recorded| recorded.level))
-            .unwrap_or_default();
-        if level == ReplayLevel::Pods || !has_workloads(open_history)? {
-            refuse_without(open_history, "Pod", "there is nothing to replay")?;
+        let level = options.level.or(recorded.as_ref().map(|recorded| recorded.level)).unwrap_or_default();
+        match (level, has_workloads(open_history)?) {
+            (_, false) => refuse_without(open_history, "Pod", "nothing to replay")?,
+            (ReplayLevel::Pods, true) => {
+                let remedy = format!("set {} to workloads to replay its workloads", names.level);
+                refuse_without(open_history, "Pod", &remedy)?;
+            }
+            (ReplayLevel::Workloads, true) => {}
         }
         let edits_of = |root: ConfigRoot| -> Vec<ConfigEdit> {
             options.set.iter().filter(|edit| edit.root == root).cloned().collect()
@@ -123,16 +125,19 @@ impl ReplayPlan {
                 file: options.scheduler_config.as_deref(),
                 version,
                 edits: &edits_of(ConfigRoot::Scheduler),
+                names,
             },
         )?;
-        let word = AutoscalerOption::parse(&options.autoscaler)?;
-        let autoscaler = node_scaling::choose_autoscaler(options, &word, open_history, &source, from, end)?;
-        let mut reservations = Vec::new();
-        let nodes = NodeScaling::decide(options, &word, &autoscaler, &mut reservations)?;
-        let groups = if nodes == NodeScaling::AsRecorded { Vec::new() } else { autoscaler.groups.clone() };
+        let autoscaler_option = AutoscalerOption::parse(&options.autoscaler, names.autoscaler)?;
+        let autoscaler =
+            node_scaling::choose_autoscaler(options, &autoscaler_option, open_history, &source, from, end)?;
+        let mut caveats = Vec::new();
+        let node_scaling = NodeScaling::decide(options, &autoscaler_option, &autoscaler, &mut caveats)?;
+        let groups =
+            if node_scaling == NodeScaling::AsRecorded { Vec::new() } else { autoscaler.groups.clone() };
         let start = match recorded.as_ref().map(|recorded| &recorded.nodes) {
             Some(NodesDecidedBy::Autoscaler { start, .. }) => {
-                start.parse().context("the replay that made the history")?
+                start.parse().context("the settings of the replay that wrote the history")?
             }
             Some(NodesDecidedBy::Recording | NodesDecidedBy::Nothing) | None => from,
         };
@@ -140,14 +145,11 @@ impl ReplayPlan {
         let run = RunPlan {
             part: HistoryPart { source, window: Window { from, to: end.plus_nanos(1) } },
             end,
-            seed: options
-                .seed
-                .or(recorded.as_ref().map(|recorded| recorded.seed))
-                .unwrap_or(1),
+            seed: options.seed.or(recorded.as_ref().map(|recorded| recorded.seed)).unwrap_or(1),
             level,
             scheduler: scheduler.settings.clone(),
             autoscaler: autoscaler.settings.clone(),
-            node_scaling: nodes,
+            node_scaling,
             groups,
             classes: NodeClasses::new(autoscaler.groups.clone()),
             keep_targets: matches!(autoscaler.groups_source, NodeGroupsSource::File(_)),
@@ -158,18 +160,14 @@ impl ReplayPlan {
                 // A replay of a replay uses its latencies and, from its beginning on, its node names.
                 latencies: recorded.is_none(),
                 node_names: recorded.is_none() || !is_beginning,
-                provisioning: nodes == NodeScaling::Autoscaled
+                provisioning: node_scaling == NodeScaling::Autoscaled
                     && matches!(autoscaler.groups_source, NodeGroupsSource::History(_)),
             },
-            node_names: recorded
-                .as_ref()
-                .map(|recorded| recorded.node_names.clone())
-                .unwrap_or_default(),
-            latencies: recorded
-                .map_or_else(Latencies::typical, |recorded| recorded.latencies),
+            node_names: recorded.as_ref().map(|recorded| recorded.node_names.clone()).unwrap_or_default(),
+            latencies: recorded.map_or_else(Latencies::typical, |recorded| recorded.latencies),
         };
         let edits = options.set.iter().map(ConfigEdit::to_string).collect();
-        Ok(ReplayPlan { run, scheduler, autoscaler, edits, caveats: reservations })
+        Ok(ReplayPlan { run, scheduler, autoscaler, edits, caveats })
     }
 
     /// Extracts the demands and measures latencies. A recording without pods or nodes is refused.
@@ -178,26 +176,26 @@ impl ReplayPlan {
         open_history: &OpenHistory,
         listener: &mut dyn ReplayListener,
     ) -> anyhow::Result<RecordingAnalysis> {
-        let surveyed = self.run.analyze_recording(&open_history.history, |at| {
+        let analyzed = self.run.analyze_recording(&open_history.history, |at| {
             listener.on_progress(at);
             listener.check_cancelled().is_ok()
         });
         // The error of a cancelled analysis is the listener's.
         listener.check_cancelled()?;
-        let (known, unmeasured) = surveyed?;
+        let (analysis, unmeasured) = analyzed?;
         let (from, end) = (self.run.part.window.from, self.run.end);
-        if known.demands.totals.demands == 0 && known.demands.controller_pods.controllers().is_empty() {
-            bail!("there is no pod from {from} to {end}: there is nothing to replay");
+        if analysis.demands.totals.demands == 0 && analysis.demands.controller_pods.controllers().is_empty() {
+            bail!("no pods from {from} to {end}: nothing to replay");
         }
-        if known.node_counts.0.is_empty() && self.run.node_scaling != NodeScaling::Autoscaled {
-            bail!("there is no node from {from} to {end}: nothing can be said of where pods go");
+        if analysis.node_counts.0.is_empty() && self.run.node_scaling != NodeScaling::Autoscaled {
+            bail!("no nodes from {from} to {end}: pods cannot be scheduled");
         }
         if unmeasured {
             self.caveats.push(RunPlan::unmeasured_caveat());
         } else if self.run.measured.provisioning {
             self.autoscaler.groups.clone_from(&self.run.groups);
         }
-        Ok(known)
+        Ok(analysis)
     }
 
     /// Settings that are not simulated or have no effect.
@@ -209,20 +207,20 @@ impl ReplayPlan {
 
     /// Starts a recording of the replay. It begins with the settings.
     pub fn start_recording(&self, path: &Path) -> anyhow::Result<ReplayRecording> {
-        let mut film = ReplayRecording::create(path, self.run.part.source.clone())?;
+        let mut recording = ReplayRecording::create(path, self.run.part.source.clone())?;
         let from = self.run.part.window.from;
         let mut configuration = self.scheduler.configuration.clone();
         configuration["metadata"] = serde_json::json!({"name": "kube-scheduler"});
         let configuration = Object::parse(&configuration.to_string())
-            .context("the scheduler's configuration cannot be kept in a history")?;
-        film.push_first(from, configuration);
-        film.push_first(from, self.replay_settings().to_object(from)?);
+            .context("cannot write the KubeSchedulerConfiguration to the history")?;
+        recording.push_first(from, configuration);
+        recording.push_first(from, self.replay_settings().to_object(from)?);
         if self.run.node_scaling == NodeScaling::Autoscaled {
             // The status of the recorded autoscaler does not hold in the replay.
             let settings = &self.autoscaler.settings;
-            film.skip(Kind::new("", "ConfigMap"), &settings.namespace, &settings.status_config_map_name);
+            recording.skip(Kind::new("", "ConfigMap"), &settings.namespace, &settings.status_config_map_name);
         }
-        Ok(film)
+        Ok(recording)
     }
 
     /// Ends a recording.
@@ -261,14 +259,14 @@ impl ReplayPlan {
 
     /// All caveats that are known before the replay.
     pub fn caveats(&self, open_history: &OpenHistory) -> anyhow::Result<Vec<Caveat>> {
-        let mut reservations = self.run.recording_caveats(&open_history.history)?;
-        reservations.extend(self.caveats.iter().cloned());
-        reservations.extend(self.run.settings_caveats());
+        let mut caveats = self.run.recording_caveats(&open_history.history)?;
+        caveats.extend(self.caveats.iter().cloned());
+        caveats.extend(self.run.settings_caveats());
         if self.run.node_scaling == NodeScaling::Autoscaled {
             let others = self.autoscaler.caveats().chain(&self.autoscaler.assumptions);
-            reservations.extend(others.map(|text| Caveat::new(CaveatTopic::Autoscaler, text)));
+            caveats.extend(others.map(|text| Caveat::new(CaveatTopic::Autoscaler, text)));
         }
-        Ok(reservations)
+        Ok(caveats)
     }
 }
 
@@ -280,26 +278,27 @@ pub fn window(
 ) -> anyhow::Result<(Moment, Moment)> {
     let path = open_history.history.path().display();
     let Some((start, end)) = open_history.history.span()? else {
-        bail!("{path} is empty: there is nothing to replay")
+        bail!("{path} is empty: nothing to replay")
     };
-    let moment = |word: &Option<String>, usual| match word {
-        Some(word) => open_history.moment(Some(word)),
-        None => Ok(usual),
+    let moment = |option_text: &Option<String>, default| match option_text {
+        Some(option_text) => open_history.moment(Some(option_text)),
+        None => Ok(default),
     };
     // A recorder lists one kind after another: until it has listed all, the cluster is incomplete.
-    let (_, whole) = complete_from(&open_history.history, source, start, end)?;
-    let whole = if whole < end { whole } else { start };
-    let (from, mut to) = (moment(&options.from, whole)?, moment(&options.to, end)?);
+    let (_, complete) = complete_from(&open_history.history, source, start, end)?;
+    let complete = if complete < end { complete } else { start };
+    let (from, mut to) = (moment(&options.from, complete)?, moment(&options.to, end)?);
     if let Some(duration) = options.duration {
         to = to.min(from.plus_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)));
     }
-    for (flag, moment) in [("--from", from), ("--to", to)] {
+    let OptionNames { from: from_name, to: to_name, .. } = options.names;
+    for (name, moment) in [(from_name, from), (to_name, to)] {
         if !(start..=end).contains(&moment) {
-            bail!("{flag} {moment} is outside the history, which reaches from {start} to {end}");
+            bail!("{name}={moment} is outside the history, which is from {start} to {end}");
         }
     }
     if from > to {
-        bail!("--from {from} is after --to {to}");
+        bail!("{from_name}={from} is after {to_name}={to}");
     }
     Ok((from, to))
 }
@@ -309,9 +308,9 @@ fn has_workloads(open_history: &OpenHistory) -> anyhow::Result<bool> {
     Ok(open_history.history.kinds()?.iter().any(|kind| Controller::for_kind(&kind.kind).is_some()))
 }
 
-fn refuse_without(open_history: &OpenHistory, kind: &str, so: &str) -> anyhow::Result<()> {
+fn refuse_without(open_history: &OpenHistory, kind: &str, remedy: &str) -> anyhow::Result<()> {
     if !open_history.history.kinds()?.contains(&Kind::new("", kind)) {
-        bail!("{} holds no {}s: {so}", open_history.history.path().display(), kind.to_lowercase());
+        bail!("{} has no {}s: {remedy}", open_history.history.path().display(), kind.to_lowercase());
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ pub fn complete_from(
     end: Moment,
 ) -> Result<(Moment, Moment), history::Error> {
     let selection = Selection { source: Some(source.clone()), ..Selection::default() };
-    let (mut start, mut whole) = (None, first);
+    let (mut start, mut complete) = (None, first);
     for change in history.between(Window { from: first, to: end.plus_nanos(1) }, &selection)? {
         let change = change?;
         let start = *start.get_or_insert(change.at);
@@ -87,11 +87,11 @@ pub fn complete_from(
         let second = start.plus_nanos(-start.nanos().rem_euclid(1_000_000_000));
         let is_old = created.map_or(change.at == start, |created| created < second);
         if is_old && matches!(change.what, What::Added(_)) {
-            whole = change.at;
+            complete = change.at;
         }
     }
     let start = start.unwrap_or(first);
-    Ok((start, whole.max(start)))
+    Ok((start, complete.max(start)))
 }
 
 /// Extracts the demands of a part of a history, for a replay whose autoscaler `scales` and that has these controllers;
@@ -99,32 +99,37 @@ pub fn complete_from(
 pub fn extract_demands(
     history: &History,
     part: &HistoryPart,
-    scales: bool,
+    autoscaler_runs: bool,
     controllers: &[Controller],
     class_of: &dyn Fn(&Object) -> Option<Arc<str>>,
-    mut recorded: Option<&mut RecordingMeter>,
+    mut meter: Option<&mut RecordingMeter>,
     mut each: impl FnMut(Moment, &ObservedChange) -> Result<(), Error>,
 ) -> Result<RecordedDemands, Error> {
     let from = part.window.from;
-    let mut extractor = DemandExtractor::new(from, scales, controllers, class_of).map_err(Error::temp_file)?;
-    let mut see = |at: Moment, seen: &ObservedChange| {
-        if let Some(recorded) = &mut recorded {
-            recorded.observe(at, seen, class_of);
+    let mut extractor =
+        DemandExtractor::new(from, autoscaler_runs, controllers, class_of).map_err(Error::temp_file)?;
+    let mut observe_change = |at: Moment, observed: &ObservedChange| {
+        if let Some(meter) = &mut meter {
+            meter.observe(at, observed, class_of);
         }
-        each(at, seen)
+        each(at, observed)
     };
     let everything = Selection { source: Some(part.source.clone()), ..Selection::default() };
     for (key, object) in initial_objects(history, part, &everything)? {
-        let seen = ObservedChange::parse(key, What::Added(object));
-        extractor.observe_initial(&seen).map_err(Error::temp_file)?;
-        see(from, &seen)?;
+        let observed = ObservedChange::parse(key, What::Added(object));
+        extractor.observe_initial(&observed).map_err(Error::temp_file)?;
+        observe_change(from, &observed)?;
     }
     let changes = changes(history, part, &everything)?;
     for_each_prefetched(
-        changes.map(|change| Ok(change.map(|it| (it.at, ObservedChange::parse(it.key, it.what)))?)),
-        |(at, seen)| {
-            extractor.observe(at, &seen).map_err(Error::temp_file)?;
-            see(at, &seen)
+        changes.map(|change| {
+            Ok(change.map(|read_change| {
+                (read_change.at, ObservedChange::parse(read_change.key, read_change.what))
+            })?)
+        }),
+        |(at, observed)| {
+            extractor.observe(at, &observed).map_err(Error::temp_file)?;
+            observe_change(at, &observed)
         },
     )?;
     extractor.finish(part.window.to).map_err(Error::temp_file)
@@ -150,19 +155,19 @@ pub fn play(
 ) -> Result<PlayEnd, Error> {
     let from = part.window.from;
     let mut inputs = InputStream::new(demands, is_scaled);
-    let mut recall = ControllerPodMatcher::new(demands);
-    let mut run = new_run(setup, demands, &mut recall, observer);
-    let matters = input_selection(history, part)?;
-    for (_, object) in initial_objects(history, part, &matters)? {
-        if let Some(given) = inputs.initial_input(from, object)? {
-            submit(&mut run, from, given)?;
+    let mut pod_matcher = ControllerPodMatcher::new(demands);
+    let mut run = new_run(setup, demands, &mut pod_matcher, observer);
+    let selection = input_selection(history, part)?;
+    for (_, object) in initial_objects(history, part, &selection)? {
+        if let Some(input) = inputs.initial_input(from, object)? {
+            submit(&mut run, from, input)?;
         }
     }
     for_each_prefetched(
-        inputs.into_inputs(changes(history, part, &matters)?, part.window.to),
-        |(at, given)| {
+        inputs.into_inputs(changes(history, part, &selection)?, part.window.to),
+        |(at, input)| {
             run.advance(at);
-            submit(&mut run, at, given)?;
+            submit(&mut run, at, input)?;
             run.observer_mut().on_progress(at);
             if run.observer().should_continue() { Ok(()) } else { Err(Error::Stopped) }
         },
@@ -170,7 +175,7 @@ pub fn play(
     run.advance(part.window.to);
     let ended = PlayEnd::of(&run);
     drop(run);
-    recall.finish().map_err(Error::temp_file)?;
+    pod_matcher.finish().map_err(Error::temp_file)?;
     Ok(ended)
 }
 
@@ -178,19 +183,23 @@ pub fn play(
 fn new_run<'m, F: ReplayObserver>(
     setup: RunSetup,
     demands: &RecordedDemands,
-    memory: &'m mut ControllerPodMatcher<'_>,
+    pod_matcher: &'m mut ControllerPodMatcher<'_>,
     observer: F,
 ) -> Run<'m, F> {
-    let (run, made) = (Run::new(setup, observer), &demands.controller_pods);
-    match made.controllers() {
+    let (run, controller_pods) = (Run::new(setup, observer), &demands.controller_pods);
+    match controller_pods.controllers() {
         [] => run,
-        controllers => run.with_controllers(controllers, Some(made.template_hashes.clone()), Some(memory)),
+        controllers => run.with_controllers(
+            controllers,
+            Some(controller_pods.template_hashes.clone()),
+            Some(pod_matcher),
+        ),
     }
 }
 
 fn submit(run: &mut Run<'_, impl ReplayObserver>, at: Moment, input: Input) -> Result<(), InvalidPod> {
-    if let Input::Demand(asked) = &input {
-        run.observer_mut().on_demand(at, &asked.demand);
+    if let Input::Demand(parsed_demand) = &input {
+        run.observer_mut().on_demand(at, &parsed_demand.demand);
     }
     run.apply_input(at, input)
 }
@@ -206,17 +215,17 @@ fn for_each_prefetched<T: Send>(
     mut each: impl FnMut(T) -> Result<(), Error>,
 ) -> Result<(), Error> {
     std::thread::scope(|scope| {
-        let (ahead, behind) = mpsc::sync_channel::<Vec<_>>(CHUNKS_AHEAD);
+        let (sender, receiver) = mpsc::sync_channel::<Vec<_>>(CHUNKS_AHEAD);
         scope.spawn(move || {
             loop {
                 let batch: Vec<_> = read.by_ref().take(CHUNK_LEN).collect();
                 // The receiver is gone if the replay has ended.
-                if batch.is_empty() || ahead.send(batch).is_err() {
+                if batch.is_empty() || sender.send(batch).is_err() {
                     return;
                 }
             }
         });
-        for item in behind.into_iter().flatten() {
+        for item in receiver.into_iter().flatten() {
             each(item?)?;
         }
         Ok(())

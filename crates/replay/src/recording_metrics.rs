@@ -94,9 +94,9 @@ impl RecordingMeter {
         }
     }
 
-    fn observe_pod(&mut self, at: Moment, what: &What, seen: &ParsedPod) {
+    fn observe_pod(&mut self, at: Moment, what: &What, parsed: &ParsedPod) {
         if let What::Deleted(_) = what {
-            if let Some(pod) = self.pods.remove(&seen.uid) {
+            if let Some(pod) = self.pods.remove(&parsed.uid) {
                 if let Some(node) = &pod.node {
                     self.metrics.release_resources(at, node, pod.requests);
                 }
@@ -106,32 +106,32 @@ impl RecordingMeter {
             }
             return;
         }
-        let was_there = at <= self.start;
-        let is_new = !self.pods.contains_key(&seen.uid);
-        let pod = self.pods.entry(seen.uid.clone()).or_insert_with(|| RecordedPodState {
-            created: if was_there { seen.created.map_or(at, |created| created.min(at)) } else { at },
+        let is_initial = at <= self.start;
+        let is_new = !self.pods.contains_key(&parsed.uid);
+        let pod = self.pods.entry(parsed.uid.clone()).or_insert_with(|| RecordedPodState {
+            created: if is_initial { parsed.created.map_or(at, |created| created.min(at)) } else { at },
             requests: Requests::of(what.object()),
             node: None,
             is_pending: false,
             was_bound: false,
         });
-        if is_new && seen.node.is_none() && !seen.is_scheduled {
+        if is_new && parsed.node.is_none() && !parsed.is_scheduled {
             pod.is_pending = true;
             self.metrics.add_pending(at, 1);
         }
-        if (seen.node.is_some() || seen.is_scheduled) && !std::mem::replace(&mut pod.was_bound, true) {
-            if let Some(node) = seen.node.as_ref().filter(|_| !seen.is_finished()) {
+        if (parsed.node.is_some() || parsed.is_scheduled) && !std::mem::replace(&mut pod.was_bound, true) {
+            if let Some(node) = parsed.node.as_ref().filter(|_| !parsed.is_finished()) {
                 self.metrics.claim_resources(at, node, pod.requests);
                 pod.node = Some(node.clone());
             }
-            if !was_there {
+            if !is_initial {
                 self.metrics.pod_bound(at, pod.created);
             }
             if std::mem::take(&mut pod.is_pending) {
                 self.metrics.add_pending(at, -1);
             }
         }
-        if seen.is_finished()
+        if parsed.is_finished()
             && let Some(node) = pod.node.take()
         {
             self.metrics.release_resources(at, &node, pod.requests);
@@ -139,8 +139,8 @@ impl RecordingMeter {
     }
 
     /// Recorded pods were evicted.
-    pub fn pods_evicted(&mut self, why: &'static str, count: u64) {
-        self.metrics.pods_evicted(why, count);
+    pub fn pods_evicted(&mut self, kind: &'static str, count: u64) {
+        self.metrics.pods_evicted(kind, count);
     }
 
     /// Returns the metrics and the node counts.
@@ -152,8 +152,8 @@ impl RecordingMeter {
 // === impl NodeCountCurve ===
 
 impl NodeCountCurve {
-    pub(crate) fn push(&mut self, at: Moment, class: Arc<str>, node: &str, by: i64) {
-        self.0.push(NodeCountStep { at, class, node: node.into(), delta: by });
+    pub(crate) fn push(&mut self, at: Moment, class: Arc<str>, node: &str, delta: i64) {
+        self.0.push(NodeCountStep { at, class, node: node.into(), delta });
     }
 
     pub(crate) fn class_sizes(&self) -> ClassSizes<'_> {
@@ -165,16 +165,16 @@ impl NodeCountCurve {
         let mut steps: Vec<(Moment, i64, i64)> = self.0.iter().map(|step| (step.at, step.delta, 0)).collect();
         steps.extend(other.0.iter().map(|step| (step.at, 0, step.delta)));
         steps.sort_by_key(|(at, ..)| *at);
-        let (mut apart, mut under, mut now) = (0.0, 0.0, from);
+        let (mut difference, mut area, mut now) = (0.0, 0.0, from);
         let (mut ours, mut theirs) = (0_i64, 0_i64);
-        for (at, by, by_other) in steps.into_iter().chain([(to, 0, 0)]) {
+        for (at, delta, other_delta) in steps.into_iter().chain([(to, 0, 0)]) {
             let at = at.min(to).max(from);
             let seconds = at.nanos_since(now) as f64 / 1e9;
-            apart += ours.abs_diff(theirs) as f64 * seconds;
-            under += ours as f64 * seconds;
-            (ours, theirs, now) = (ours + by, theirs + by_other, at);
+            difference += ours.abs_diff(theirs) as f64 * seconds;
+            area += ours as f64 * seconds;
+            (ours, theirs, now) = (ours + delta, theirs + other_delta, at);
         }
-        (apart, under)
+        (difference, area)
     }
 }
 
@@ -185,8 +185,8 @@ impl ClassSizes<'_> {
     pub(crate) fn at(&mut self, at: Moment, class: &str) -> i64 {
         let passed = self.remaining.partition_point(|step| step.at <= at);
         let (passed, ahead) = self.remaining.split_at(passed);
-        for NodeCountStep { class, delta: by, .. } in passed {
-            *self.sizes.entry(class).or_default() += by;
+        for NodeCountStep { class, delta, .. } in passed {
+            *self.sizes.entry(class).or_default() += delta;
         }
         self.remaining = ahead;
         self.sizes.get(class).copied().unwrap_or(0)
@@ -200,12 +200,13 @@ mod tests {
     #[test]
     fn sizes_follow_a_curve() {
         let mut curve = NodeCountCurve::default();
-        for (second, class, by) in [(0, "a", 1), (0, "b", 1), (5, "a", 1), (9, "a", -1)] {
-            curve.push(Moment::from_nanos(second), class.into(), "n", by);
+        for (second, class, delta) in [(0, "a", 1), (0, "b", 1), (5, "a", 1), (9, "a", -1)] {
+            curve.push(Moment::from_nanos(second), class.into(), "n", delta);
         }
         let mut sizes = curve.class_sizes();
         let mut size = |second, class| sizes.at(Moment::from_nanos(second), class);
-        let seen = [size(0, "a"), size(0, "b"), size(4, "a"), size(5, "a"), size(9, "a"), size(9, "c")];
-        assert_eq!(seen, [1, 1, 1, 2, 1, 0]);
+        let observed_sizes =
+            [size(0, "a"), size(0, "b"), size(4, "a"), size(5, "a"), size(9, "a"), size(9, "c")];
+        assert_eq!(observed_sizes, [1, 1, 1, 2, 1, 0]);
     }
 }

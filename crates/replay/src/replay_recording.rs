@@ -43,7 +43,7 @@ impl ReplayRecording {
     /// Completes the history, and returns the number of changes.
     pub fn finish(self) -> Result<u64, history::Error> {
         match self.error {
-            Some(trouble) => Err(trouble),
+            Some(error) => Err(error),
             None => self.bulk.finish(),
         }
     }

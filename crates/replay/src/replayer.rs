@@ -40,10 +40,10 @@ pub enum ReplayerError {
     #[error(transparent)]
     History(#[from] history::Error),
     /// The file has no changes.
-    #[error("{0} holds no changes: there is nothing to replay")]
+    #[error("{0} has no changes: nothing to replay")]
     Empty(PathBuf),
     /// The file has several sources, or not the requested one.
-    #[error("{path} holds {}: choose one of them", found.join(" and "))]
+    #[error("{path} has the sources {}: specify one", found.join(", "))]
     Sources {
         /// The file.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum ReplayerError {
         found: Vec<String>,
     },
     /// A moment outside the recording.
-    #[error("{asked} was not recorded: the recording goes from {start} to {end}")]
+    #[error("{asked} is outside the recording, which is from {start} to {end}")]
     Outside {
         /// The moment.
         asked: Moment,
@@ -61,7 +61,7 @@ pub enum ReplayerError {
         end: Moment,
     },
     /// A window that ends before it begins.
-    #[error("a window from {from} to {to} ends before it begins")]
+    #[error("invalid window: {from} is after {to}")]
     Backwards {
         /// Its beginning.
         from: Moment,
@@ -69,7 +69,7 @@ pub enum ReplayerError {
         to: Moment,
     },
     /// A duration of zero.
-    #[error("{what} of zero means nothing: give more than zero, or leave it out for {usual}")]
+    #[error("{what} must be more than zero; omit it for {usual}")]
     Zero {
         /// The name of the option.
         what: &'static str,
@@ -80,7 +80,7 @@ pub enum ReplayerError {
     #[error(transparent)]
     Play(#[from] crate::Error),
     /// A scenario could not be written.
-    #[error("a scenario could not be written")]
+    #[error("cannot write a scenario")]
     Scenario(#[source] io::Error),
 }
 
@@ -110,8 +110,8 @@ impl Replayer {
         };
         let source = source.clone();
         let end = history.end_of(&source)?.unwrap_or(last);
-        let (start, whole) = complete_from(&history, &source, first, end)?;
-        Ok(Replayer { history, source, start, complete_from: whole, end })
+        let (start, complete) = complete_from(&history, &source, first, end)?;
+        Ok(Replayer { history, source, start, complete_from: complete, end })
     }
 
     /// The first recorded moment. A recorder lists one kind after another, so the cluster may be incomplete.
@@ -196,22 +196,23 @@ impl Replayer {
             let objects = self.objects(window.to.plus_nanos(-1))?;
             let later = derive_node_groups(objects.iter().chain(&self.nodes_added_within(window, &objects)?));
             if later.settings.is_some() {
-                let early =
-                    "the autoscaler came within the window, and is taken to have been there".to_owned();
-                let assumed = later.assumptions.iter().cloned().chain([early]).collect();
-                return Ok((later, assumed));
+                let assumption =
+                    "the autoscaler was created within the window, and is assumed to run from its start"
+                        .to_owned();
+                let assumptions = later.assumptions.iter().cloned().chain([assumption]).collect();
+                return Ok((later, assumptions));
             }
         }
-        let mut assumed = derived.assumptions.clone();
+        let mut assumptions = derived.assumptions.clone();
         if derived.settings.is_none() {
-            assumed.push("no autoscaler was recorded".to_owned());
+            assumptions.push("no autoscaler was recorded".to_owned());
         }
-        Ok((derived, assumed))
+        Ok((derived, assumptions))
     }
 
     /// Nodes that were added within a window to those known, each in its first version.
-    fn nodes_added_within(&self, window: Window, known: &[Object]) -> Result<Vec<Object>, history::Error> {
-        let mut names: BTreeSet<Arc<str>> = known.iter().filter_map(node_name).collect();
+    fn nodes_added_within(&self, window: Window, objects: &[Object]) -> Result<Vec<Object>, history::Error> {
+        let mut names: BTreeSet<Arc<str>> = objects.iter().filter_map(node_name).collect();
         let mut nodes = Vec::new();
         let kinds = Some(vec![Kind::new("", "Node")]);
         let selection = Selection { source: Some(self.source.clone()), kinds, ..Selection::default() };

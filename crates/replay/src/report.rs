@@ -201,40 +201,40 @@ impl TimeSpan {
 
 impl Caveat {
     /// A caveat for the whole time.
-    pub fn new(about: CaveatTopic, text: impl Into<String>) -> Caveat {
-        Caveat { topic: about, text: text.into(), during: None }
+    pub fn new(topic: CaveatTopic, text: impl Into<String>) -> Caveat {
+        Caveat { topic, text: text.into(), during: None }
     }
 
     /// The caveat of a gap.
     pub fn of_gap(gap: &Gap) -> Caveat {
         let kinds: Vec<String> = gap.kinds.iter().map(|kind| kind.kind.to_string()).collect();
-        let concerns = |kind: &str| gap.kinds.is_empty() || kinds.iter().any(|it| it == kind);
-        let mut unsure = Vec::new();
+        let concerns = |kind: &str| gap.kinds.is_empty() || kinds.iter().any(|gap_kind| gap_kind == kind);
+        let mut consequences = Vec::new();
         if concerns("Pod") {
-            unsure.push("pods that came and went are missing, others seem to have come late");
+            consequences.push("short-lived pods may be missing, others may appear late");
         }
         if concerns("Node") {
-            unsure.push("nodes may have come, gone or failed unseen");
+            consequences.push("nodes may have been added, removed or failed unnoticed");
         }
         if ["ReplicaSet", "StatefulSet", "Job", "DaemonSet"].iter().any(|kind| concerns(kind)) {
-            unsure.push("whose wish a deletion was may be told wrongly");
+            consequences.push("the cause of a pod deletion may be wrong");
         }
-        if unsure.is_empty() {
-            unsure.push("what the scheduler knew of them may differ");
+        if consequences.is_empty() {
+            consequences.push("the scheduler may have used other versions of them");
         }
         let of = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
         Caveat {
             topic: CaveatTopic::Gap,
-            text: format!("changes{of} may have been missed ({}): {}", gap.why, unsure.join("; ")),
+            text: format!("changes{of} may have been missed ({}): {}", gap.why, consequences.join("; ")),
             during: Some(TimeSpan::new(gap.from, gap.to)),
         }
     }
 
     /// The caveats of unexplained observations.
     pub fn of_demands(demands: &RecordedDemands) -> Vec<Caveat> {
-        let told =
+        let caveat =
             |(what, count): (&&str, &u64)| Caveat::new(CaveatTopic::Demands, format!("{count} {what}"));
-        demands.unexplained.iter().map(told).collect()
+        demands.unexplained.iter().map(caveat).collect()
     }
 
     /// The caveat of an unsupported controller feature that was requested.

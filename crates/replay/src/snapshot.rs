@@ -53,23 +53,24 @@ pub(crate) fn snapshot<'a>(
     scaling: ScalingContext<'_>,
 ) -> ClusterSnapshot {
     let mut cluster = ClusterSnapshot::of(at, objects.clone());
-    let mut there: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+    let mut node_counts: BTreeMap<Arc<str>, i64> = BTreeMap::new();
     for node in objects.filter(|object| is_node(object)) {
         if let Some(group) = group_of(scaling.groups, node) {
-            *there.entry(group).or_default() += 1;
+            *node_counts.entry(group).or_default() += 1;
         }
     }
     for group in scaling.groups {
-        let target = scaling.targets.get(&group.name).or(there.get(&group.name)).copied().unwrap_or(0);
-        let machines = cluster.machine_deployments.iter_mut().find(|deployment| {
+        let target = scaling.targets.get(&group.name).or(node_counts.get(&group.name)).copied().unwrap_or(0);
+        let machine_deployment = cluster.machine_deployments.iter_mut().find(|deployment| {
             format!("{}.{}", deployment.meta.namespace, deployment.meta.name) == *group.name
         });
         let template = NodeTemplate::of(&group.name, &group.template).unwrap_or_default();
-        let (pool, zone) = match machines {
-            Some(machines) => {
+        let (pool, zone) = match machine_deployment {
+            Some(machine_deployment) => {
                 // In Gardener the autoscaler scales a group by setting the replicas.
-                machines.replicas = scaling.targets.get(&group.name).copied().unwrap_or(machines.replicas);
-                (machines.pool.clone(), machines.zone.clone())
+                machine_deployment.replicas =
+                    scaling.targets.get(&group.name).copied().unwrap_or(machine_deployment.replicas);
+                (machine_deployment.pool.clone(), machine_deployment.zone.clone())
             }
             None => (pool_of(&group.members), template.zone.clone()),
         };
@@ -98,12 +99,12 @@ pub(crate) fn group_of(groups: &[NodeGroup], node: &Object) -> Option<Arc<str>> 
     let MetadataJson { name, labels, annotations } = metadata;
     let (labels, annotations) = (labels.unwrap_or_default(), annotations.unwrap_or_default());
     let provider_id = spec.provider_id.unwrap_or_default();
-    let is_of = |group: &&NodeGroup| {
+    let is_member = |group: &&NodeGroup| {
         let label = |key: &str| labels.get(key).map(String::as_str);
         let annotation = |key: &str| annotations.get(key).map(String::as_str);
         group.members.matches_node(&name, &provider_id, label, annotation)
     };
-    groups.iter().find(is_of).map(|group| group.name.clone())
+    groups.iter().find(is_member).map(|group| group.name.clone())
 }
 
 pub(crate) fn is_node(object: &Object) -> bool {

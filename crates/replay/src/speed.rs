@@ -20,7 +20,7 @@ impl FromStr for Speed {
         match text.parse::<f64>() {
             _ if text == "max" => Ok(Speed::Max),
             Ok(times) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
-            _ => bail!("give a number above 0, or max"),
+            _ => bail!("must be a number above 0, or max"),
         }
     }
 }

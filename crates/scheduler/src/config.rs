@@ -25,7 +25,7 @@ const KIND: &str = "KubeSchedulerConfiguration";
 
 /// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bad scheduler configuration: {why} ({place})")]
+#[error("invalid scheduler configuration: {place}: {why}")]
 pub struct BadConfiguration {
     /// Where: `profiles[0].pluginConfig[1].args.scoringStrategy.resources[0].weight`.
     pub place: String,
@@ -52,13 +52,18 @@ impl Settings {
     pub fn read_for(version: Version, configuration: &Value) -> Result<Settings, BadConfiguration> {
         let root = ConfigValue::root(configuration);
         let Value::Object(document) = configuration else {
-            return Err(root.bad(format!("this is not an object of the kind {KIND}")));
+            return Err(root.bad(format!("expected a {KIND}")));
         };
         for (name, right) in [("apiVersion", API_VERSION), ("kind", KIND)] {
             match document.get(name) {
                 Some(Value::String(text)) if text == right => {}
-                Some(other) => return Err(BadConfiguration::new(name, format!("{other} is not {right}"))),
-                None => return Err(BadConfiguration::new(name, format!("is missing; it must be {right}"))),
+                Some(other) => {
+                    return Err(BadConfiguration::new(
+                        name,
+                        format!("{other} is not supported; must be {right}"),
+                    ));
+                }
+                None => return Err(BadConfiguration::new(name, format!("missing; must be {right}"))),
             }
         }
         settings(version, &root.fields(&FIELDS)?)
@@ -110,7 +115,7 @@ fn settings(version: Version, fields: &ConfigFields<'_>) -> Result<Settings, Bad
     let most_backoff_seconds = most.int64()?.unwrap_or(10);
     if most_backoff_seconds < initial_backoff_seconds {
         return Err(most.bad(format!(
-            "{most_backoff_seconds} is less than podInitialBackoffSeconds, {initial_backoff_seconds}: give as much at least"
+            "{most_backoff_seconds} is less than podInitialBackoffSeconds, {initial_backoff_seconds}"
         )));
     }
 

@@ -62,15 +62,16 @@ pub(super) struct Diagnosis {
 impl Diagnosis {
     /// The text of kube-scheduler's `FitError`.
     pub(super) fn message(&self, nodes: usize, filter_cache: &FilterCache) -> String {
-        if let Some(refusal) = &self.pre_filter_status {
-            return message::pre_filter_error(nodes, refusal);
+        if let Some(status) = &self.pre_filter_status {
+            return message::pre_filter_error(nodes, status);
         }
         let mut counts = vec![0_usize; filter_cache.status_id_bound()];
         self.node_to_status.iter().for_each(|(_, id)| counts[*id as usize] += 1);
-        let refused = counts.iter().enumerate().map(|(id, count)| (filter_cache.status(id as u32), *count));
-        let absent =
-            self.absent_nodes_status.iter().map(|refusal| (refusal, nodes - self.node_to_status.len()));
-        message::fit_error(nodes, refused.filter(|(_, count)| *count > 0).chain(absent))
+        let status_counts =
+            counts.iter().enumerate().map(|(id, count)| (filter_cache.status(id as u32), *count));
+        let absent_count =
+            self.absent_nodes_status.iter().map(|status| (status, nodes - self.node_to_status.len()));
+        message::fit_error(nodes, status_counts.filter(|(_, count)| *count > 0).chain(absent_count))
     }
 }
 
@@ -81,31 +82,32 @@ pub(super) fn schedule_pod(
     recorded: Option<NodeId>,
     choose_among_equals: &mut dyn FnMut(usize) -> usize,
 ) -> CycleOutcome {
-    let all = cycle_state.cache.nodes.order();
+    let all_nodes = cycle_state.cache.nodes.order();
     retained.filter_cache.clear_if_full();
-    let before = match cycle_state.run_pre_filter_plugins() {
-        Ok(before) => before,
-        Err(refusal) if refusal.code == Code::Error => {
+    let pre_filter_result = match cycle_state.run_pre_filter_plugins() {
+        Ok(pre_filter_result) => pre_filter_result,
+        Err(status) if status.code == Code::Error => {
             return CycleOutcome::Error(format!(
                 "running PreFilter plugin {:?}: {}",
-                refusal.plugin.name(),
-                refusal.message()
+                status.plugin.name(),
+                status.message()
             ));
         }
-        Err(refusal) => {
-            let plugins = vec![refusal.plugin];
+        Err(status) => {
+            let plugins = vec![status.plugin];
             return CycleOutcome::Unschedulable(Diagnosis {
-                pre_filter_status: Some(refusal),
+                pre_filter_status: Some(status),
                 unschedulable_plugins: plugins,
                 ..Diagnosis::default()
             });
         }
     };
-    let mut diagnosis = Diagnosis { unschedulable_plugins: before.plugins.clone(), ..Diagnosis::default() };
-    let (shape_id, shape) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
-    // A pod that is restricted to nodes by name does not use the filter cache: no other pod shares its verdicts.
-    let alone = before.node_names.is_some() || cycle_state.pod.node_name.is_some();
-    let mut kept = retained.filter_cache.take_verdicts(shape_id, shape);
+    let mut diagnosis =
+        Diagnosis { unschedulable_plugins: pre_filter_result.plugins.clone(), ..Diagnosis::default() };
+    let (spec_id, spec) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
+    // A pod that is restricted to nodes by name does not use cached verdicts of filters: no other pod shares them.
+    let is_restricted_by_name = pre_filter_result.node_names.is_some() || cycle_state.pod.node_name.is_some();
+    let mut cached_verdicts = retained.filter_cache.take_verdicts(spec_id, spec);
     let mut chosen = None;
     if let Some(nominated) =
         cycle_state.pod.nominated_node.as_ref().and_then(|name| cycle_state.cache.nodes.by_name(name))
@@ -113,75 +115,82 @@ pub(super) fn schedule_pod(
         match cycle_state.filter_node(nominated, &mut None, &mut retained.filter_cache) {
             None => chosen = Some(nominated),
             // kube-scheduler only logs this error.
-            Some(refusal) if retained.filter_cache.status(refusal).code == Code::Error => {}
-            Some(refusal) => {
-                diagnosis.node_to_status.push((nominated, refusal));
+            Some(status) if retained.filter_cache.status(status).code == Code::Error => {}
+            Some(status) => {
+                diagnosis.node_to_status.push((nominated, status));
                 // A quirk of kube-scheduler: the plugin that rejected the nominated node is then listed with those of
                 // the PreFilter result, if there is one.
-                if before.node_names.is_some() {
-                    diagnosis.unschedulable_plugins.push(retained.filter_cache.status(refusal).plugin);
+                if pre_filter_result.node_names.is_some() {
+                    diagnosis.unschedulable_plugins.push(retained.filter_cache.status(status).plugin);
                 }
             }
         }
     }
     if let Some(node) = chosen {
-        retained.filter_cache.put_verdicts_back(shape_id, kept);
-        let inclined = recorded.map(|it| {
-            if it == node { RecordedNodeOutcome::Chosen } else { RecordedNodeOutcome::NotEvaluated }
+        retained.filter_cache.put_verdicts_back(spec_id, cached_verdicts);
+        let recorded_outcome = recorded.map(|recorded_id| {
+            if recorded_id == node { RecordedNodeOutcome::Chosen } else { RecordedNodeOutcome::NotEvaluated }
         });
         return CycleOutcome::Scheduled {
             node,
             evaluated_nodes: 0,
             feasible_nodes: 1,
             tied_nodes: 1,
-            recorded_node: inclined,
+            recorded_node: recorded_outcome,
         };
     }
-    let only: Option<Vec<NodeId>> = before.node_names.map(|names| {
+    let allowed_nodes: Option<Vec<NodeId>> = pre_filter_result.node_names.map(|names| {
         diagnosis.absent_nodes_status = Some(absent_nodes_status(&diagnosis.unschedulable_plugins));
         names.iter().filter_map(|name| cycle_state.cache.nodes.by_name(name)).collect()
     });
-    let considered = only.as_deref().unwrap_or(all);
+    let considered = allowed_nodes.as_deref().unwrap_or(all_nodes);
     let mut feasible = std::mem::take(&mut retained.feasible);
-    let mut cards = (!alone && !retained.caches_disabled).then_some(&mut kept);
-    let passed = find_nodes_that_pass_filters(
+    let mut shared_verdicts =
+        (!is_restricted_by_name && !retained.caches_disabled).then_some(&mut cached_verdicts);
+    let filter_result = find_nodes_that_pass_filters(
         cycle_state,
         considered,
         retained.next_start_node_index,
-        &mut cards,
+        &mut shared_verdicts,
         &mut retained.filter_cache,
         &mut feasible,
         &mut diagnosis,
     );
     retained.next_start_node_index =
-        (retained.next_start_node_index + feasible.len() + diagnosis.node_to_status.len()) % all.len();
-    let outcome = match (passed, &feasible[..]) {
+        (retained.next_start_node_index + feasible.len() + diagnosis.node_to_status.len()) % all_nodes.len();
+    let outcome = match (filter_result, &feasible[..]) {
         (Err(error), _) => CycleOutcome::Error(error),
         (Ok(()), []) => {
-            let mut said = vec![false; retained.filter_cache.status_id_bound()];
-            diagnosis.node_to_status.iter().for_each(|(_, id)| said[*id as usize] = true);
-            let said = (0_u32..).zip(said).filter(|(_, is_said)| *is_said);
+            let mut seen_statuses = vec![false; retained.filter_cache.status_id_bound()];
+            diagnosis.node_to_status.iter().for_each(|(_, id)| seen_statuses[*id as usize] = true);
+            let seen_statuses = (0_u32..).zip(seen_statuses).filter(|(_, is_seen)| *is_seen);
             diagnosis
                 .unschedulable_plugins
-                .extend(said.map(|(id, _)| retained.filter_cache.status(id).plugin));
+                .extend(seen_statuses.map(|(id, _)| retained.filter_cache.status(id).plugin));
             diagnosis.unschedulable_plugins.sort_unstable();
             diagnosis.unschedulable_plugins.dedup();
             CycleOutcome::Unschedulable(diagnosis)
         }
         (Ok(()), &[node]) => {
-            let inclined = recorded.map(|it| {
-                recorded_node_outcome(it, node, &feasible, &[], &diagnosis, &retained.filter_cache)
+            let recorded_outcome = recorded.map(|recorded_id| {
+                recorded_node_outcome(recorded_id, node, &feasible, &[], &diagnosis, &retained.filter_cache)
             });
             CycleOutcome::Scheduled {
                 node,
                 evaluated_nodes: 1 + diagnosis.node_to_status.len(),
                 feasible_nodes: 1,
                 tied_nodes: 1,
-                recorded_node: inclined,
+                recorded_node: recorded_outcome,
             }
         }
         (Ok(()), _) => {
-            match score(cycle_state, &feasible, &mut kept, &mut retained.filter_cache, &mut retained.scores) {
+            match score(
+                cycle_state,
+                &feasible,
+                &mut cached_verdicts,
+                &mut retained.filter_cache,
+                &mut retained.scores,
+            ) {
                 Err(error) => CycleOutcome::Error(error),
                 Ok(()) => {
                     let totals = &retained.scores.totals;
@@ -190,48 +199,56 @@ pub(super) fn schedule_pod(
                     } else {
                         select_by_reservoir_sampling(totals, choose_among_equals)
                     };
-                    let looked_at = feasible.len() + diagnosis.node_to_status.len();
-                    let equals = || totals.iter().enumerate().filter(|(_, total)| **total == totals[best]);
-                    let wished = equals().find(|(index, _)| Some(feasible[*index]) == recorded);
-                    let node = feasible[wished.map_or(best, |(index, _)| index)];
-                    let inclined = recorded.map(|it| {
-                        recorded_node_outcome(it, node, &feasible, totals, &diagnosis, &retained.filter_cache)
+                    let evaluated_nodes = feasible.len() + diagnosis.node_to_status.len();
+                    let tied_nodes =
+                        || totals.iter().enumerate().filter(|(_, total)| **total == totals[best]);
+                    let recorded_tie = tied_nodes().find(|(index, _)| Some(feasible[*index]) == recorded);
+                    let node = feasible[recorded_tie.map_or(best, |(index, _)| index)];
+                    let recorded_outcome = recorded.map(|recorded_id| {
+                        recorded_node_outcome(
+                            recorded_id,
+                            node,
+                            &feasible,
+                            totals,
+                            &diagnosis,
+                            &retained.filter_cache,
+                        )
                     });
-                    let (equals, fitting) = (equals().count(), feasible.len());
+                    let (tied_nodes, feasible_nodes) = (tied_nodes().count(), feasible.len());
                     CycleOutcome::Scheduled {
                         node,
-                        evaluated_nodes: looked_at,
-                        feasible_nodes: fitting,
-                        tied_nodes: equals,
-                        recorded_node: inclined,
+                        evaluated_nodes,
+                        feasible_nodes,
+                        tied_nodes,
+                        recorded_node: recorded_outcome,
                     }
                 }
             }
         }
     };
     retained.feasible = feasible;
-    retained.filter_cache.put_verdicts_back(shape_id, kept);
+    retained.filter_cache.put_verdicts_back(spec_id, cached_verdicts);
     outcome
 }
 
 /// The outcome of the recorded node.
 fn recorded_node_outcome(
     recorded: NodeId,
-    taken: NodeId,
+    chosen: NodeId,
     feasible: &[NodeId],
     totals: &[i64],
     diagnosis: &Diagnosis,
     filter_cache: &FilterCache,
 ) -> RecordedNodeOutcome {
-    if recorded == taken {
+    if recorded == chosen {
         return RecordedNodeOutcome::Chosen;
     }
-    let total = |node: NodeId| feasible.iter().position(|it| *it == node).and_then(|at| totals.get(at));
-    if let (Some(best), Some(own)) = (total(taken), total(recorded)) {
-        return RecordedNodeOutcome::LowerScore(best.saturating_sub(*own));
+    let total = |node: NodeId| feasible.iter().position(|id| *id == node).and_then(|index| totals.get(index));
+    if let (Some(chosen_total), Some(recorded_total)) = (total(chosen), total(recorded)) {
+        return RecordedNodeOutcome::LowerScore(chosen_total.saturating_sub(*recorded_total));
     }
     match diagnosis.node_to_status.iter().find(|(node, _)| *node == recorded) {
-        Some((_, refusal)) => RecordedNodeOutcome::Rejected(filter_cache.status(*refusal).plugin),
+        Some((_, status_id)) => RecordedNodeOutcome::Rejected(filter_cache.status(*status_id).plugin),
         None => RecordedNodeOutcome::NotEvaluated,
     }
 }
@@ -247,24 +264,24 @@ fn find_nodes_that_pass_filters(
     diagnosis: &mut Diagnosis,
 ) -> Result<(), String> {
     feasible.clear();
-    let enough = num_feasible_nodes_to_find(cycle_state, considered.len());
-    let (last, first) = considered.split_at(start % considered.len().max(1));
-    let in_turn = first.iter().chain(last).copied();
+    let num_to_find = num_feasible_nodes_to_find(cycle_state, considered.len());
+    let (before_start, from_start) = considered.split_at(start % considered.len().max(1));
+    let rotated_nodes = from_start.iter().chain(before_start).copied();
     if cycle_state.framework.profile.filter.is_empty() {
-        feasible.extend(in_turn.take(enough));
+        feasible.extend(rotated_nodes.take(num_to_find));
         return Ok(());
     }
     // The nominated node may be evaluated twice; the last status counts.
-    let promised = diagnosis.node_to_status.first().map(|(node, _)| *node);
-    for node in in_turn {
+    let nominated = diagnosis.node_to_status.first().map(|(node, _)| *node);
+    for node in rotated_nodes {
         match cycle_state.filter_node(node, verdicts, filter_cache) {
-            None if feasible.len() == enough => break,
+            None if feasible.len() == num_to_find => break,
             None => feasible.push(node),
-            Some(refusal) if filter_cache.status(refusal).code == Code::Error => {
-                return Err(filter_cache.status(refusal).message());
+            Some(status_id) if filter_cache.status(status_id).code == Code::Error => {
+                return Err(filter_cache.status(status_id).message());
             }
-            Some(refusal) if promised == Some(node) => diagnosis.node_to_status[0].1 = refusal,
-            Some(refusal) => diagnosis.node_to_status.push((node, refusal)),
+            Some(status_id) if nominated == Some(node) => diagnosis.node_to_status[0].1 = status_id,
+            Some(status_id) => diagnosis.node_to_status.push((node, status_id)),
         }
     }
     Ok(())
@@ -288,13 +305,13 @@ fn num_feasible_nodes_to_find(cycle_state: &CycleState<'_>, nodes: usize) -> usi
 
 /// One of the nodes with the highest score at random, as before 1.35.
 fn select_by_reservoir_sampling(totals: &[i64], choose: &mut dyn FnMut(usize) -> usize) -> usize {
-    let (mut best, mut equals) = (0, 1);
+    let (mut best, mut ties) = (0, 1);
     for (index, total) in totals.iter().enumerate().skip(1) {
         if *total > totals[best] {
-            (best, equals) = (index, 1);
+            (best, ties) = (index, 1);
         } else if *total == totals[best] {
-            equals += 1;
-            if choose(equals) == 0 {
+            ties += 1;
+            if choose(ties) == 0 {
                 best = index;
             }
         }
@@ -326,60 +343,67 @@ pub(super) fn evaluate_all_nodes(
     cycle_state: &mut CycleState<'_>,
     retained: &mut RetainedState,
 ) -> Result<FullEvaluation, String> {
-    let before = match cycle_state.run_pre_filter_plugins() {
-        Ok(before) => before,
-        Err(refusal) => {
-            return Ok(FullEvaluation { pre_filter_status: Some(refusal), ..FullEvaluation::default() });
+    let pre_filter_result = match cycle_state.run_pre_filter_plugins() {
+        Ok(pre_filter_result) => pre_filter_result,
+        Err(status) => {
+            return Ok(FullEvaluation { pre_filter_status: Some(status), ..FullEvaluation::default() });
         }
     };
     let considered = cycle_state.cache.nodes.order().iter().copied().filter(|node| {
         let name = cycle_state.cache.nodes.name(*node);
-        before.node_names.as_ref().is_none_or(|names| names.binary_search(name).is_ok())
+        pre_filter_result.node_names.as_ref().is_none_or(|names| names.binary_search(name).is_ok())
     });
     let considered: Vec<NodeId> = considered.collect();
-    let (shape_id, shape) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
-    let mut kept = retained.filter_cache.take_verdicts(shape_id, shape);
-    let mut verdicts = Vec::new();
+    let (spec_id, spec) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
+    let mut cached_verdicts = retained.filter_cache.take_verdicts(spec_id, spec);
+    let mut statuses = Vec::new();
     let mut feasible = Vec::new();
     for &node in &considered {
-        let mut cards =
-            (!retained.caches_disabled && before.node_names.is_none() && cycle_state.pod.node_name.is_none())
-                .then_some(&mut kept);
-        let refused = cycle_state.filter_node(node, &mut cards, &mut retained.filter_cache);
-        verdicts.push(refused.map(|id| retained.filter_cache.status(id).clone()));
-        if refused.is_none() {
+        let mut shared_verdicts = (!retained.caches_disabled
+            && pre_filter_result.node_names.is_none()
+            && cycle_state.pod.node_name.is_none())
+        .then_some(&mut cached_verdicts);
+        let rejection = cycle_state.filter_node(node, &mut shared_verdicts, &mut retained.filter_cache);
+        statuses.push(rejection.map(|id| retained.filter_cache.status(id).clone()));
+        if rejection.is_none() {
             feasible.push(node);
         }
     }
     if !feasible.is_empty() {
-        score(cycle_state, &feasible, &mut kept, &mut retained.filter_cache, &mut retained.scores)?;
+        score(
+            cycle_state,
+            &feasible,
+            &mut cached_verdicts,
+            &mut retained.filter_cache,
+            &mut retained.scores,
+        )?;
     }
-    retained.filter_cache.put_verdicts_back(shape_id, kept);
+    retained.filter_cache.put_verdicts_back(spec_id, cached_verdicts);
     let scores = &retained.scores;
-    let mut place = 0..;
-    let nodes = considered.iter().zip(verdicts).map(|(node, refused)| {
-        let verdict = match refused {
-            Some(refusal) => NodeVerdict::Rejected(refusal),
+    let mut feasible_indices = 0..;
+    let nodes = considered.iter().zip(statuses).map(|(node, rejection)| {
+        let verdict = match rejection {
+            Some(status) => NodeVerdict::Rejected(status),
             None => {
-                let at = place.next().expect("there are enough numbers");
-                NodeVerdict::Feasible { scores: plugin_scores(scores, at), total: scores.totals[at] }
+                let index = feasible_indices.next().expect("there are enough numbers");
+                NodeVerdict::Feasible { scores: plugin_scores(scores, index), total: scores.totals[index] }
             }
         };
         EvaluatedNode { node: cycle_state.cache.nodes.name(*node).clone(), verdict }
     });
     Ok(FullEvaluation {
         pre_filter_status: None,
-        node_names: before.node_names.clone(),
+        node_names: pre_filter_result.node_names.clone(),
         nodes: nodes.collect(),
     })
 }
 
 fn plugin_scores(scores: &Scores, at: usize) -> Vec<PluginScore> {
-    let opinion = |own: &super::score::PluginScores| PluginScore {
-        plugin: own.plugin,
-        raw: own.raw[at],
-        normalised: own.normalised[at],
-        weighted: own.normalised[at].wrapping_mul(own.weight),
+    let plugin_score = |scores_of_plugin: &super::score::PluginScores| PluginScore {
+        plugin: scores_of_plugin.plugin,
+        raw: scores_of_plugin.raw[at],
+        normalised: scores_of_plugin.normalised[at],
+        weighted: scores_of_plugin.normalised[at].wrapping_mul(scores_of_plugin.weight),
     };
-    scores.plugins.iter().map(opinion).collect()
+    scores.plugins.iter().map(plugin_score).collect()
 }

@@ -95,45 +95,42 @@ impl<'a> CycleState<'a> {
 
     /// Runs the PreFilter plugins. Must be called before any filter.
     pub(super) fn run_pre_filter_plugins(&mut self) -> Result<PreFilterResult, Status> {
-        if let Some(trouble) = &self.pod.read_error {
-            return Err(Status::unresolvable(
-                Plugin::Unreadable,
-                format!("the pod cannot be understood: {trouble}"),
-            ));
+        if let Some(error) = &self.pod.read_error {
+            return Err(Status::unresolvable(Plugin::Unreadable, format!("the pod is invalid: {error}")));
         }
         if self.pod.spec.spread_constraints.is_empty()
-            && let Some(trouble) = self
+            && let Some(error) = self
                 .cache
                 .selector_objects
                 .spreading_read_error(&self.pod.name.namespace, self.pod.controller.as_ref())
         {
-            let reason = format!("what the pod is spread by cannot be understood: {trouble}");
+            let reason = format!("the object whose selector spreads the pod is invalid: {error}");
             return Err(Status::unresolvable(Plugin::Unreadable, reason));
         }
         // Even if the profile lacks the plugin: a pod is never scheduled as if it had no resource claims.
         dynamic_resources::pre_filter(&self.pod.spec)?;
-        let mut before = PreFilterResult::default();
-        let mut refused = None;
+        let mut result = PreFilterResult::default();
+        let mut unschedulable = None;
         for plugin in &self.framework.profile.pre_filter {
             match self.run_pre_filter_plugin(*plugin) {
                 Ok(None) => {}
                 Ok(Some(names)) => {
-                    before.plugins.push(*plugin);
-                    before.node_names = Some(match before.node_names.take() {
+                    result.plugins.push(*plugin);
+                    result.node_names = Some(match result.node_names.take() {
                         None => names,
                         Some(old) => {
                             old.into_iter().filter(|name| names.binary_search(name).is_ok()).collect()
                         }
                     });
-                    if before.node_names.as_ref().is_some_and(Vec::is_empty) {
-                        return Err(empty_intersection_status(*plugin, &before.plugins));
+                    if result.node_names.as_ref().is_some_and(Vec::is_empty) {
+                        return Err(empty_intersection_status(*plugin, &result.plugins));
                     }
                 }
-                Err(refusal) if refusal.code == Code::Unschedulable => refused = Some(refusal),
-                Err(refusal) => return Err(refusal),
+                Err(status) if status.code == Code::Unschedulable => unschedulable = Some(status),
+                Err(status) => return Err(status),
             }
         }
-        let says_something = |(_, plugin): &&(u8, Plugin)| match plugin {
+        let is_active = |(_, plugin): &&(u8, Plugin)| match plugin {
             Plugin::PodTopologySpread => !self.pre_filter_state.hard_constraints.is_empty(),
             Plugin::InterPodAffinity => self.affinity.is_some(),
             Plugin::DynamicResources => {
@@ -159,13 +156,13 @@ impl<'a> CycleState<'a> {
             | Plugin::NodeDeclaredFeatures
             | Plugin::Unreadable => false,
         };
-        let could_not_prepare = |(_, plugin): &&(u8, Plugin)| {
+        let lacks_state = |(_, plugin): &&(u8, Plugin)| {
             self.framework.missing_state_errors.iter().any(|(other, _)| other == plugin)
         };
-        let beyond = self.framework.cluster_filters.iter();
+        let cluster_filters = self.framework.cluster_filters.iter();
         self.active_filters =
-            beyond.filter(|one| says_something(one) || could_not_prepare(one)).copied().collect();
-        refused.map_or(Ok(before), Err)
+            cluster_filters.filter(|filter| is_active(filter) || lacks_state(filter)).copied().collect();
+        unschedulable.map_or(Ok(result), Err)
     }
 
     /// Runs one PreFilter plugin. Returns the only nodes to consider, if it restricts them.
@@ -236,37 +233,37 @@ impl<'a> CycleState<'a> {
         filter_cache: &mut FilterCache,
     ) -> Option<u32> {
         if self.nominator.has_any() {
-            let promised = self.nominated_pods(node);
-            if !promised.is_empty() {
-                let mut hypothesis = self.unchanged_node(node);
-                promised.iter().for_each(|pod| self.add_pod(&mut hypothesis, *pod, node));
-                if let Err(refusal) = self.run_filter_plugins(node, Some(&hypothesis)) {
-                    return Some(filter_cache.status_id(refusal));
+            let nominated = self.nominated_pods(node);
+            if !nominated.is_empty() {
+                let mut changed_node = self.unchanged_node(node);
+                nominated.iter().for_each(|pod| self.add_pod(&mut changed_node, *pod, node));
+                if let Err(status) = self.run_filter_plugins(node, Some(&changed_node)) {
+                    return Some(filter_cache.status_id(status));
                 }
             }
         }
-        let Some(cards) = verdicts else {
-            return self.run_filter_plugins(node, None).err().map(|refusal| filter_cache.status_id(refusal));
+        let Some(cached_verdicts) = verdicts else {
+            return self.run_filter_plugins(node, None).err().map(|status| filter_cache.status_id(status));
         };
-        let card = self.cached_verdict(cards, node, filter_cache);
-        let all_prepared = self.framework.missing_state_errors.is_empty();
-        for &(place, plugin) in &self.active_filters {
-            if place >= card.rejected_at {
+        let verdict = self.cached_verdict(cached_verdicts, node, filter_cache);
+        let has_all_states = self.framework.missing_state_errors.is_empty();
+        for &(position, plugin) in &self.active_filters {
+            if position >= verdict.rejected_at {
                 break;
             }
-            let usual = match (plugin, &self.affinity) {
-                (Plugin::PodTopologySpread, _) if all_prepared => self.spread.filter(node),
-                (Plugin::InterPodAffinity, Some(affinity)) if all_prepared => affinity.filter(node),
+            let common_status = match (plugin, &self.affinity) {
+                (Plugin::PodTopologySpread, _) if has_all_states => self.spread.filter(node),
+                (Plugin::InterPodAffinity, Some(affinity)) if has_all_states => affinity.filter(node),
                 _ => match self.run_filter_plugin(plugin, node, None) {
                     Ok(()) => Ok(()),
-                    Err(refusal) => return Some(filter_cache.status_id(refusal)),
+                    Err(status) => return Some(filter_cache.status_id(status)),
                 },
             };
-            if let Err(usual) = usual {
-                return Some(filter_cache.common_status_id(usual));
+            if let Err(common_status) = common_status {
+                return Some(filter_cache.common_status_id(common_status));
             }
         }
-        card.rejected_status()
+        verdict.rejected_status()
     }
 
     /// The cached verdict of the node-local filters, recomputed if the node has changed.
@@ -295,8 +292,8 @@ impl<'a> CycleState<'a> {
         generation: u64,
         filter_cache: &mut FilterCache,
     ) -> CachedVerdict {
-        let (shape, spec, load) = (&*self.pod.spec, self.node(node), self.cache.nodes.usage(node));
-        let mut card = CachedVerdict {
+        let (pod_spec, node_spec, usage) = (&*self.pod.spec, self.node(node), self.cache.nodes.usage(node));
+        let mut verdict = CachedVerdict {
             generation,
             rejected_at: u8::MAX,
             status_id: 0,
@@ -306,22 +303,23 @@ impl<'a> CycleState<'a> {
             balance_score: 0,
             has_images: !self.cache.nodes.image_states(node).is_empty(),
         };
-        let mut refused = self.check_readable(node).err().map(|refusal| (0, refusal));
-        for &(place, plugin) in &self.framework.node_local_filters {
-            if refused.is_some() {
+        let mut rejection = self.check_readable(node).err().map(|status| (0, status));
+        for &(position, plugin) in &self.framework.node_local_filters {
+            if rejection.is_some() {
                 break;
             }
-            refused = self.run_filter_plugin(plugin, node, None).err().map(|refusal| (place, refusal));
+            rejection = self.run_filter_plugin(plugin, node, None).err().map(|status| (position, status));
         }
-        if let Some((place, refusal)) = refused {
-            (card.rejected_at, card.status_id) = (place, filter_cache.status_id(refusal));
-            return card;
+        if let Some((position, status)) = rejection {
+            (verdict.rejected_at, verdict.status_id) = (position, filter_cache.status_id(status));
+            return verdict;
         }
-        card.taint_score = taint_toleration::score(shape, spec);
-        card.node_affinity_score = node_affinity::score(shape, &self.framework.profile.added_affinity, spec);
-        card.fit_score = self.framework.fit.score(shape, spec, load);
-        card.balance_score = self.framework.balanced_allocation.score(shape, spec, load);
-        card
+        verdict.taint_score = taint_toleration::score(pod_spec, node_spec);
+        verdict.node_affinity_score =
+            node_affinity::score(pod_spec, &self.framework.profile.added_affinity, node_spec);
+        verdict.fit_score = self.framework.fit.score(pod_spec, node_spec, usage);
+        verdict.balance_score = self.framework.balanced_allocation.score(pod_spec, node_spec, usage);
+        verdict
     }
 
     /// Runs all filters on a node with changes.
@@ -349,15 +347,15 @@ impl<'a> CycleState<'a> {
         changed_node: &NodeWithChanges,
         filters: &[Plugin],
     ) -> Result<(), Status> {
-        let ask = |hypothesis: &NodeWithChanges| {
-            filters.iter().try_for_each(|plugin| self.run_filter_plugin(*plugin, node, Some(hypothesis)))
+        let run_filters = |with_changes: &NodeWithChanges| {
+            filters.iter().try_for_each(|plugin| self.run_filter_plugin(*plugin, node, Some(with_changes)))
         };
         if !changed_node.nominated.is_empty() {
-            let mut with = changed_node.clone();
-            changed_node.nominated.iter().for_each(|pod| self.add_pod(&mut with, *pod, node));
-            ask(&with)?;
+            let mut with_nominated = changed_node.clone();
+            changed_node.nominated.iter().for_each(|pod| self.add_pod(&mut with_nominated, *pod, node));
+            run_filters(&with_nominated)?;
         }
-        ask(changed_node)
+        run_filters(changed_node)
     }
 
     /// Runs all filters in order; the first non-success status is returned.
@@ -372,18 +370,15 @@ impl<'a> CycleState<'a> {
 
     /// Rejects a node if it or one of its pods is unreadable.
     pub(super) fn check_readable(&self, node: NodeId) -> Result<(), Status> {
-        let (spec, load) = (self.node(node), self.cache.nodes.usage(node));
-        if let Some(trouble) = &spec.read_error {
-            let reason = format!("node(s) could not be understood: {trouble}");
+        let (node_spec, usage) = (self.node(node), self.cache.nodes.usage(node));
+        if let Some(error) = &node_spec.read_error {
+            let reason = format!("node(s) were invalid: {error}");
             return Err(Status::unresolvable(Plugin::Unreadable, reason));
         }
-        if let Some(pod) = load.unreadable_pods.first().map(|pod| self.cache.pod(*pod)) {
-            let trouble = pod.read_error.as_deref().unwrap_or_default();
+        if let Some(pod) = usage.unreadable_pods.first().map(|pod| self.cache.pod(*pod)) {
+            let error = pod.read_error.as_deref().unwrap_or_default();
             let name = &pod.name;
-            let reason = format!(
-                "node(s) had a pod that could not be understood: {}/{}: {trouble}",
-                name.namespace, name.name
-            );
+            let reason = format!("node(s) had an invalid pod: {}/{}: {error}", name.namespace, name.name);
             return Err(Status::unresolvable(Plugin::Unreadable, reason));
         }
         Ok(())
@@ -396,49 +391,54 @@ impl<'a> CycleState<'a> {
         node: NodeId,
         changed_node: Option<&NodeWithChanges>,
     ) -> Result<(), Status> {
-        let (pod, shape, spec) = (self.pod, &*self.pod.spec, self.node(node));
-        let load = changed_node.map_or_else(|| self.cache.nodes.usage(node), |hypothesis| &hypothesis.usage);
-        let ClusterCache { scalars, selector_objects: relations, storage, .. } = self.cache;
+        let (pod, pod_spec, node_spec) = (self.pod, &*self.pod.spec, self.node(node));
+        let usage =
+            changed_node.map_or_else(|| self.cache.nodes.usage(node), |with_changes| &with_changes.usage);
+        let ClusterCache { scalars, selector_objects, storage, .. } = self.cache;
         if let Some((_, error)) =
             self.framework.missing_state_errors.iter().find(|(other, _)| *other == plugin)
         {
             return Err(Status { plugin, code: Code::Error, reasons: smallvec![error.clone().into()] });
         }
         match plugin {
-            Plugin::NodeUnschedulable => node_unschedulable::filter(shape, spec),
-            Plugin::NodeName => node_name::filter(pod, spec),
-            Plugin::TaintToleration => taint_toleration::filter(shape, spec, self.framework.version),
+            Plugin::NodeUnschedulable => node_unschedulable::filter(pod_spec, node_spec),
+            Plugin::NodeName => node_name::filter(pod, node_spec),
+            Plugin::TaintToleration => taint_toleration::filter(pod_spec, node_spec, self.framework.version),
             Plugin::NodeAffinity => {
-                node_affinity::filter(shape, &self.framework.profile.added_affinity, spec)
+                node_affinity::filter(pod_spec, &self.framework.profile.added_affinity, node_spec)
             }
-            Plugin::NodePorts => node_ports::filter(shape, load),
-            Plugin::NodeResourcesFit => self.framework.fit.filter(shape, spec, load, scalars, relations),
+            Plugin::NodePorts => node_ports::filter(pod_spec, usage),
+            Plugin::NodeResourcesFit => {
+                self.framework.fit.filter(pod_spec, node_spec, usage, scalars, selector_objects)
+            }
             Plugin::PodTopologySpread => {
-                let answer = match changed_node {
+                let result = match changed_node {
                     None => self.spread.filter(node),
-                    Some(hypothesis) => self.pre_filter_state.hard_constraints.filter_with_delta(
-                        &hypothesis.spread_delta,
+                    Some(with_changes) => self.pre_filter_state.hard_constraints.filter_with_delta(
+                        &with_changes.spread_delta,
                         self.cache,
                         node,
                     ),
                 };
-                answer.map_err(Status::from)
+                result.map_err(Status::from)
             }
             Plugin::InterPodAffinity => {
-                let answer = match changed_node {
+                let result = match changed_node {
                     None => self.affinity.as_ref().map_or(Ok(()), |affinity| affinity.filter(node)),
                     // A Filter that PreFilter skipped is skipped for changed nodes too.
                     Some(_) if self.pre_filter_state.affinity.is_skipped(self.cache) => Ok(()),
-                    Some(hypothesis) => self.pre_filter_state.affinity.filter_with_delta(
-                        &hypothesis.affinity_delta,
+                    Some(with_changes) => self.pre_filter_state.affinity.filter_with_delta(
+                        &with_changes.affinity_delta,
                         self.cache,
                         node,
                     ),
                 };
-                answer.map_err(Status::from)
+                result.map_err(Status::from)
             }
             Plugin::DynamicResources if self.framework.version < Version::V1_36 => Ok(()),
-            Plugin::DynamicResources => dynamic_resources::filter(shape, spec, scalars, relations),
+            Plugin::DynamicResources => {
+                dynamic_resources::filter(pod_spec, node_spec, scalars, selector_objects)
+            }
             Plugin::VolumeRestrictions => self.volumes.restrictions.as_ref().map_or(Ok(()), |state| {
                 self.with_volume_changes(changed_node, |changed| {
                     volume_restrictions::filter(state, &self.volume_node(node), changed, storage)
@@ -457,7 +457,7 @@ impl<'a> CycleState<'a> {
                 let state = self.volumes.zone.as_ref();
                 state.map_or(Ok(()), |state| volume_zone::filter(state, &self.volume_node(node)))
             }
-            Plugin::NodeDeclaredFeatures => node_declared_features::filter(shape, spec),
+            Plugin::NodeDeclaredFeatures => node_declared_features::filter(pod_spec, node_spec),
             // These do not filter.
             Plugin::SchedulingGates
             | Plugin::PrioritySort
@@ -501,7 +501,7 @@ impl<'a> CycleState<'a> {
             1,
         );
         match changed_node.removed.iter().position(|other| *other == id) {
-            Some(place) => drop(changed_node.removed.remove(place)),
+            Some(position) => drop(changed_node.removed.remove(position)),
             None => changed_node.added.push(id),
         }
     }
@@ -529,23 +529,23 @@ impl<'a> CycleState<'a> {
     }
 
     fn volume_node(&self, node: NodeId) -> VolumeNode<'a> {
-        let spec = self.node(node);
-        VolumeNode { name: &spec.name, labels: &spec.labels }
+        let node_spec = self.node(node);
+        VolumeNode { name: &node_spec.name, labels: &node_spec.labels }
     }
 
-    /// Calls a volume plugin with the volumes of the added pods.
+    /// Calls a volume plugin with the volumes of the added and removed pods.
     fn with_volume_changes<T>(
         &self,
         changed_node: Option<&NodeWithChanges>,
-        ask: impl FnOnce(&PodChanges<'_>) -> T,
+        run: impl FnOnce(&PodChanges<'_>) -> T,
     ) -> T {
-        let Some(hypothesis) = changed_node else { return ask(&PodChanges::default()) };
+        let Some(with_changes) = changed_node else { return run(&PodChanges::default()) };
         let volumes = |pod: &PodId| {
             let pod = self.cache.pod(*pod);
             Some(VolumePod { namespace: &pod.name.namespace, volumes: pod.volumes.as_ref()? })
         };
-        let with: Vec<VolumePod<'_>> = hypothesis.added.iter().filter_map(volumes).collect();
-        ask(&PodChanges { removed: &hypothesis.removed, added: &with })
+        let added: Vec<VolumePod<'_>> = with_changes.added.iter().filter_map(volumes).collect();
+        run(&PodChanges { removed: &with_changes.removed, added: &added })
     }
 
     pub(super) fn node(&self, node: NodeId) -> &'a NodeSpec {
@@ -557,8 +557,8 @@ impl<'a> CycleState<'a> {
         if !self.nominator.has_any() {
             return SmallVec::new();
         }
-        let promised = self.nominator.nominated_pods_for_node(self.cache.nodes.name(node)).iter().copied();
-        promised
+        let nominated = self.nominator.nominated_pods_for_node(self.cache.nodes.name(node)).iter().copied();
+        nominated
             .filter(|id| *id != self.pod_id && self.cache.pod(*id).priority() >= self.pod.priority())
             .collect()
     }

@@ -49,7 +49,8 @@ pub enum RecordedNodeOutcome {
     LowerScore(i64),
     /// A plugin rejected it.
     Rejected(Plugin),
-    /// It was not evaluated: enough feasible nodes had been found.
+    /// It was not evaluated: enough feasible nodes had been found, the nominated node was feasible, or PreFilter
+    /// excluded it.
     NotEvaluated,
     /// There is no such node.
     NoSuchNode,

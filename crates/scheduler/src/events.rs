@@ -85,11 +85,11 @@ pub(crate) fn node_scheduling_properties_change(old: &NodeSpec, new: &NodeSpec) 
         // For an unreadable node it is unknown what changed.
         (old.read_error != new.read_error, ClusterEvent::UpdateNodeAllocatable),
     ];
-    changes.into_iter().filter(|(changed, _)| *changed).map(|(_, sort)| sort).collect()
+    changes.into_iter().filter(|(changed, _)| *changed).map(|(_, event)| event).collect()
 }
 
-/// The update events of a pod, in kube-scheduler's order. `extras` is `None` for assigned pods, whose resource claims
-/// no plugin watches.
+/// The update events of a pod, in kube-scheduler's order. `hint_inputs` is `None` for assigned pods, whose resource
+/// claims no plugin watches.
 pub(crate) fn pod_scheduling_properties_change(
     old: &Pod,
     new: &Pod,
@@ -109,7 +109,7 @@ pub(crate) fn pod_scheduling_properties_change(
         ),
     ];
     let mut found: Vec<ClusterEvent> =
-        changes.into_iter().filter(|(changed, _)| *changed).map(|(_, sort)| sort).collect();
+        changes.into_iter().filter(|(changed, _)| *changed).map(|(_, event)| event).collect();
     if found.is_empty() {
         found.push(ClusterEvent::UpdatePod);
     }

@@ -64,18 +64,21 @@ impl FilterCache {
     /// Takes the verdicts of a spec out of the cache; the caller puts them back.
     pub(super) fn take_verdicts(&mut self, id: u32, spec: &Arc<SchedulingSpec>) -> CachedVerdicts {
         self.clock += 1;
-        let kept = self.by_spec.remove(&id).filter(|kept| Arc::ptr_eq(&kept.spec, spec));
-        let mut cards =
-            kept.unwrap_or_else(|| CachedVerdicts { spec: spec.clone(), by_node: Vec::new(), last_used: 0 });
-        cards.last_used = self.clock;
-        cards
+        let cached = self.by_spec.remove(&id).filter(|cached| Arc::ptr_eq(&cached.spec, spec));
+        let mut verdicts = cached.unwrap_or_else(|| CachedVerdicts {
+            spec: spec.clone(),
+            by_node: Vec::new(),
+            last_used: 0,
+        });
+        verdicts.last_used = self.clock;
+        verdicts
     }
 
-    pub(super) fn put_verdicts_back(&mut self, id: u32, cards: CachedVerdicts) {
-        self.by_spec.insert(id, cards);
+    pub(super) fn put_verdicts_back(&mut self, id: u32, verdicts: CachedVerdicts) {
+        self.by_spec.insert(id, verdicts);
         if self.by_spec.len() > MAX_SPECS {
             let mut ages: Vec<(u64, u32)> =
-                self.by_spec.iter().map(|(id, cards)| (cards.last_used, *id)).collect();
+                self.by_spec.iter().map(|(id, verdicts)| (verdicts.last_used, *id)).collect();
             ages.sort_unstable();
             for (_, id) in &ages[..MAX_SPECS / 2] {
                 self.by_spec.remove(id);
@@ -97,14 +100,15 @@ impl FilterCache {
     }
 
     /// Interns a status.
-    pub(super) fn status_id(&mut self, refusal: Status) -> u32 {
-        let is_it = |id: &&u32| self.statuses.get_index(**id as usize).is_some_and(|other| *other == refusal);
-        if let Some(id) = self.recent.iter().find(is_it) {
+    pub(super) fn status_id(&mut self, status: Status) -> u32 {
+        let is_same =
+            |id: &&u32| self.statuses.get_index(**id as usize).is_some_and(|other| *other == status);
+        if let Some(id) = self.recent.iter().find(is_same) {
             return *id;
         }
-        let index = match self.statuses.get_index_of(&refusal) {
+        let index = match self.statuses.get_index_of(&status) {
             Some(index) => index,
-            None => self.statuses.insert_full(refusal).0,
+            None => self.statuses.insert_full(status).0,
         };
         self.recent.rotate_right(1);
         self.recent[0] = index as u32;
@@ -112,12 +116,12 @@ impl FilterCache {
     }
 
     /// Interns a common status.
-    pub(super) fn common_status_id(&mut self, usual: CommonStatus) -> u32 {
-        if let Some(id) = self.common[usual as usize] {
+    pub(super) fn common_status_id(&mut self, common_status: CommonStatus) -> u32 {
+        if let Some(id) = self.common[common_status as usize] {
             return id;
         }
-        let id = self.status_id(usual.into());
-        self.common[usual as usize] = Some(id);
+        let id = self.status_id(common_status.into());
+        self.common[common_status as usize] = Some(id);
         id
     }
 
@@ -137,7 +141,7 @@ impl CachedVerdicts {
     /// Whether the verdict of a node is valid for this generation.
     #[inline]
     pub(super) fn is_current(&self, node: NodeId, generation: u64) -> bool {
-        self.by_node.get(node.index()).is_some_and(|card| card.generation == generation)
+        self.by_node.get(node.index()).is_some_and(|verdict| verdict.generation == generation)
     }
 
     /// The verdict of a node, which must exist.
@@ -147,11 +151,11 @@ impl CachedVerdicts {
     }
 
     /// Stores the verdict of one of so many nodes.
-    pub(super) fn put(&mut self, node: NodeId, nodes: usize, card: CachedVerdict) {
+    pub(super) fn put(&mut self, node: NodeId, nodes: usize, verdict: CachedVerdict) {
         if self.by_node.len() <= node.index() {
             // No node has generation 0: they begin at 1.
-            self.by_node.resize(nodes, CachedVerdict { generation: 0, ..card });
+            self.by_node.resize(nodes, CachedVerdict { generation: 0, ..verdict });
         }
-        self.by_node[node.index()] = card;
+        self.by_node[node.index()] = verdict;
     }
 }

@@ -41,11 +41,11 @@ pub struct SchedulingError {
 impl FilterSnapshot {
     /// An empty snapshot with the plugins of the first profile.
     pub fn new(settings: &Settings) -> FilterSnapshot {
-        let mut world = ClusterCache::default();
-        let rules = Framework::new(settings, &settings.profiles[0], &mut world.scalars);
+        let mut cache = ClusterCache::default();
+        let framework = Framework::new(settings, &settings.profiles[0], &mut cache.scalars);
         FilterSnapshot {
-            framework: rules,
-            cache: world,
+            framework,
+            cache,
             pre_filter_states: PreFilterStateCache::default(),
             filter_cache: FilterCache::default(),
             no_nominations: Nominator::default(),
@@ -54,9 +54,9 @@ impl FilterSnapshot {
 
     /// Applies an object other than a node or a pod. Returns whether filters depend on its kind.
     pub fn apply(&mut self, group: &str, kind: &str, object: &Object, present: bool) -> bool {
-        let storage = StorageKind::of(&Kind::new(group, kind));
-        let relation = SelectorObjectKind::of(group, kind);
-        if let Some(kind) = storage {
+        let storage_kind = StorageKind::of(&Kind::new(group, kind));
+        let selector_kind = SelectorObjectKind::of(group, kind);
+        if let Some(kind) = storage_kind {
             let meta = object.meta();
             if present {
                 // An unreadable object is kept as such: pods that use it are rejected with its error.
@@ -65,7 +65,7 @@ impl FilterSnapshot {
                 self.cache.storage.remove(kind, &Arc::from(&*meta.namespace), &Arc::from(&*meta.name));
             }
         }
-        if let Some(kind) = relation
+        if let Some(kind) = selector_kind
             && self.cache.selector_objects.apply(kind, object, present)
         {
             self.cache.invalidate_pre_filter_states();
@@ -73,7 +73,7 @@ impl FilterSnapshot {
                 self.filter_cache.clear();
             }
         }
-        storage.is_some() || relation.is_some()
+        storage_kind.is_some() || selector_kind.is_some()
     }
 
     /// The names of scalar resources, needed to read objects.
@@ -187,10 +187,14 @@ impl FilterSnapshot {
     /// Whether a hard spread constraint of the pod honors taints, so that the taints of other nodes affect its
     /// verdicts.
     pub fn spread_honors_taints(&self, id: PodId) -> bool {
-        let own = &self.cache.pod(id).spec.spread_constraints;
+        let own_constraints = &self.cache.pod(id).spec.spread_constraints;
         match &self.framework.profile.spread {
-            _ if !own.is_empty() => own.iter().any(|it| it.hard == Some(true) && it.honor_taints),
-            SpreadDefaults::List(list) => list.iter().any(|it| it.hard && it.honor_taints),
+            _ if !own_constraints.is_empty() => own_constraints
+                .iter()
+                .any(|constraint| constraint.hard == Some(true) && constraint.honor_taints),
+            SpreadDefaults::List(list) => {
+                list.iter().any(|constraint| constraint.hard && constraint.honor_taints)
+            }
             SpreadDefaults::System => false,
         }
     }
@@ -198,16 +202,16 @@ impl FilterSnapshot {
     /// Whether the pod's verdict on a node depends only on the node's object and its free resources: not on other pods'
     /// labels, host ports or volumes.
     pub fn depends_only_on_node(&mut self, id: PodId) -> bool {
-        let plan = self.pre_filter_states.get_or_compute(&mut self.cache, &self.framework, id);
-        let (rules, world, pod) = (&self.framework, &self.cache, self.cache.pod(id));
+        let pre_filter_state = self.pre_filter_states.get_or_compute(&mut self.cache, &self.framework, id);
+        let (framework, cache, pod) = (&self.framework, &self.cache, self.cache.pod(id));
         let is_counted = |&(scalar, _): &(_, i64)| {
-            let name = world.scalars.name(scalar);
-            !rules.fit.ignores(name) && !world.selector_objects.is_device_class_resource(name)
+            let name = cache.scalars.name(scalar);
+            !framework.fit.ignores(name) && !cache.selector_objects.is_device_class_resource(name)
         };
-        rules.missing_state_errors.is_empty()
-            && rules.profile.filter.contains(&Plugin::NodeResourcesFit)
-            && plan.hard_constraints.is_empty()
-            && plan.affinity.is_skipped(world)
+        framework.missing_state_errors.is_empty()
+            && framework.profile.filter.contains(&Plugin::NodeResourcesFit)
+            && pre_filter_state.hard_constraints.is_empty()
+            && pre_filter_state.affinity.is_skipped(cache)
             && pod.volumes.is_none()
             && pod.spec.host_ports.is_empty()
             && pod.spec.requests.scalars.iter().all(is_counted)
@@ -222,44 +226,46 @@ impl FilterSnapshot {
         acceptable: impl Fn(NodeId) -> bool,
     ) -> Result<NodeId, Option<Status>> {
         self.filter_cache.clear_if_full();
-        let plan = self.pre_filter_states.get_or_compute(&mut self.cache, &self.framework, pod);
-        let mut look = CycleState::new(&self.cache, &self.framework, &self.no_nominations, pod, &plan);
-        let before = look.run_pre_filter_plugins().map_err(Some)?;
-        let (shape_id, shape) = self.cache.node_local_spec(pod);
-        let mut kept = before.node_names.is_none().then(|| self.filter_cache.take_verdicts(shape_id, shape));
-        let mut answer = Err(None);
+        let pre_filter_state = self.pre_filter_states.get_or_compute(&mut self.cache, &self.framework, pod);
+        let mut cycle_state =
+            CycleState::new(&self.cache, &self.framework, &self.no_nominations, pod, &pre_filter_state);
+        let pre_filter_result = cycle_state.run_pre_filter_plugins().map_err(Some)?;
+        let (spec_id, spec) = self.cache.node_local_spec(pod);
+        let mut verdicts =
+            pre_filter_result.node_names.is_none().then(|| self.filter_cache.take_verdicts(spec_id, spec));
+        let mut result = Err(None);
         for node in nodes {
             let name = self.cache.nodes.name(node);
-            if before.node_names.as_ref().is_some_and(|names| names.binary_search(name).is_err()) {
+            if pre_filter_result.node_names.as_ref().is_some_and(|names| names.binary_search(name).is_err()) {
                 continue;
             }
-            match look.filter_node(node, &mut kept.as_mut(), &mut self.filter_cache) {
+            match cycle_state.filter_node(node, &mut verdicts.as_mut(), &mut self.filter_cache) {
                 // Last, because few nodes get this far.
                 None if !acceptable(node) => {}
                 None => {
-                    answer = Ok(node);
+                    result = Ok(node);
                     break;
                 }
-                Some(refusal) => answer = Err(Some(refusal)),
+                Some(status_id) => result = Err(Some(status_id)),
             }
         }
-        drop(look);
-        if let Some(kept) = kept {
-            self.filter_cache.put_verdicts_back(shape_id, kept);
+        drop(cycle_state);
+        if let Some(verdicts) = verdicts {
+            self.filter_cache.put_verdicts_back(spec_id, verdicts);
         }
-        answer.map_err(|refusal| refusal.map(|refusal| self.filter_cache.status(refusal).clone()))
+        result.map_err(|status_id| status_id.map(|status_id| self.filter_cache.status(status_id).clone()))
     }
 }
 
 // === impl SchedulingError ===
 
 impl From<Option<Status>> for SchedulingError {
-    fn from(refusal: Option<Status>) -> SchedulingError {
-        let Some(refusal) = refusal else { return SchedulingError { reasons: Vec::new() } };
-        match refusal.code {
-            Code::Error => SchedulingError { reasons: vec![refusal.message()] },
+    fn from(status: Option<Status>) -> SchedulingError {
+        let Some(status) = status else { return SchedulingError { reasons: Vec::new() } };
+        match status.code {
+            Code::Error => SchedulingError { reasons: vec![status.message()] },
             _ => {
-                SchedulingError { reasons: refusal.reasons.iter().map(|reason| reason.to_string()).collect() }
+                SchedulingError { reasons: status.reasons.iter().map(|reason| reason.to_string()).collect() }
             }
         }
     }

@@ -39,11 +39,11 @@ impl FirstFit {
     }
 
     /// Applies an object that was added, modified or deleted. Kinds that filters do not depend on are ignored.
-    pub fn apply(&mut self, what: &What) {
-        let object = what.object();
+    pub fn apply(&mut self, event: &What) {
+        let object = event.object();
         let meta = object.meta();
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
-        let present = matches!(what, What::Added(_) | What::Modified(_));
+        let present = matches!(event, What::Added(_) | What::Modified(_));
         match (group, &*meta.kind) {
             ("", "Pod") => self.apply_pod(object, present),
             ("", "Node") if present => {

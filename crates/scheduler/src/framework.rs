@@ -35,9 +35,9 @@ impl Framework {
     ) -> Framework {
         let version = settings.version;
         let filter = |plugin: &Plugin| plugin.registration().filter;
-        let places = (0..=u8::MAX).zip(profile.filter.iter().copied());
-        let (local, beyond) =
-            places.partition(|(_, plugin)| filter(plugin).is_some_and(|filter| filter.is_node_local));
+        let positions = (0..=u8::MAX).zip(profile.filter.iter().copied());
+        let (node_local_filters, cluster_filters) =
+            positions.partition(|(_, plugin)| filter(plugin).is_some_and(|filter| filter.is_node_local));
         Framework {
             version,
             percentage_of_nodes_to_score: profile
@@ -45,8 +45,8 @@ impl Framework {
                 .unwrap_or(settings.percentage_of_nodes_to_score),
             fit: Fit::new(&profile.fit, version, scalars),
             balanced_allocation: BalancedAllocation::new(&profile.balanced_resources, version, scalars),
-            node_local_filters: local,
-            cluster_filters: beyond,
+            node_local_filters,
+            cluster_filters,
             pod_dependent_filters: profile
                 .filter
                 .iter()

@@ -64,7 +64,8 @@ pub use settings::{
 pub use status::{Code, Reasons, Status};
 pub use storage::PodVolumes;
 
-/// The kinds, by group and kind, that [`Scheduler::apply`] evaluates.
+/// The kinds, by group and kind, whose objects filters and scores depend on. [`Scheduler::apply`] also passes events of
+/// ResourceClaims and ResourceSlices to the queueing hints.
 pub const KINDS: &[(&str, &str)] = &[
     ("", "Namespace"),
     ("", "Service"),
@@ -104,11 +105,11 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler with an empty cache.
     pub fn new(settings: Settings) -> Scheduler {
-        let mut world = ClusterCache::default();
-        let rules =
-            settings.profiles.iter().map(|profile| Framework::new(&settings, profile, &mut world.scalars));
+        let mut cache = ClusterCache::default();
+        let frameworks =
+            settings.profiles.iter().map(|profile| Framework::new(&settings, profile, &mut cache.scalars));
         Scheduler {
-            profiles: rules.collect(),
+            profiles: frameworks.collect(),
             rng: Pcg64::seed_from_u64(settings.seed),
             queue: SchedulingQueue::new(&settings),
             reservations: BTreeMap::new(),
@@ -117,7 +118,7 @@ impl Scheduler {
             pre_filter_states: PreFilterStateCache::default(),
             retained: RetainedState::default(),
             clears_nominations: true,
-            cache: world,
+            cache,
         }
     }
 
@@ -126,12 +127,12 @@ impl Scheduler {
     ///
     /// New pods enter the queue, and unschedulable pods are requeued if a queueing hint says that the event may help.
     /// Time advances first, as by [`Scheduler::advance`].
-    pub fn apply(&mut self, now: Moment, what: &What) {
+    pub fn apply(&mut self, now: Moment, event: &What) {
         self.advance(now);
-        let object = what.object();
+        let object = event.object();
         let meta = object.meta();
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
-        let present = matches!(what, What::Added(_) | What::Modified(_));
+        let present = matches!(event, What::Added(_) | What::Modified(_));
         match (group, &*meta.kind) {
             ("", "Pod") if present => self.set_pod(now, object),
             ("", "Pod") => self.remove_pod_by_name(now, &meta.namespace, &meta.name, || object.clone()),
@@ -176,28 +177,33 @@ impl Scheduler {
             nodes: Vec::new(),
             decision: Decision::Skipped(String::new()),
         };
-        let (start, dice) = (self.retained.next_start_node_index, self.rng.clone());
+        let (start, rng) = (self.retained.next_start_node_index, self.rng.clone());
         match self.profile_for(id) {
             Err(decision) => explanation.decision = *decision,
             Ok(profile) => {
                 self.update_snapshot();
-                let plan =
+                let pre_filter_state =
                     self.pre_filter_states.get_or_compute(&mut self.cache, &self.profiles[profile], id);
-                let mut look =
-                    CycleState::new(&self.cache, &self.profiles[profile], &self.nominator, id, &plan);
-                let survey = cycle::evaluate_all_nodes(&mut look, &mut self.retained);
-                drop(look);
+                let mut cycle_state = CycleState::new(
+                    &self.cache,
+                    &self.profiles[profile],
+                    &self.nominator,
+                    id,
+                    &pre_filter_state,
+                );
+                let evaluation = cycle::evaluate_all_nodes(&mut cycle_state, &mut self.retained);
+                drop(cycle_state);
                 // If scoring fails there is no evaluation of the nodes. A single feasible node is chosen without
                 // scoring.
-                if let Ok(survey) = survey {
-                    explanation.pre_filter_status = survey.pre_filter_status;
-                    explanation.only_nodes = survey.node_names;
-                    explanation.nodes = survey.nodes;
+                if let Ok(evaluation) = evaluation {
+                    explanation.pre_filter_status = evaluation.pre_filter_status;
+                    explanation.only_nodes = evaluation.node_names;
+                    explanation.nodes = evaluation.nodes;
                 }
                 explanation.decision = self.decide(now, id, profile).0;
             }
         }
-        (self.retained.next_start_node_index, self.rng) = (start, dice);
+        (self.retained.next_start_node_index, self.rng) = (start, rng);
         Some(explanation)
     }
 
@@ -212,11 +218,11 @@ impl Scheduler {
             Err(decision) => return Some(*decision),
             Ok(profile) => profile,
         };
-        let (decision, consequence) = self.decide(now, id, profile);
-        if let CycleEffect::Assume(..) = consequence {
+        let (decision, effect) = self.decide(now, id, profile);
+        if let CycleEffect::Assume(..) = effect {
             self.queue.mark_binding(id);
         }
-        self.apply_effect(now, id, consequence);
+        self.apply_effect(now, id, effect);
         Some(decision)
     }
 
@@ -259,7 +265,8 @@ impl Scheduler {
     fn profile_for(&self, id: PodId) -> Result<usize, Box<Decision>> {
         let pod = self.cache.pod(id);
         let name = &pod.spec.scheduler_name;
-        let Some(profile) = self.profiles.iter().position(|rules| rules.profile.scheduler_name == *name)
+        let Some(profile) =
+            self.profiles.iter().position(|framework| framework.profile.scheduler_name == *name)
         else {
             return Err(Box::new(Decision::Skipped(format!("no profile for schedulerName {name:?}"))));
         };
@@ -267,12 +274,12 @@ impl Scheduler {
             return Err(Box::new(Decision::Skipped("placed already".to_owned())));
         }
         if self.profiles[profile].profile.pre_enqueue.contains(&Plugin::SchedulingGates) {
-            scheduling_gates::pre_enqueue(pod).map_err(|refusal| Box::new(Decision::Gated(refusal)))?;
+            scheduling_gates::pre_enqueue(pod).map_err(|status| Box::new(Decision::Gated(status)))?;
         }
         if pod.terminating {
             let NamespacedName { namespace, name } = &pod.name;
-            let why = format!("skip schedule deleting pod: {namespace}/{name}");
-            return Err(Box::new(Decision::Skipped(why)));
+            let reason = format!("skip schedule deleting pod: {namespace}/{name}");
+            return Err(Box::new(Decision::Skipped(reason)));
         }
         Ok(profile)
     }
@@ -297,32 +304,34 @@ impl Scheduler {
             rejection.cleared_nominations.extend(pod.nominated_node.as_ref().map(|_| pod.name.clone()));
             return (Decision::Refused(rejection), CycleEffect::Nomination(NominationChange::Cleared));
         }
-        let plan = self.pre_filter_states.get_or_compute(&mut self.cache, &self.profiles[profile], id);
-        let mut look = CycleState::new(&self.cache, &self.profiles[profile], &self.nominator, id, &plan);
-        let dice = &mut self.rng;
-        let wish = self.recorded_nodes.get(&id);
-        let wished = wish.and_then(|node| self.cache.nodes.by_name(node));
-        let not_there = wish.filter(|_| wished.is_none()).map(|_| RecordedNodeOutcome::NoSuchNode);
-        let mut chance = |sides| dice.random_range(0..sides);
-        let diagnosis = match cycle::schedule_pod(&mut look, &mut self.retained, wished, &mut chance) {
-            CycleOutcome::Scheduled {
-                node,
-                evaluated_nodes: looked_at,
-                feasible_nodes: fitting,
-                tied_nodes: equals,
-                recorded_node: inclined,
-            } => {
-                let reservation = match look.reserve(node) {
-                    Err(refusal) => return failed_cycle(refusal.message()),
+        let pre_filter_state =
+            self.pre_filter_states.get_or_compute(&mut self.cache, &self.profiles[profile], id);
+        let mut cycle_state =
+            CycleState::new(&self.cache, &self.profiles[profile], &self.nominator, id, &pre_filter_state);
+        let rng = &mut self.rng;
+        let recorded_name = self.recorded_nodes.get(&id);
+        let recorded_id = recorded_name.and_then(|node| self.cache.nodes.by_name(node));
+        let missing_outcome =
+            recorded_name.filter(|_| recorded_id.is_none()).map(|_| RecordedNodeOutcome::NoSuchNode);
+        let mut choose_among_equals = |count| rng.random_range(0..count);
+        let diagnosis = match cycle::schedule_pod(
+            &mut cycle_state,
+            &mut self.retained,
+            recorded_id,
+            &mut choose_among_equals,
+        ) {
+            CycleOutcome::Scheduled { node, evaluated_nodes, feasible_nodes, tied_nodes, recorded_node } => {
+                let reservation = match cycle_state.reserve(node) {
+                    Err(status) => return failed_cycle(status.message()),
                     Ok(reservation) => reservation,
                 };
                 let placement = Placement {
                     node: self.cache.nodes.name(node).clone(),
                     volume_changes: reservation.as_ref().map(VolumeReservation::changes).unwrap_or_default(),
-                    evaluated_nodes: looked_at,
-                    feasible_nodes: fitting,
-                    tied_nodes: equals,
-                    recorded_node: inclined.or(not_there),
+                    evaluated_nodes,
+                    feasible_nodes,
+                    tied_nodes,
+                    recorded_node: recorded_node.or(missing_outcome),
                 };
                 return (Decision::Placed(placement), CycleEffect::Assume(node, reservation));
             }
@@ -331,16 +340,17 @@ impl Scheduler {
         };
         let message = diagnosis.message(nodes, &self.retained.filter_cache);
         let mut rejection = Rejection::new(message, diagnosis.unschedulable_plugins.clone());
-        let ways = PostFilterOptions {
+        let options = PostFilterOptions {
             now: now.nanos(),
-            candidate_offset: &mut |nodes| dice.random_range(0..nodes),
+            candidate_offset: &mut |nodes| rng.random_range(0..nodes),
             clears_nominations: self.clears_nominations,
         };
-        let promise = post_filter(&look, &diagnosis, &self.retained.filter_cache, ways, &mut rejection);
-        if promise == NominationChange::Cleared && look.pod.nominated_node.is_some() {
-            rejection.cleared_nominations.push(look.pod.name.clone());
+        let nomination =
+            post_filter(&cycle_state, &diagnosis, &self.retained.filter_cache, options, &mut rejection);
+        if nomination == NominationChange::Cleared && cycle_state.pod.nominated_node.is_some() {
+            rejection.cleared_nominations.push(cycle_state.pod.name.clone());
         }
-        (Decision::Refused(rejection), CycleEffect::Nomination(promise))
+        (Decision::Refused(rejection), CycleEffect::Nomination(nomination))
     }
 }
 

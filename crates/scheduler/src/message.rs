@@ -11,8 +11,8 @@ pub(super) const NO_NODES: &str = "no nodes available to schedule pods";
 /// of nodes.
 pub(super) fn fit_error<'a>(nodes: usize, refusals: impl IntoIterator<Item = (&'a Status, usize)>) -> String {
     let mut histogram: BTreeMap<&str, usize> = BTreeMap::new();
-    for (refusal, count) in refusals {
-        for reason in refusal.reasons.iter().filter(|_| count > 0) {
+    for (status, count) in refusals {
+        for reason in status.reasons.iter().filter(|_| count > 0) {
             *histogram.entry(reason).or_default() += count;
         }
     }
@@ -29,8 +29,8 @@ pub(super) fn fit_error<'a>(nodes: usize, refusals: impl IntoIterator<Item = (&'
 }
 
 /// The same if PreFilter rejected the pod.
-pub(super) fn pre_filter_error(nodes: usize, refusal: &Status) -> String {
-    format!("0/{nodes} nodes are available: {}.", refusal.message())
+pub(super) fn pre_filter_error(nodes: usize, status: &Status) -> String {
+    format!("0/{nodes} nodes are available: {}.", status.message())
 }
 
 #[cfg(test)]

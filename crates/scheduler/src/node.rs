@@ -121,8 +121,8 @@ impl NodeSpec {
         let name: Arc<str> = object.meta().name.as_ref().into();
         let json: NodeJson<'_> = match view(object) {
             Ok(json) => json,
-            Err(trouble) => {
-                return NodeSpec { name, read_error: Some(trouble.into()), ..NodeSpec::default() };
+            Err(error) => {
+                return NodeSpec { name, read_error: Some(error.into()), ..NodeSpec::default() };
             }
         };
         NodeSpec {
@@ -139,7 +139,12 @@ impl NodeSpec {
             images: json.status.images.into_iter().map(|image| (image.names, image.size_bytes)).collect(),
             declared_features: json.status.declared_features,
             annotations: json.metadata.annotations,
-            conditions: json.status.conditions.into_iter().map(|one| (one.kind, one.status)).collect(),
+            conditions: json
+                .status
+                .conditions
+                .into_iter()
+                .map(|condition| (condition.kind, condition.status))
+                .collect(),
             read_error: None,
         }
     }
@@ -184,8 +189,8 @@ impl NodeUsage {
 
     /// Returns whether the pod was on the node.
     pub(crate) fn remove_pod(&mut self, id: PodId, pod: &Pod) -> bool {
-        let Some(place) = self.pods.iter().position(|other| *other == id) else { return false };
-        self.pods.swap_remove(place);
+        let Some(position) = self.pods.iter().position(|other| *other == id) else { return false };
+        self.pods.swap_remove(position);
         self.requested.subtract(&pod.usage.requested);
         self.non_zero_cpu = self.non_zero_cpu.wrapping_sub(pod.usage.non_zero_cpu);
         self.non_zero_memory = self.non_zero_memory.wrapping_sub(pod.usage.non_zero_memory);

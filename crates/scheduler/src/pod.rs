@@ -175,31 +175,31 @@ pub enum ControllerKind {
 impl Pod {
     /// Parses a pod. An unreadable one has `read_error` set, and little else.
     pub fn read(object: &Object, scalars: &mut ScalarResourceNames) -> Pod {
-        json::read(object, scalars).unwrap_or_else(|trouble| {
+        json::read(object, scalars).unwrap_or_else(|error| {
             let meta = object.meta();
             let namespace: Arc<str> = meta.namespace.as_ref().into();
-            let bare = json::read_partial(object);
+            let partial = json::read_partial(object);
             Pod {
                 name: NamespacedName { namespace: namespace.clone(), name: meta.name.as_ref().into() },
                 uid: meta.uid.as_deref().unwrap_or_default().into(),
-                labels: bare.labels,
+                labels: partial.labels,
                 spec: Arc::new(SchedulingSpec {
                     namespace,
-                    scheduler_name: bare.scheduler_name,
+                    scheduler_name: partial.scheduler_name,
                     ..SchedulingSpec::default()
                 }),
                 volumes: None,
                 usage: PodUsage::default(),
-                node_name: bare.node_name,
+                node_name: partial.node_name,
                 nominated_node: None,
                 status_nominated_node: None,
                 scheduling_gates: Vec::new(),
                 controller: None,
-                terminating: bare.terminating,
+                terminating: partial.terminating,
                 preempted: false,
-                finished: bare.finished,
+                finished: partial.finished,
                 start_time: None,
-                read_error: Some(trouble.into()),
+                read_error: Some(error.into()),
             }
         })
     }

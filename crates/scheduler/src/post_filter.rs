@@ -26,7 +26,7 @@ pub(super) enum NominationChange {
 pub(super) struct PostFilterOptions<'a> {
     /// The start time of pods that have none, in nanoseconds.
     pub now: i64,
-    /// Chooses the first of so many nodes.
+    /// Returns the index of the first candidate, below the number of nodes it is given.
     pub candidate_offset: &'a mut dyn FnMut(usize) -> usize,
     /// Whether the nominations of lower-priority pods to the same node are cleared.
     pub clears_nominations: bool,
@@ -42,12 +42,12 @@ pub(super) fn post_filter(
 ) -> NominationChange {
     let profile = &cycle_state.framework.profile;
     let is_unreadable =
-        diagnosis.pre_filter_status.as_ref().is_some_and(|one| one.plugin == Plugin::Unreadable);
+        diagnosis.pre_filter_status.as_ref().is_some_and(|status| status.plugin == Plugin::Unreadable);
     if profile.post_filter.is_empty() || is_unreadable {
         return NominationChange::Cleared;
     }
-    let mut promise = NominationChange::Unchanged;
-    let mut said: Vec<String> = Vec::new();
+    let mut nomination = NominationChange::Unchanged;
+    let mut messages: Vec<String> = Vec::new();
     for plugin in &profile.post_filter {
         match plugin {
             Plugin::DynamicResources if has_no_state(cycle_state, diagnosis) => {
@@ -55,17 +55,17 @@ pub(super) fn post_filter(
                 rejection.post_filter_message = dynamic_resources::NO_STATE.to_owned();
                 return NominationChange::Unchanged;
             }
-            Plugin::DynamicResources => said.push(dynamic_resources::NOTHING_TO_DEALLOCATE.to_owned()),
+            Plugin::DynamicResources => messages.push(dynamic_resources::NOTHING_TO_DEALLOCATE.to_owned()),
             Plugin::DefaultPreemption => {
                 match preempt(cycle_state, diagnosis, filter_cache, options.now, options.candidate_offset) {
-                    PreemptionResult::NotEligible(reason) => said.push(reason),
+                    PreemptionResult::NotEligible(reason) => messages.push(reason),
                     PreemptionResult::Failed(error) => {
                         rejection.post_filter_message = error;
                         return NominationChange::Unchanged;
                     }
                     PreemptionResult::NoCandidates(reason) => {
-                        said.push(reason);
-                        promise = NominationChange::Cleared;
+                        messages.push(reason);
+                        nomination = NominationChange::Cleared;
                     }
                     PreemptionResult::Nominated(node, victims) => {
                         return nominate(cycle_state, node, &victims, options.clears_nominations, rejection);
@@ -94,17 +94,20 @@ pub(super) fn post_filter(
             | Plugin::Unreadable => {}
         }
     }
-    rejection.post_filter_message = said.join(", ");
-    promise
+    rejection.post_filter_message = messages.join(", ");
+    nomination
 }
 
 /// Whether an earlier PreFilter plugin rejected the pod, so that DynamicResources stored no state.
 fn has_no_state(cycle_state: &CycleState<'_>, diagnosis: &Diagnosis) -> bool {
     let order = &cycle_state.framework.profile.pre_filter;
-    let Some(own) = order.iter().position(|plugin| *plugin == Plugin::DynamicResources) else { return true };
-    let refused_by = diagnosis.pre_filter_status.as_ref().map(|refusal| refusal.plugin);
-    refused_by
-        .is_some_and(|plugin| order.iter().position(|other| *other == plugin).is_none_or(|place| place < own))
+    let Some(own_position) = order.iter().position(|plugin| *plugin == Plugin::DynamicResources) else {
+        return true;
+    };
+    let rejecting_plugin = diagnosis.pre_filter_status.as_ref().map(|status| status.plugin);
+    rejecting_plugin.is_some_and(|plugin| {
+        order.iter().position(|other| *other == plugin).is_none_or(|position| position < own_position)
+    })
 }
 
 /// Nominates the pod to a node and records the victims.
@@ -115,19 +118,20 @@ fn nominate(
     clears: bool,
     rejection: &mut Rejection,
 ) -> NominationChange {
-    let world = cycle_state.cache;
-    let name = |pod: &PodId| world.pod(*pod).name.clone();
-    let going: Vec<NamespacedName> =
-        victims.iter().filter(|pod| !world.pod(**pod).terminating).map(name).collect();
-    rejection.victims = going;
+    let cache = cycle_state.cache;
+    let name = |pod: &PodId| cache.pod(*pod).name.clone();
+    let victim_names: Vec<NamespacedName> =
+        victims.iter().filter(|pod| !cache.pod(**pod).terminating).map(name).collect();
+    rejection.victims = victim_names;
     rejection.victims.sort_unstable();
-    let weaker = cycle_state.nominator.nominated_pods_for_node(world.nodes.name(node)).iter().copied();
-    let weaker = weaker.filter(|pod| {
-        clears && *pod != cycle_state.pod_id && world.pod(*pod).priority() < cycle_state.pod.priority()
+    let lower_priority =
+        cycle_state.nominator.nominated_pods_for_node(cache.nodes.name(node)).iter().copied();
+    let lower_priority = lower_priority.filter(|pod| {
+        clears && *pod != cycle_state.pod_id && cache.pod(*pod).priority() < cycle_state.pod.priority()
     });
-    let weaker: Vec<PodId> = weaker.collect();
-    rejection.cleared_nominations = weaker.iter().map(name).collect();
+    let lower_priority: Vec<PodId> = lower_priority.collect();
+    rejection.cleared_nominations = lower_priority.iter().map(name).collect();
     rejection.cleared_nominations.sort_unstable();
-    rejection.nominated_node = Some(world.nodes.name(node).clone());
-    NominationChange::Nominated(node, weaker)
+    rejection.nominated_node = Some(cache.nodes.name(node).clone());
+    NominationChange::Nominated(node, lower_priority)
 }

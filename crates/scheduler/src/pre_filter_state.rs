@@ -45,12 +45,12 @@ impl PreFilterStateCache {
             self.generation = cache.pre_filter_generation();
         }
         let key = (cache.pre_filter_key(pod), cache.pod(pod).controller.clone());
-        if let Some(plan) = self.states.get(&key) {
-            return plan.clone();
+        if let Some(state) = self.states.get(&key) {
+            return state.clone();
         }
-        let plan = Arc::new(compute(cache, framework, pod));
-        self.states.insert(key, plan.clone());
-        plan
+        let state = Arc::new(compute(cache, framework, pod));
+        self.states.insert(key, state.clone());
+        state
     }
 
     pub(super) fn clear(&mut self) {
@@ -61,15 +61,15 @@ impl PreFilterStateCache {
 fn compute(cache: &mut ClusterCache, framework: &Framework, id: PodId) -> PreFilterState {
     let pod = cache.pod(id).clone();
     let profile = &framework.profile;
-    let mut plan = PreFilterState::default();
+    let mut state = PreFilterState::default();
     if profile.filter.contains(&Plugin::PodTopologySpread) {
-        plan.hard_constraints = pod_topology_spread::HardConstraints::new(cache, &profile.spread, &pod);
+        state.hard_constraints = pod_topology_spread::HardConstraints::new(cache, &profile.spread, &pod);
     }
-    let scores = |plugin: Plugin| profile.score.iter().any(|(other, _)| *other == plugin);
-    if scores(Plugin::PodTopologySpread) {
-        plan.soft_constraints = pod_topology_spread::SoftConstraints::new(cache, &profile.spread, &pod);
+    let is_scored = |plugin: Plugin| profile.score.iter().any(|(other, _)| *other == plugin);
+    if is_scored(Plugin::PodTopologySpread) {
+        state.soft_constraints = pod_topology_spread::SoftConstraints::new(cache, &profile.spread, &pod);
     }
-    plan.affinity =
+    state.affinity =
         inter_pod_affinity::AffinityState::new(cache, profile.inter_pod_affinity, framework.version, &pod);
-    plan
+    state
 }

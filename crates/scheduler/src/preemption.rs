@@ -37,8 +37,8 @@ struct Candidate {
     pdb_violations: usize,
 }
 
-/// Runs preemption for an unschedulable pod. `offset` chooses the first of so many nodes, `now` is the start time of
-/// pods that have none.
+/// Runs preemption for an unschedulable pod. `offset` returns the index of the first candidate below the
+/// number of nodes it is given, `now` is the start time of pods that have none.
 pub(crate) fn preempt(
     cycle_state: &CycleState<'_>,
     diagnosis: &Diagnosis,
@@ -49,54 +49,55 @@ pub(crate) fn preempt(
     if let Some(reason) = ineligibility(cycle_state, diagnosis, filter_cache) {
         return PreemptionResult::NotEligible(format!("preemption: {reason}"));
     }
-    if let Some(trouble) = cycle_state.cache.selector_objects.budget_read_error() {
+    if let Some(read_error) = cycle_state.cache.selector_objects.budget_read_error() {
         return PreemptionResult::Failed(format!(
-            "preemption: a disruption budget cannot be understood: {trouble}"
+            "preemption: a PodDisruptionBudget is invalid: {read_error}"
         ));
     }
     let nodes = potential_nodes(cycle_state, diagnosis, filter_cache);
     let mut error = None;
-    let mut refused: Vec<Status> = Vec::new();
+    let mut statuses: Vec<Status> = Vec::new();
     let mut candidates = Vec::new();
     let start = if nodes.is_empty() { 0 } else { offset(nodes.len()) };
     if !cycle_state.cache.has_lower_priority_pod(cycle_state.pod.priority()) {
         return no_candidates(cycle_state, &[(&no_victims_status(), nodes.len())]);
     }
     if !nodes.is_empty() {
-        let wanted = num_candidates(cycle_state, nodes.len());
-        let (mut harmless, mut harmful) = (Vec::new(), Vec::new());
+        let candidate_limit = num_candidates(cycle_state, nodes.len());
+        let (mut non_violating, mut violating) = (Vec::new(), Vec::new());
         for index in 0..nodes.len() {
             match select_victims_on_node(cycle_state, nodes[(start + index) % nodes.len()], now) {
-                Err(refusal) if refusal.code == Code::Error => error = error.or(Some(refusal)),
-                Err(refusal) => refused.push(refusal),
-                Ok(candidate) if candidate.pdb_violations == 0 => harmless.push(candidate),
-                Ok(candidate) => harmful.push(candidate),
+                Err(status) if status.code == Code::Error => error = error.or(Some(status)),
+                Err(status) => statuses.push(status),
+                Ok(candidate) if candidate.pdb_violations == 0 => non_violating.push(candidate),
+                Ok(candidate) => violating.push(candidate),
             }
-            if !harmless.is_empty() && harmless.len() + harmful.len() >= wanted {
+            if !non_violating.is_empty() && non_violating.len() + violating.len() >= candidate_limit {
                 break;
             }
         }
-        candidates = harmless;
-        candidates.append(&mut harmful);
+        candidates = non_violating;
+        candidates.append(&mut violating);
     }
     if let Some(error) = error.filter(|_| candidates.is_empty()) {
         return PreemptionResult::Failed(format!("preemption: {}", error.message()));
     }
     if candidates.is_empty() {
-        let refused: Vec<(&Status, usize)> = refused.iter().map(|refusal| (refusal, 1)).collect();
-        return no_candidates(cycle_state, &refused);
+        let statuses: Vec<(&Status, usize)> = statuses.iter().map(|status| (status, 1)).collect();
+        return no_candidates(cycle_state, &statuses);
     }
     let best = pick_one_node(cycle_state, candidates, now);
     PreemptionResult::Nominated(best.node, best.victims)
 }
 
 /// The result without candidates; `refused` has the statuses of the dry runs with their counts.
-fn no_candidates(cycle_state: &CycleState<'_>, refused: &[(&Status, usize)]) -> PreemptionResult {
-    let all = cycle_state.cache.nodes.order().len();
-    let rest = Status::unresolvable(Plugin::DefaultPreemption, "Preemption is not helpful for scheduling");
-    let others = all - refused.iter().map(|(_, count)| count).sum::<usize>();
-    let refusals = refused.iter().copied().chain([(&rest, others)]);
-    PreemptionResult::NoCandidates(format!("preemption: {}", message::fit_error(all, refusals)))
+fn no_candidates(cycle_state: &CycleState<'_>, statuses: &[(&Status, usize)]) -> PreemptionResult {
+    let node_count = cycle_state.cache.nodes.order().len();
+    let other_status =
+        Status::unresolvable(Plugin::DefaultPreemption, "Preemption is not helpful for scheduling");
+    let other_nodes = node_count - statuses.iter().map(|(_, count)| count).sum::<usize>();
+    let all_statuses = statuses.iter().copied().chain([(&other_status, other_nodes)]);
+    PreemptionResult::NoCandidates(format!("preemption: {}", message::fit_error(node_count, all_statuses)))
 }
 
 /// The status of a node without lower-priority pods.
@@ -114,19 +115,21 @@ fn ineligibility(
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let node = cycle_state.cache.nodes.by_name(cycle_state.pod.nominated_node.as_ref()?)?;
-    let said = diagnosis
+    let node_code = diagnosis
         .node_to_status
         .iter()
         .find(|(other, _)| *other == node)
         .map(|(_, id)| filter_cache.status(*id).code);
-    let absent = diagnosis.pre_filter_status.as_ref().or(diagnosis.absent_nodes_status.as_ref());
-    let code = said.or(absent.map(|refusal| refusal.code)).unwrap_or(Code::UnschedulableAndUnresolvable);
+    let other_status = diagnosis.pre_filter_status.as_ref().or(diagnosis.absent_nodes_status.as_ref());
+    let code =
+        node_code.or(other_status.map(|status| status.code)).unwrap_or(Code::UnschedulableAndUnresolvable);
     if code == Code::UnschedulableAndUnresolvable {
         return None;
     }
     let mut pods = cycle_state.cache.nodes.usage(node).pods.iter().map(|pod| cycle_state.cache.pod(*pod));
-    let leaving = |pod: &Pod| has_lower_priority(pod, cycle_state.pod) && pod.terminating && pod.preempted;
-    pods.any(leaving).then_some("not eligible due to a terminating pod on the nominated node.")
+    let is_terminating_victim =
+        |pod: &Pod| has_lower_priority(pod, cycle_state.pod) && pod.terminating && pod.preempted;
+    pods.any(is_terminating_victim).then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
 /// The nodes whose status is `Unschedulable`, on which preemption might help.
@@ -135,51 +138,52 @@ fn potential_nodes(
     diagnosis: &Diagnosis,
     filter_cache: &FilterCache,
 ) -> Vec<NodeId> {
-    if let Some(refusal) = &diagnosis.pre_filter_status {
-        let all = cycle_state.cache.nodes.order();
-        return if refusal.code == Code::Unschedulable { all.to_vec() } else { Vec::new() };
+    if let Some(status) = &diagnosis.pre_filter_status {
+        let all_nodes = cycle_state.cache.nodes.order();
+        return if status.code == Code::Unschedulable { all_nodes.to_vec() } else { Vec::new() };
     }
-    let refused = diagnosis
+    let resolvable = diagnosis
         .node_to_status
         .iter()
         .filter(|(_, id)| filter_cache.status(*id).code == Code::Unschedulable);
-    refused.map(|(node, _)| *node).collect()
+    resolvable.map(|(node, _)| *node).collect()
 }
 
 /// The number of candidates after which the search ends.
 fn num_candidates(cycle_state: &CycleState<'_>, nodes: usize) -> usize {
     let args = cycle_state.framework.profile.preemption;
-    let wanted =
+    let candidate_limit =
         (nodes as i64 * args.min_candidate_nodes_percentage / 100).max(args.min_candidate_nodes_absolute);
-    usize::try_from(wanted).unwrap_or(0).min(nodes)
+    usize::try_from(candidate_limit).unwrap_or(0).min(nodes)
 }
 
-fn has_lower_priority(pod: &Pod, than: &Pod) -> bool {
-    pod.priority() < than.priority()
+fn has_lower_priority(pod: &Pod, preemptor: &Pod) -> bool {
+    pod.priority() < preemptor.priority()
 }
 
 /// Dry-runs preemption on one node. Returns the victims, or the status if preemption does not help.
 fn select_victims_on_node(cycle_state: &CycleState<'_>, node: NodeId, now: i64) -> Result<Candidate, Status> {
-    let weaker = cycle_state.cache.nodes.usage(node).pods.iter().copied();
-    let mut weaker: Vec<PodId> =
-        weaker.filter(|pod| has_lower_priority(cycle_state.cache.pod(*pod), cycle_state.pod)).collect();
-    if weaker.is_empty() {
+    let potential_victims = cycle_state.cache.nodes.usage(node).pods.iter().copied();
+    let mut potential_victims: Vec<PodId> = potential_victims
+        .filter(|pod| has_lower_priority(cycle_state.cache.pod(*pod), cycle_state.pod))
+        .collect();
+    if potential_victims.is_empty() {
         return Err(no_victims_status());
     }
-    let mut hypothesis = cycle_state.unchanged_node(node);
-    weaker.iter().for_each(|pod| cycle_state.remove_pod(&mut hypothesis, *pod, node));
-    cycle_state.filter_with_changes(node, &hypothesis)?;
-    sort_by_importance(cycle_state, &mut weaker, now);
-    let (protected, free) = split_by_pdb_violation(cycle_state, &weaker);
+    let mut changed_node = cycle_state.unchanged_node(node);
+    potential_victims.iter().for_each(|pod| cycle_state.remove_pod(&mut changed_node, *pod, node));
+    cycle_state.filter_with_changes(node, &changed_node)?;
+    sort_by_importance(cycle_state, &mut potential_victims, now);
+    let (violating_victims, non_violating_victims) = split_by_pdb_violation(cycle_state, &potential_victims);
     let mut victims = Vec::new();
-    for pod in &protected {
-        reprieve(cycle_state, &mut hypothesis, *pod, node, &mut victims);
+    for pod in &violating_victims {
+        reprieve(cycle_state, &mut changed_node, *pod, node, &mut victims);
     }
-    let violations = victims.len();
-    for pod in &free {
-        reprieve(cycle_state, &mut hypothesis, *pod, node, &mut victims);
+    let pdb_violations = victims.len();
+    for pod in &non_violating_victims {
+        reprieve(cycle_state, &mut changed_node, *pod, node, &mut victims);
     }
-    if !protected.is_empty() && !free.is_empty() {
+    if !violating_victims.is_empty() && !non_violating_victims.is_empty() {
         sort_by_importance(cycle_state, &mut victims, now);
     }
     if victims.is_empty() {
@@ -191,7 +195,7 @@ fn select_victims_on_node(cycle_state: &CycleState<'_>, node: NodeId, now: i64) 
             reasons: smallvec![reason.into()],
         });
     }
-    Ok(Candidate { node, victims, pdb_violations: violations })
+    Ok(Candidate { node, victims, pdb_violations })
 }
 
 /// Keeps a pod on the node if the incoming pod still fits; otherwise it becomes a victim.
@@ -230,35 +234,44 @@ fn split_by_pdb_violation(cycle_state: &CycleState<'_>, pods: &[PodId]) -> (Vec<
     if budgets.is_empty() {
         return (Vec::new(), pods.to_vec());
     }
-    let mut left: Vec<i64> = budgets.values().map(|budget| i64::from(budget.disruptions_allowed)).collect();
+    let mut allowed: Vec<i64> =
+        budgets.values().map(|budget| i64::from(budget.disruptions_allowed)).collect();
     pods.iter().partition(|pod| {
         let pod = cycle_state.cache.pod(**pod);
-        let mut broken = false;
-        for (budget, left) in budgets.values().zip(&mut left) {
-            let counts = budget.namespace == pod.name.namespace
+        let mut is_violating = false;
+        for (budget, allowed) in budgets.values().zip(&mut allowed) {
+            let is_covered = budget.namespace == pod.name.namespace
                 && !pod.labels.is_empty()
                 && !budget.selector.is_everything()
                 && budget.selector.matches(|key| pod.labels.get(key))
                 && !budget.disrupted_pods.contains(&pod.name.name);
-            if counts {
-                *left -= 1;
-                broken |= *left < 0;
+            if is_covered {
+                *allowed -= 1;
+                is_violating |= *allowed < 0;
             }
         }
-        broken
+        is_violating
     })
 }
 
 /// The candidate by kube-scheduler's criteria; the first of equals.
 fn pick_one_node(cycle_state: &CycleState<'_>, candidates: Vec<Candidate>, now: i64) -> Candidate {
-    let harm = |candidate: &Candidate| {
+    let cost = |candidate: &Candidate| {
         let pods = || candidate.victims.iter().map(|pod| cycle_state.cache.pod(*pod));
-        let highest = pods().map(Pod::priority).next().unwrap_or(i32::MIN);
-        let sum: i64 = pods().map(|pod| i64::from(pod.priority()) + (1 << 31)).sum();
-        let most = pods().map(Pod::priority).max();
-        let longest =
-            pods().filter(|pod| Some(pod.priority()) == most).map(|pod| pod.start_time.unwrap_or(now)).min();
-        (candidate.pdb_violations, highest, sum, candidate.victims.len(), Reverse(longest))
+        let first_victim_priority = pods().map(Pod::priority).next().unwrap_or(i32::MIN);
+        let priority_sum: i64 = pods().map(|pod| i64::from(pod.priority()) + (1 << 31)).sum();
+        let highest_priority = pods().map(Pod::priority).max();
+        let earliest_start = pods()
+            .filter(|pod| Some(pod.priority()) == highest_priority)
+            .map(|pod| pod.start_time.unwrap_or(now))
+            .min();
+        (
+            candidate.pdb_violations,
+            first_victim_priority,
+            priority_sum,
+            candidate.victims.len(),
+            Reverse(earliest_start),
+        )
     };
-    candidates.into_iter().min_by_key(harm).expect("there is a candidate")
+    candidates.into_iter().min_by_key(cost).expect("there is a candidate")
 }

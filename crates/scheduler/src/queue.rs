@@ -162,10 +162,10 @@ impl SchedulingQueue {
 
     /// Adds a pod. Returns whether it is in activeQ.
     fn add(&mut self, now: Moment, id: PodId, hint_inputs: HintInputs, context: QueueContext<'_>) -> bool {
-        let turn = self.next_order(now, context.cache.pod(id));
+        let order = self.next_order(now, context.cache.pod(id));
         let entry = QueueEntry {
             state: EntryState::Active,
-            order: turn,
+            order,
             attempts: 0,
             unschedulable_count: 0,
             consecutive_errors_count: 0,
@@ -227,7 +227,7 @@ impl SchedulingQueue {
         &mut self,
         now: Moment,
         event: &ObservedEvent<'_>,
-        such: impl Fn(&Pod) -> bool,
+        is_candidate: impl Fn(&Pod) -> bool,
         context: QueueContext<'_>,
     ) {
         let mut helped: Vec<PodId> = Vec::new();
@@ -235,7 +235,7 @@ impl SchedulingQueue {
             if plugin.is_registered_for(event.cluster_event) {
                 let is_helped = |id: &&PodId| {
                     let entry = &self.entries[*id];
-                    such(context.cache.pod(**id))
+                    is_candidate(context.cache.pod(**id))
                         && entry.accepts(event)
                         && hints::evaluate_hint(*plugin, context, **id, entry, event)
                 };
@@ -262,9 +262,9 @@ impl SchedulingQueue {
 
     /// Pops the next pod, which counts as binding until it fails.
     fn pop(&mut self) -> Option<PodId> {
-        let early =
+        let from_backoff_q =
             || self.backoff_q.first().filter(|_| self.backoff_config.pop_from_backoff_q).map(|(.., id)| *id);
-        let id = self.active_q.first().map(|(_, id)| *id).or_else(early)?;
+        let id = self.active_q.first().map(|(_, id)| *id).or_else(from_backoff_q)?;
         self.mark_binding(id);
         self.update_entry(id, |entry| entry.attempts += 1);
         Some(id)
@@ -278,11 +278,11 @@ impl SchedulingQueue {
 
     /// Returns a pod to the queue after a failed cycle; `rejectors` is empty after an error.
     fn add_unschedulable(&mut self, now: Moment, id: PodId, rejectors: &[Plugin], context: QueueContext<'_>) {
-        let turn = self.next_order(now, context.cache.pod(id));
-        let timing = self.backoff_config;
+        let order = self.next_order(now, context.cache.pod(id));
+        let backoff_config = self.backoff_config;
         self.take(id);
         self.update_entry(id, |entry| {
-            entry.order = turn;
+            entry.order = order;
             entry.rejector_plugins = rejectors.into();
             if rejectors.is_empty() {
                 entry.consecutive_errors_count = entry.consecutive_errors_count.saturating_add(1);
@@ -290,7 +290,7 @@ impl SchedulingQueue {
                 entry.unschedulable_count = entry.unschedulable_count.saturating_add(1);
                 entry.consecutive_errors_count = 0;
             }
-            entry.backoff_expiration = timing.expiration(
+            entry.backoff_expiration = backoff_config.expiration(
                 now,
                 if entry.consecutive_errors_count > 0 {
                     entry.consecutive_errors_count
@@ -309,18 +309,18 @@ impl SchedulingQueue {
     /// The next moment at which a backoff ends or a pod is flushed.
     fn next_tick(&self) -> Option<Moment> {
         let second_after = |until: Moment| Moment::from_nanos(next_multiple(until.nanos(), SECOND));
-        let ends = [self.backoff_q.first(), self.error_backoff_q.first()].into_iter().flatten();
-        let ends = ends.map(|(until, ..)| second_after(*until));
+        let expirations = [self.backoff_q.first(), self.error_backoff_q.first()].into_iter().flatten();
+        let expirations = expirations.map(|(until, ..)| second_after(*until));
         let flush = self.unschedulable_since.first().map(|(since, _)| flush_time(*since));
-        ends.chain(flush).min().filter(|tick| *tick != Moment::MAX)
+        expirations.chain(flush).min().filter(|tick| *tick != Moment::MAX)
     }
 
     /// Moves pods whose backoff has ended, and flushes unschedulable pods.
     fn tick(&mut self, tick: Moment, context: QueueContext<'_>) {
-        for errors in [false, true] {
-            let waiting = if errors { &self.error_backoff_q } else { &self.backoff_q };
-            let done = waiting.iter().take_while(|(until, ..)| *until < tick).map(|(.., id)| *id);
-            for id in done.collect::<Vec<PodId>>() {
+        for is_error in [false, true] {
+            let backoff_q = if is_error { &self.error_backoff_q } else { &self.backoff_q };
+            let expired = backoff_q.iter().take_while(|(until, ..)| *until < tick).map(|(.., id)| *id);
+            for id in expired.collect::<Vec<PodId>>() {
                 self.take(id);
                 if self.backoff_config.pop_from_backoff_q {
                     self.insert(id, EntryState::Active);
@@ -330,12 +330,12 @@ impl SchedulingQueue {
             }
         }
         if tick.nanos().rem_euclid(FLUSH_INTERVAL) == 0 {
-            let late = self
+            let overdue = self
                 .unschedulable_since
                 .iter()
                 .take_while(|(since, _)| flush_time(*since) <= tick)
                 .map(|(_, id)| *id);
-            for id in late.collect::<Vec<PodId>>() {
+            for id in overdue.collect::<Vec<PodId>>() {
                 self.take(id);
                 self.requeue(tick, id, context);
             }
@@ -354,20 +354,20 @@ impl SchedulingQueue {
     /// Puts a pod into activeQ or backoffQ, unless a PreEnqueue plugin rejects it.
     fn requeue(&mut self, now: Moment, id: PodId, context: QueueContext<'_>) {
         let entry = &self.entries[&id];
-        let waits = self.backoff_config.is_backing_off(entry.backoff_expiration, now);
-        let state = match (waits, entry.rejector_plugins.is_empty()) {
+        let is_backing_off = self.backoff_config.is_backing_off(entry.backoff_expiration, now);
+        let state = match (is_backing_off, entry.rejector_plugins.is_empty()) {
             (false, _) => EntryState::Active,
             (true, false) => EntryState::Backoff,
             (true, true) => EntryState::ErrorBackoff,
         };
-        let is_asked = !waits || self.backoff_config.pop_from_backoff_q;
-        let Some(plugin) = self.gating_plugin(id, context).filter(|_| is_asked) else {
+        let runs_pre_enqueue = !is_backing_off || self.backoff_config.pop_from_backoff_q;
+        let Some(plugin) = self.gating_plugin(id, context).filter(|_| runs_pre_enqueue) else {
             self.insert(id, state);
             return;
         };
         self.update_entry(id, |entry| {
-            if let Err(place) = entry.rejector_plugins.binary_search(&plugin) {
-                entry.rejector_plugins.insert(place, plugin);
+            if let Err(position) = entry.rejector_plugins.binary_search(&plugin) {
+                entry.rejector_plugins.insert(position, plugin);
             }
         });
         // A pod that waits for its victims is requeued by their deletion, like other unschedulable pods.
@@ -378,8 +378,8 @@ impl SchedulingQueue {
     /// The first PreEnqueue plugin that rejects the pod.
     fn gating_plugin(&self, id: PodId, context: QueueContext<'_>) -> Option<Plugin> {
         let pod = context.cache.pod(id);
-        let asked = &context.framework(pod)?.profile.pre_enqueue;
-        let keeps = |plugin: &Plugin| match plugin {
+        let pre_enqueue_plugins = &context.framework(pod)?.profile.pre_enqueue;
+        let is_gating = |plugin: &Plugin| match plugin {
             Plugin::SchedulingGates => scheduling_gates::pre_enqueue(pod).is_err(),
             Plugin::DefaultPreemption => self.preempting.contains(&id),
             // Dynamic resources are not simulated: pods with resource claims are rejected in PreFilter.
@@ -403,30 +403,30 @@ impl SchedulingQueue {
             | Plugin::NodeDeclaredFeatures
             | Plugin::Unreadable => false,
         };
-        asked.iter().copied().find(keeps)
+        pre_enqueue_plugins.iter().copied().find(is_gating)
     }
 
     fn insert(&mut self, id: PodId, state: EntryState) {
         let SchedulingQueue {
             entries,
-            active_q: active,
-            backoff_q: backoff,
-            error_backoff_q: errors,
-            unschedulable_by_plugin: refused,
-            unschedulable_since: since,
+            active_q,
+            backoff_q,
+            error_backoff_q,
+            unschedulable_by_plugin,
+            unschedulable_since,
             ..
         } = self;
         let Some(entry) = entries.get_mut(&id) else { return };
         entry.state = state;
         let until = entry.backoff_expiration.unwrap_or(Moment::MIN);
         match state {
-            EntryState::Active => drop(active.insert((entry.order, id))),
-            EntryState::Backoff => drop(backoff.insert((until, entry.order, id))),
-            EntryState::ErrorBackoff => drop(errors.insert((until, entry.order, id))),
+            EntryState::Active => drop(active_q.insert((entry.order, id))),
+            EntryState::Backoff => drop(backoff_q.insert((until, entry.order, id))),
+            EntryState::ErrorBackoff => drop(error_backoff_q.insert((until, entry.order, id))),
             EntryState::Unschedulable => {
-                since.insert((entry.order.timestamp, id));
+                unschedulable_since.insert((entry.order.timestamp, id));
                 for plugin in &entry.rejector_plugins {
-                    refused.entry(*plugin).or_default().insert(id);
+                    unschedulable_by_plugin.entry(*plugin).or_default().insert(id);
                 }
             }
             EntryState::Gated(_) | EntryState::Binding => {}
@@ -436,23 +436,23 @@ impl SchedulingQueue {
     fn take(&mut self, id: PodId) {
         let SchedulingQueue {
             entries,
-            active_q: active,
-            backoff_q: backoff,
-            error_backoff_q: errors,
-            unschedulable_by_plugin: refused,
-            unschedulable_since: since,
+            active_q,
+            backoff_q,
+            error_backoff_q,
+            unschedulable_by_plugin,
+            unschedulable_since,
             ..
         } = self;
         let Some(entry) = entries.get(&id) else { return };
         let until = entry.backoff_expiration.unwrap_or(Moment::MIN);
         match entry.state {
-            EntryState::Active => drop(active.remove(&(entry.order, id))),
-            EntryState::Backoff => drop(backoff.remove(&(until, entry.order, id))),
-            EntryState::ErrorBackoff => drop(errors.remove(&(until, entry.order, id))),
+            EntryState::Active => drop(active_q.remove(&(entry.order, id))),
+            EntryState::Backoff => drop(backoff_q.remove(&(until, entry.order, id))),
+            EntryState::ErrorBackoff => drop(error_backoff_q.remove(&(until, entry.order, id))),
             EntryState::Unschedulable => {
-                since.remove(&(entry.order.timestamp, id));
+                unschedulable_since.remove(&(entry.order.timestamp, id));
                 for plugin in &entry.rejector_plugins {
-                    remove_from_index(refused, *plugin, id);
+                    remove_from_index(unschedulable_by_plugin, *plugin, id);
                 }
             }
             EntryState::Gated(_) | EntryState::Binding => {}
@@ -482,8 +482,8 @@ fn flush_time(since: Moment) -> Moment {
 }
 
 /// The next multiple after a number, saturating.
-fn next_multiple(number: i64, of: i64) -> i64 {
-    (number.div_euclid(of) + 1).checked_mul(of).unwrap_or(i64::MAX)
+fn next_multiple(number: i64, unit: i64) -> i64 {
+    (number.div_euclid(unit) + 1).checked_mul(unit).unwrap_or(i64::MAX)
 }
 
 // === impl QueueEntry ===
@@ -537,6 +537,6 @@ impl BackoffConfig {
 
 impl<'a> QueueContext<'a> {
     fn framework(self, pod: &Pod) -> Option<&'a Framework> {
-        self.profiles.iter().find(|rules| rules.profile.scheduler_name == pod.spec.scheduler_name)
+        self.profiles.iter().find(|framework| framework.profile.scheduler_name == pod.spec.scheduler_name)
     }
 }

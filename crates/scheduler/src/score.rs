@@ -51,28 +51,28 @@ pub(super) fn score(
         if is_skipped(cycle_state, plugin)? {
             continue;
         }
-        let mut own = scores.spare.pop().unwrap_or_else(|| PluginScores {
+        let mut plugin_scores = scores.spare.pop().unwrap_or_else(|| PluginScores {
             plugin,
             weight,
             raw: Vec::new(),
             normalised: Vec::new(),
         });
-        (own.plugin, own.weight) = (plugin, weight);
-        own.raw.clear();
-        own.normalised.clear();
+        (plugin_scores.plugin, plugin_scores.weight) = (plugin, weight);
+        plugin_scores.raw.clear();
+        plugin_scores.normalised.clear();
         run_score_plugin(
             cycle_state,
             nodes,
             &scores.verdicts,
-            &mut own,
+            &mut plugin_scores,
             &mut scores.spread_scores,
             &mut scores.spread_scratch,
         );
-        for (total, normalised) in scores.totals.iter_mut().zip(&own.normalised) {
+        for (total, normalised) in scores.totals.iter_mut().zip(&plugin_scores.normalised) {
             in_range &= (0..=MAX_NODE_SCORE).contains(normalised);
             *total = total.wrapping_add(normalised.wrapping_mul(weight));
         }
-        scores.plugins.push(own);
+        scores.plugins.push(plugin_scores);
     }
     if in_range { Ok(()) } else { Err(out_of_range(&scores.plugins)) }
 }
@@ -80,9 +80,10 @@ pub(super) fn score(
 /// The error for the first score that is out of range, as absurd amounts cause.
 fn out_of_range(plugins: &[PluginScores]) -> String {
     let nodes = 0..plugins.first().map_or(0, |plugin| plugin.normalised.len());
-    let mut opinions =
-        nodes.flat_map(|node| plugins.iter().map(move |own| (own.plugin, own.normalised[node])));
-    let (plugin, score) = opinions
+    let mut scores_by_plugin = nodes.flat_map(|node| {
+        plugins.iter().map(move |plugin_scores| (plugin_scores.plugin, plugin_scores.normalised[node]))
+    });
+    let (plugin, score) = scores_by_plugin
         .find(|(_, score)| !(0..=MAX_NODE_SCORE).contains(score))
         .expect("one was seen to be out of range");
     format!(
@@ -94,16 +95,18 @@ fn out_of_range(plugins: &[PluginScores]) -> String {
 /// Whether PreScore skips a plugin.
 fn is_skipped(cycle_state: &CycleState<'_>, plugin: Plugin) -> Result<bool, String> {
     let profile = &cycle_state.framework.profile;
-    let prepares = profile.pre_score.contains(&plugin);
-    let added = &profile.added_affinity;
+    let has_pre_score = profile.pre_score.contains(&plugin);
+    let added_affinity = &profile.added_affinity;
     match plugin {
-        Plugin::NodeAffinity => Ok(prepares && node_affinity::is_score_skipped(&cycle_state.pod.spec, added)),
+        Plugin::NodeAffinity => {
+            Ok(has_pre_score && node_affinity::is_score_skipped(&cycle_state.pod.spec, added_affinity))
+        }
         Plugin::NodeResourcesBalancedAllocation => {
-            Ok(prepares && cycle_state.framework.balanced_allocation.is_skipped(&cycle_state.pod.spec))
+            Ok(has_pre_score && cycle_state.framework.balanced_allocation.is_skipped(&cycle_state.pod.spec))
         }
         // It scores only with the feature gate StorageCapacityScoring, which is off.
-        Plugin::VolumeBinding => Ok(prepares),
-        Plugin::TaintToleration | Plugin::PodTopologySpread | Plugin::InterPodAffinity if !prepares => {
+        Plugin::VolumeBinding => Ok(has_pre_score),
+        Plugin::TaintToleration | Plugin::PodTopologySpread | Plugin::InterPodAffinity if !has_pre_score => {
             Err(format!("failed to read \"PreScore{plugin}\" from cycleState: not found"))
         }
         Plugin::PodTopologySpread => Ok(cycle_state.pre_filter_state.soft_constraints.is_empty()),
@@ -133,33 +136,33 @@ fn is_skipped(cycle_state: &CycleState<'_>, plugin: Plugin) -> Result<bool, Stri
 fn run_score_plugin(
     cycle_state: &CycleState<'_>,
     nodes: &[NodeId],
-    cards: &[CachedVerdict],
-    own: &mut PluginScores,
-    crowds: &mut Vec<Option<i64>>,
-    marks: &mut pod_topology_spread::ScoreScratch,
+    verdicts: &[CachedVerdict],
+    plugin_scores: &mut PluginScores,
+    spread_scores: &mut Vec<Option<i64>>,
+    scratch: &mut pod_topology_spread::ScoreScratch,
 ) {
-    let PluginScores { raw, normalised, .. } = own;
-    match own.plugin {
+    let PluginScores { raw, normalised, .. } = plugin_scores;
+    match plugin_scores.plugin {
         Plugin::TaintToleration => {
-            raw.extend(cards.iter().map(|card| card.taint_score));
+            raw.extend(verdicts.iter().map(|verdict| verdict.taint_score));
             normalise(raw, normalised, true);
         }
         Plugin::NodeAffinity => {
-            raw.extend(cards.iter().map(|card| card.node_affinity_score));
+            raw.extend(verdicts.iter().map(|verdict| verdict.node_affinity_score));
             normalise(raw, normalised, false);
         }
         Plugin::NodeResourcesFit => {
-            raw.extend(cards.iter().map(|card| card.fit_score));
+            raw.extend(verdicts.iter().map(|verdict| verdict.fit_score));
             normalised.extend_from_slice(raw);
         }
         Plugin::NodeResourcesBalancedAllocation => {
-            raw.extend(cards.iter().map(|card| card.balance_score));
+            raw.extend(verdicts.iter().map(|verdict| verdict.balance_score));
             normalised.extend_from_slice(raw);
         }
         Plugin::ImageLocality => {
             let (count, version) = (cycle_state.cache.nodes.order().len(), cycle_state.framework.version);
-            raw.extend(nodes.iter().zip(cards).map(|(node, card)| {
-                if !card.has_images {
+            raw.extend(nodes.iter().zip(verdicts).map(|(node, verdict)| {
+                if !verdict.has_images {
                     return 0;
                 }
                 image_locality::score(
@@ -172,10 +175,15 @@ fn run_score_plugin(
             normalised.extend_from_slice(raw);
         }
         Plugin::PodTopologySpread => {
-            cycle_state.pre_filter_state.soft_constraints.score(cycle_state.cache, nodes, marks, crowds);
-            raw.extend(crowds.iter().map(|crowd| crowd.unwrap_or(0)));
+            cycle_state.pre_filter_state.soft_constraints.score(
+                cycle_state.cache,
+                nodes,
+                scratch,
+                spread_scores,
+            );
+            raw.extend(spread_scores.iter().map(|spread_score| spread_score.unwrap_or(0)));
             normalised.resize(nodes.len(), 0);
-            pod_topology_spread::normalise(crowds, normalised);
+            pod_topology_spread::normalise(spread_scores, normalised);
         }
         Plugin::InterPodAffinity => {
             raw.resize(nodes.len(), 0);
@@ -208,11 +216,11 @@ fn run_score_plugin(
 /// kube-scheduler's `DefaultNormalizeScore`: scales the highest score to 100; with `reverse` the lowest is the best.
 fn normalise(raw: &[i64], normalised: &mut Vec<i64>, reverse: bool) {
     // kube-scheduler starts the search for the maximum at zero.
-    let most = raw.iter().copied().max().unwrap_or(0).max(0);
-    if most == 0 {
+    let highest = raw.iter().copied().max().unwrap_or(0).max(0);
+    if highest == 0 {
         normalised.extend(raw.iter().map(|score| if reverse { 100 } else { *score }));
         return;
     }
-    let scaled = raw.iter().map(|score| 100_i64.wrapping_mul(*score) / most);
+    let scaled = raw.iter().map(|score| 100_i64.wrapping_mul(*score) / highest);
     normalised.extend(scaled.map(|score| if reverse { 100 - score } else { score }));
 }

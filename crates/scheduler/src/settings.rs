@@ -46,7 +46,7 @@ pub enum Version {
 
 /// A version that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a version of Kubernetes that can be simulated: give one from 1.32 to 1.36")]
+#[error("unsupported Kubernetes version {text:?}: expected 1.32 to 1.36")]
 pub struct BadVersion {
     /// The text that was given.
     pub text: String,

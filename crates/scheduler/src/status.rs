@@ -67,9 +67,9 @@ impl Status {
 }
 
 impl From<CommonStatus> for Status {
-    fn from(usual: CommonStatus) -> Status {
+    fn from(common_status: CommonStatus) -> Status {
         let (spread, affinity) = (Plugin::PodTopologySpread, Plugin::InterPodAffinity);
-        match usual {
+        match common_status {
             CommonStatus::MissingSpreadLabel => Status::unresolvable(
                 spread,
                 "node(s) didn't match pod topology spread constraints (missing required label)",

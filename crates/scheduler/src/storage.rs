@@ -148,60 +148,60 @@ impl StorageCache {
                 why: error.to_string(),
             }),
         };
-        let told = fields.as_ref().ok();
+        let readable_fields = fields.as_ref().ok();
         let name = key.name.clone();
         match kind {
             StorageKind::PersistentVolumeClaim => {
-                let (known, result) = read_object(&fields, PersistentVolumeClaim::read);
-                self.set_claim(&key, Some(known));
+                let (parsed, result) = read_object(&fields, PersistentVolumeClaim::read);
+                self.set_claim(&key, Some(parsed));
                 result
             }
             StorageKind::PersistentVolume => {
-                let (known, result) = read_object(&fields, PersistentVolume::read);
-                let offer = match &known {
+                let (parsed, result) = read_object(&fields, PersistentVolume::read);
+                let candidate_key = match &parsed {
                     Ok(volume) => CandidateKey {
                         class: Some(volume.class.clone()),
                         claim: volume.claim.as_ref().map(|claim| claim.key.clone()),
                     },
                     Err(_) => CandidateKey {
-                        class: told.and_then(PersistentVolume::class_of_unreadable),
+                        class: readable_fields.and_then(PersistentVolume::class_of_unreadable),
                         claim: None,
                     },
                 };
-                self.set_volume(&name, Some((known, offer)));
+                self.set_volume(&name, Some((parsed, candidate_key)));
                 result
             }
             StorageKind::StorageClass => {
-                let (known, result) = read_object(&fields, StorageClass::read);
-                self.set_class(&name, Some(known));
+                let (parsed, result) = read_object(&fields, StorageClass::read);
+                self.set_class(&name, Some(parsed));
                 result
             }
             StorageKind::CsiNode => {
-                let (known, result) = read_object(&fields, CsiNode::read);
-                self.update_node(&name, |node| node.csi_node = Some(known));
+                let (parsed, result) = read_object(&fields, CsiNode::read);
+                self.update_node(&name, |node| node.csi_node = Some(parsed));
                 result
             }
             StorageKind::CsiDriver => {
-                let (known, result) = read_object(&fields, CsiDriver::read);
-                self.drivers.insert(name, known);
+                let (parsed, result) = read_object(&fields, CsiDriver::read);
+                self.drivers.insert(name, parsed);
                 result
             }
             StorageKind::CsiStorageCapacity => {
-                let (known, result) = read_object(&fields, CsiStorageCapacity::read);
-                let class = match &known {
+                let (parsed, result) = read_object(&fields, CsiStorageCapacity::read);
+                let class = match &parsed {
                     Ok(capacity) => Some(capacity.class.clone()),
-                    Err(_) => told.and_then(CsiStorageCapacity::class_of_unreadable),
+                    Err(_) => readable_fields.and_then(CsiStorageCapacity::class_of_unreadable),
                 };
-                self.set_capacity(&key, Some((known, class)));
+                self.set_capacity(&key, Some((parsed, class)));
                 result
             }
             StorageKind::VolumeAttachment => {
-                let (known, result) = read_object(&fields, VolumeAttachment::read);
-                let node = match &known {
+                let (parsed, result) = read_object(&fields, VolumeAttachment::read);
+                let node = match &parsed {
                     Ok(attachment) => Some(attachment.node.clone()),
-                    Err(_) => told.and_then(VolumeAttachment::node_of_unreadable),
+                    Err(_) => readable_fields.and_then(VolumeAttachment::node_of_unreadable),
                 };
-                self.set_attachment(&name, Some((known, node)));
+                self.set_attachment(&name, Some((parsed, node)));
                 result
             }
         }
@@ -264,12 +264,15 @@ impl StorageCache {
         claim: &PersistentVolumeClaim,
     ) -> impl Iterator<Item = Result<&Arc<PersistentVolume>, &Arc<UnreadableObject>>> {
         let class = Some(claim.class.clone());
-        let offers = [
+        let candidate_keys = [
             CandidateKey { class: class.clone(), claim: Some(claim.key.clone()) },
             CandidateKey { class, claim: None },
             CandidateKey { class: None, claim: None },
         ];
-        let names = offers.into_iter().filter_map(|offer| self.candidates.get(&offer)).flatten();
+        let names = candidate_keys
+            .into_iter()
+            .filter_map(|candidate_key| self.candidates.get(&candidate_key))
+            .flatten();
         names.filter_map(|name| self.latest_volume(name))
     }
 
@@ -286,8 +289,11 @@ impl StorageCache {
         &self,
         class: &Arc<str>,
     ) -> impl Iterator<Item = &ReadResult<CsiStorageCapacity>> {
-        let lists = [Some(class.clone()), None];
-        lists.into_iter().filter_map(|class| self.capacities_by_class.get(&class)).flat_map(BTreeMap::values)
+        let class_keys = [Some(class.clone()), None];
+        class_keys
+            .into_iter()
+            .filter_map(|class| self.capacities_by_class.get(&class))
+            .flat_map(BTreeMap::values)
     }
 
     /// The volumes of a node; `None` if there are none.
@@ -300,11 +306,11 @@ impl StorageCache {
         self.attachments_without_node.values().next()
     }
 
-    fn set_claim(&mut self, key: &ClaimKey, known: Option<ReadResult<PersistentVolumeClaim>>) {
-        let new = known.as_ref().and_then(|known| known.as_ref().ok()).cloned();
+    fn set_claim(&mut self, key: &ClaimKey, parsed: Option<ReadResult<PersistentVolumeClaim>>) {
+        let new = parsed.as_ref().and_then(|parsed| parsed.as_ref().ok()).cloned();
         let entry = self.claims.entry(key.clone()).or_default();
         let old = entry.slot.as_ref().and_then(|slot| slot.applied.as_ref().ok()).cloned();
-        AssumeSlot::apply(&mut entry.slot, known);
+        AssumeSlot::apply(&mut entry.slot, parsed);
         if let Some(old) = old {
             self.update_claim_lists(&old, |claims| claims.remove(key));
         }
@@ -315,13 +321,13 @@ impl StorageCache {
         self.update_claim_entry(key, |_| ());
     }
 
-    fn set_volume(&mut self, name: &Arc<str>, known: Option<(ReadResult<PersistentVolume>, CandidateKey)>) {
-        let (known, offer) = known.unzip();
+    fn set_volume(&mut self, name: &Arc<str>, parsed: Option<(ReadResult<PersistentVolume>, CandidateKey)>) {
+        let (parsed, candidate_key) = parsed.unzip();
         let entry = self.volumes.entry(name.clone()).or_default();
-        let old_offer = std::mem::replace(&mut entry.candidate_key, offer.clone());
-        AssumeSlot::apply(&mut entry.slot, known);
+        let old_key = std::mem::replace(&mut entry.candidate_key, candidate_key.clone());
+        AssumeSlot::apply(&mut entry.slot, parsed);
         let (claims, attachments) = (entry.claims.clone(), entry.attachments.clone());
-        if let Some(old) = old_offer
+        if let Some(old) = old_key
             && let Some(names) = self.candidates.get_mut(&old)
         {
             names.remove(name);
@@ -329,17 +335,17 @@ impl StorageCache {
                 self.candidates.remove(&old);
             }
         }
-        if let Some(offer) = offer {
-            self.candidates.entry(offer).or_default().insert(name.clone());
+        if let Some(candidate_key) = candidate_key {
+            self.candidates.entry(candidate_key).or_default().insert(name.clone());
         }
         claims.iter().for_each(|claim| self.refresh_claim(claim));
         attachments.iter().for_each(|attachment| self.refresh_attachment(attachment));
         self.update_volume_entry(name, |_| ());
     }
 
-    fn set_class(&mut self, name: &Arc<str>, known: Option<ReadResult<StorageClass>>) {
+    fn set_class(&mut self, name: &Arc<str>, parsed: Option<ReadResult<StorageClass>>) {
         let entry = self.classes.entry(name.clone()).or_default();
-        entry.known = known;
+        entry.known = parsed;
         entry.claims.clone().iter().for_each(|claim| self.refresh_claim(claim));
         self.update_class_entry(name, |_| ());
     }
@@ -347,7 +353,7 @@ impl StorageCache {
     fn set_capacity(
         &mut self,
         key: &ClaimKey,
-        known: Option<(ReadResult<CsiStorageCapacity>, Option<Arc<str>>)>,
+        parsed: Option<(ReadResult<CsiStorageCapacity>, Option<Arc<str>>)>,
     ) {
         if let Some(class) = self.capacities.remove(key)
             && let Some(list) = self.capacities_by_class.get_mut(&class)
@@ -357,19 +363,20 @@ impl StorageCache {
                 self.capacities_by_class.remove(&class);
             }
         }
-        if let Some((known, class)) = known {
+        if let Some((parsed, class)) = parsed {
             self.capacities.insert(key.clone(), class.clone());
-            self.capacities_by_class.entry(class).or_default().insert(key.clone(), known);
+            self.capacities_by_class.entry(class).or_default().insert(key.clone(), parsed);
         }
     }
 
     fn set_attachment(
         &mut self,
         name: &Arc<str>,
-        known: Option<(ReadResult<VolumeAttachment>, Option<Arc<str>>)>,
+        parsed: Option<(ReadResult<VolumeAttachment>, Option<Arc<str>>)>,
     ) {
-        let volume_of =
-            |known: &ReadResult<VolumeAttachment>| known.as_ref().ok().and_then(|known| known.volume.clone());
+        let volume_of = |parsed: &ReadResult<VolumeAttachment>| {
+            parsed.as_ref().ok().and_then(|parsed| parsed.volume.clone())
+        };
         if let Some(old) = self.attachments.remove(name) {
             self.attachments_without_node.remove(name);
             if let Some(node) = &old.node {
@@ -379,11 +386,11 @@ impl StorageCache {
                 self.update_volume_entry(&volume, |entry| entry.attachments.remove(name));
             }
         }
-        let Some((known, node)) = known else { return };
-        if let Some(volume) = volume_of(&known) {
+        let Some((parsed, node)) = parsed else { return };
+        if let Some(volume) = volume_of(&parsed) {
             self.update_volume_entry(&volume, |entry| entry.attachments.insert(name.clone()));
         }
-        self.attachments.insert(name.clone(), AttachmentEntry { known, node, counted: Ok(None) });
+        self.attachments.insert(name.clone(), AttachmentEntry { known: parsed, node, counted: Ok(None) });
         self.refresh_attachment(name);
     }
 
@@ -472,9 +479,9 @@ impl VolumeError {
     /// The status that a plugin returns because of it.
     pub(crate) fn to_status(&self, plugin: Plugin) -> Status {
         let (code, reason) = match self {
-            VolumeError::NotFound(why) => (Code::UnschedulableAndUnresolvable, why.clone()),
-            VolumeError::Failed(why) => (Code::Error, why.clone()),
-            VolumeError::Unreadable(why) => (Code::UnschedulableAndUnresolvable, why.to_string()),
+            VolumeError::NotFound(error) => (Code::UnschedulableAndUnresolvable, error.clone()),
+            VolumeError::Failed(error) => (Code::Error, error.clone()),
+            VolumeError::Unreadable(error) => (Code::UnschedulableAndUnresolvable, error.to_string()),
         };
         Status { plugin, code, reasons: smallvec![reason.into()] }
     }
@@ -485,8 +492,8 @@ fn read_object<T>(
     fields: &Result<ObjectFields<'_>, UnreadableObject>,
     read: impl Fn(&ObjectFields<'_>) -> Result<T, UnreadableObject>,
 ) -> (ReadResult<T>, Result<(), Arc<UnreadableObject>>) {
-    let known =
+    let parsed =
         fields.as_ref().map_err(UnreadableObject::clone).and_then(read).map(Arc::new).map_err(Arc::new);
-    let result = known.as_ref().map(drop).map_err(Arc::clone);
-    (known, result)
+    let result = parsed.as_ref().map(drop).map_err(Arc::clone);
+    (parsed, result)
 }

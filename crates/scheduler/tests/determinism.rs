@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use scheduler::{Decision, Scheduler, Settings};
 use serde_json::{Value, json};
-use testobjects::town::Town;
+use testobjects::random_cluster::RandomCluster;
 use testobjects::{PodBuilder, node, object, pod};
 
 const NOW: Moment = Moment::from_nanos(0);
@@ -90,15 +90,15 @@ fn uids_do_not_matter() {
 fn explain_changes_no_later_decision() {
     for seed in 1..=10 {
         let snapshot = Snapshot::new(seed, "").with_priorities();
-        let (mut asked, mut unasked) = (snapshot.scheduler(), snapshot.scheduler());
+        let (mut explaining, mut plain) = (snapshot.scheduler(), snapshot.scheduler());
         for pod in &snapshot.waiting {
             for other in &snapshot.waiting {
-                asked.explain(NOW, text(other, "namespace"), text(other, "name"));
+                explaining.explain(NOW, text(other, "namespace"), text(other, "name"));
             }
             let (namespace, name) = (text(pod, "namespace"), text(pod, "name"));
             assert_eq!(
-                asked.attempt(NOW, namespace, name),
-                unasked.attempt(NOW, namespace, name),
+                explaining.attempt(NOW, namespace, name),
+                plain.attempt(NOW, namespace, name),
                 "seed {seed}"
             );
         }
@@ -107,22 +107,25 @@ fn explain_changes_no_later_decision() {
 
 /// All explanations and decisions over a random cluster's events.
 fn decision_log(seed: u64) -> String {
-    let mut town = Town::new(seed);
+    let mut cluster = RandomCluster::new(seed);
     let mut scheduler = Scheduler::new(Settings::default());
-    let mut said = String::new();
-    town.opening(8).iter().for_each(|what| scheduler.apply(NOW, what));
+    let mut log = String::new();
+    cluster.initial_changes(8).iter().for_each(|change| scheduler.apply(NOW, change));
     for _ in 0..80 {
-        scheduler.apply(NOW, &town.event());
-        let Some((namespace, name)) = town.waiting() else { continue };
-        writeln!(said, "{:?}", scheduler.explain(NOW, &namespace, &name)).expect(WRITES);
+        scheduler.apply(NOW, &cluster.next_change());
+        let Some((namespace, name)) = cluster.pick_pending_pod() else { continue };
+        writeln!(log, "{:?}", scheduler.explain(NOW, &namespace, &name)).expect(WRITES);
         let decision = scheduler.attempt(NOW, &namespace, &name);
-        writeln!(said, "{decision:?}").expect(WRITES);
+        writeln!(log, "{decision:?}").expect(WRITES);
         match decision {
-            Some(Decision::Placed(placement)) => town.placed(&namespace, &name, &placement.node),
-            _ => town.refused(&namespace, &name).iter().for_each(|what| scheduler.apply(NOW, what)),
+            Some(Decision::Placed(placement)) => cluster.mark_placed(&namespace, &name, &placement.node),
+            _ => cluster
+                .mark_unschedulable(&namespace, &name)
+                .iter()
+                .for_each(|change| scheduler.apply(NOW, change)),
         }
     }
-    said
+    log
 }
 
 // === impl Snapshot ===
@@ -130,21 +133,21 @@ fn decision_log(seed: u64) -> String {
 impl Snapshot {
     /// The state of a random cluster after some events; every uid begins with `uid`.
     fn new(seed: u64, uid: &str) -> Snapshot {
-        let mut town = Town::new(seed);
-        let mut told: Vec<Value> = Vec::new();
-        let opening = town.opening(8);
+        let mut cluster = RandomCluster::new(seed);
+        let mut objects: Vec<Value> = Vec::new();
+        let initial = cluster.initial_changes(8);
         for step in 0..60 {
-            let what = if step < opening.len() { opening[step].clone() } else { town.event() };
-            let object = what.object().value().expect("an object is JSON");
-            told.retain(|other| object_id(other) != object_id(&object));
-            if !matches!(what, What::Deleted(_)) {
-                told.push(object);
+            let change = if step < initial.len() { initial[step].clone() } else { cluster.next_change() };
+            let object = change.object().value().expect("an object is JSON");
+            objects.retain(|other| object_id(other) != object_id(&object));
+            if !matches!(change, What::Deleted(_)) {
+                objects.push(object);
             }
         }
         let mut snapshot =
             Snapshot { others: storage(), nodes: Vec::new(), placed: Vec::new(), waiting: Vec::new() };
-        told.extend((0..2).map(pod_with_volume));
-        for mut object in told {
+        objects.extend((0..2).map(pod_with_volume));
+        for mut object in objects {
             object["metadata"]["uid"] = json!(format!("{uid}{}", text(&object, "name")));
             let list = match object["kind"].as_str() {
                 Some("Node") => &mut snapshot.nodes,
@@ -176,17 +179,17 @@ impl Snapshot {
     /// The explanations and decisions of all pending pods, by name.
     fn decisions(&self) -> String {
         let mut scheduler = self.scheduler();
-        let mut said = String::new();
+        let mut log = String::new();
         let mut pods: Vec<_> =
             self.waiting.iter().map(|pod| (text(pod, "namespace"), text(pod, "name"))).collect();
         pods.sort();
         for (namespace, name) in pods {
-            writeln!(said, "{:?}", scheduler.explain(NOW, namespace, name)).expect(WRITES);
-            writeln!(said, "{:?}", scheduler.attempt(NOW, namespace, name)).expect(WRITES);
+            writeln!(log, "{:?}", scheduler.explain(NOW, namespace, name)).expect(WRITES);
+            writeln!(log, "{:?}", scheduler.attempt(NOW, namespace, name)).expect(WRITES);
         }
-        let happened = ["Placed", "Refused", "Bind {"].iter().all(|word| said.contains(word));
-        assert!(happened, "too little happened: {said}");
-        said
+        let happened = ["Placed", "Rejected", "Bind {"].iter().all(|word| log.contains(word));
+        assert!(happened, "too little happened: {log}");
+        log
     }
 }
 

@@ -39,7 +39,7 @@ fn a_device_class_changes_the_reason_for_its_extended_resource() {
     let mut scheduler = scheduler(Version::V1_36, &wants_gpu());
     check(&mut scheduler, "Insufficient example.com/gpu");
     scheduler.apply(NOW, &class().added());
-    check(&mut scheduler, "dynamic resource allocation is not simulated yet");
+    check(&mut scheduler, "dynamic resource allocation is not simulated");
     scheduler.apply(NOW, &class().deleted());
     check(&mut scheduler, "Insufficient example.com/gpu");
 }
@@ -56,6 +56,6 @@ fn a_pod_with_resource_claims_is_rejected_even_without_the_plugin() {
     let spec =
         json!({"containers": [{"name": "c"}], "resourceClaims": [{"name": "r", "resourceClaimName": "r"}]});
     for version in [Version::V1_32, Version::V1_36] {
-        check(&mut scheduler(version, &spec), "dynamic resource allocation is not simulated yet");
+        check(&mut scheduler(version, &spec), "dynamic resource allocation is not simulated");
     }
 }

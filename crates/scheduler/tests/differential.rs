@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use model::Moment;
 use scheduler::{Decision, Explanation, NodeVerdict, Scheduler, Settings};
-use testobjects::town::Town;
+use testobjects::random_cluster::RandomCluster;
 
 use reference::{ReferenceDecision, ReferenceExplanation, ReferenceScheduler, sorted};
 
@@ -15,7 +15,7 @@ const NOW: Moment = Moment::from_nanos(0);
 
 /// Schedulers that receive the same events.
 struct DifferentialTest {
-    cluster: Town,
+    cluster: RandomCluster,
     cached: Scheduler,
     uncached: Scheduler,
     reference: ReferenceScheduler,
@@ -48,29 +48,29 @@ fn for_seeds(count: u64, run: impl Fn(u64)) {
 
 impl DifferentialTest {
     fn new(seed: u64, nodes: usize) -> DifferentialTest {
-        let mut forgetful = Scheduler::new(Settings::default());
-        forgetful.disable_caches();
-        let mut trial = DifferentialTest {
-            cluster: Town::new(seed),
+        let mut uncached = Scheduler::new(Settings::default());
+        uncached.disable_caches();
+        let mut test = DifferentialTest {
+            cluster: RandomCluster::new(seed),
             cached: Scheduler::new(Settings::default()),
-            uncached: forgetful,
+            uncached,
             reference: ReferenceScheduler::default(),
             seed,
             step: 0,
         };
-        let opening = trial.cluster.opening(nodes);
-        opening.iter().for_each(|what| trial.apply(what));
-        trial
+        let initial_changes = test.cluster.initial_changes(nodes);
+        initial_changes.iter().for_each(|change| test.apply(change));
+        test
     }
 
     fn run(&mut self, steps: usize) {
         for step in 0..steps {
             self.step = step;
-            let what = self.cluster.event();
-            self.apply(&what);
-            while self.cluster.dice.chance(50) {
-                let Some((namespace, name)) = self.cluster.waiting() else { break };
-                if self.cluster.dice.chance(60) {
+            let change = self.cluster.next_change();
+            self.apply(&change);
+            while self.cluster.rng.chance(50) {
+                let Some((namespace, name)) = self.cluster.pick_pending_pod() else { break };
+                if self.cluster.rng.chance(60) {
                     self.explain(&namespace, &name);
                 } else {
                     self.attempt(&namespace, &name);
@@ -79,34 +79,44 @@ impl DifferentialTest {
         }
     }
 
-    fn apply(&mut self, what: &model::What) {
-        self.cached.apply(NOW, what);
-        self.uncached.apply(NOW, what);
-        self.reference.apply(what);
+    fn apply(&mut self, change: &model::What) {
+        self.cached.apply(NOW, change);
+        self.uncached.apply(NOW, change);
+        self.reference.apply(change);
     }
 
     fn explain(&mut self, namespace: &str, name: &str) {
         let found = self.cached.explain(NOW, namespace, name).expect("it waits");
-        let anew = self.uncached.explain(NOW, namespace, name).expect("it waits");
-        assert_eq!(found, anew, "{} {namespace}/{name}: what is remembered is wrong", self.location());
-        let plain = self.reference.explain(namespace, name);
-        for ((node, right), answer) in plain.nodes.iter().zip(&comparable(&found).nodes) {
+        let without_cache = self.uncached.explain(NOW, namespace, name).expect("it waits");
+        assert_eq!(
+            found,
+            without_cache,
+            "{} {namespace}/{name}: what is remembered is wrong",
+            self.location()
+        );
+        let reference = self.reference.explain(namespace, name);
+        for ((node, right), answer) in reference.nodes.iter().zip(&comparable(&found).nodes) {
             assert_eq!((node, right), (&answer.0, &answer.1), "{} {namespace}/{name}", self.location());
         }
-        assert_eq!(comparable(&found), plain, "{} {namespace}/{name}", self.location());
+        assert_eq!(comparable(&found), reference, "{} {namespace}/{name}", self.location());
     }
 
     fn attempt(&mut self, namespace: &str, name: &str) {
         let found = self.cached.attempt(NOW, namespace, name).expect("it waits");
-        let anew = self.uncached.attempt(NOW, namespace, name).expect("it waits");
-        assert_eq!(found, anew, "{} {namespace}/{name}: what is remembered is wrong", self.location());
-        let plain = self.reference.attempt(namespace, name);
-        assert_eq!(comparable_decision(&found), plain, "{} {namespace}/{name}", self.location());
-        match plain {
-            ReferenceDecision::Placed { node, .. } => self.cluster.placed(namespace, name, &node),
+        let without_cache = self.uncached.attempt(NOW, namespace, name).expect("it waits");
+        assert_eq!(
+            found,
+            without_cache,
+            "{} {namespace}/{name}: what is remembered is wrong",
+            self.location()
+        );
+        let reference = self.reference.attempt(namespace, name);
+        assert_eq!(comparable_decision(&found), reference, "{} {namespace}/{name}", self.location());
+        match reference {
+            ReferenceDecision::Placed { node, .. } => self.cluster.mark_placed(namespace, name, &node),
             ReferenceDecision::Refused { .. } => {
-                if let Some(what) = self.cluster.refused(namespace, name) {
-                    self.apply(&what);
+                if let Some(change) = self.cluster.mark_unschedulable(namespace, name) {
+                    self.apply(&change);
                 }
             }
         }
@@ -119,10 +129,11 @@ impl DifferentialTest {
 
 fn comparable(explanation: &Explanation) -> ReferenceExplanation {
     let verdict = |verdict: &NodeVerdict| match verdict {
-        NodeVerdict::Rejected(refusal) => NodeVerdict::Rejected(sorted(refusal.clone())),
+        NodeVerdict::Rejected(status) => NodeVerdict::Rejected(sorted(status.clone())),
         fits => fits.clone(),
     };
-    let nodes = explanation.nodes.iter().map(|one| (one.node.to_string(), verdict(&one.verdict)));
+    let nodes =
+        explanation.nodes.iter().map(|evaluated| (evaluated.node.to_string(), verdict(&evaluated.verdict)));
     ReferenceExplanation {
         pre_filter: explanation.pre_filter_status.clone(),
         nodes: nodes.collect(),

@@ -23,8 +23,8 @@ pub(super) type Result<T> = std::result::Result<T, ApiError>;
 // === impl ApiError ===
 
 impl ApiError {
-    pub(super) fn new(code: StatusCode, words: impl Into<String>) -> ApiError {
-        ApiError { code, message: words.into() }
+    pub(super) fn new(code: StatusCode, message: impl Into<String>) -> ApiError {
+        ApiError { code, message: message.into() }
     }
 
     /// 400 Bad Request, unless the cause is a history that could not be read or a full disk.
@@ -33,8 +33,8 @@ impl ApiError {
     }
 
     /// 503 Service Unavailable, with `Retry-After`: the client may try again.
-    pub(super) fn unavailable(words: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, words)
+    pub(super) fn unavailable(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
     /// A plain text response, for clients of other systems, which do not expect JSON.

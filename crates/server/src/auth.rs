@@ -29,23 +29,23 @@ impl Token {
     /// Reads the token in a file, without surrounding whitespace.
     pub(crate) fn from_file(path: &Path) -> anyhow::Result<Token> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the token in {}", path.display()))?;
+            .with_context(|| format!("cannot read the token from {}", path.display()))?;
         let token = text.trim();
         ensure!(
             token.len() >= MIN_TOKEN_LENGTH && token.bytes().all(|byte| byte.is_ascii_graphic()),
-            "the token in {} must be {MIN_TOKEN_LENGTH} letters, digits or signs at least, without blanks: \
-             `openssl rand -hex 32` makes one",
+            "the token in {} must have at least {MIN_TOKEN_LENGTH} printable ASCII characters and no spaces: create one \
+             with `openssl rand -hex 32`",
             path.display()
         );
         Ok(Token(token.to_owned()))
     }
 
     /// Compares in constant time, so that response times do not reveal how much of a guess is right.
-    fn matches(&self, given: &[u8]) -> bool {
+    fn matches(&self, candidate: &[u8]) -> bool {
         let token = self.0.as_bytes();
         let differs =
-            token.iter().zip(given).fold(0, |differs, (a, b)| std::hint::black_box(differs | (a ^ b)));
-        token.len() == given.len() && differs == 0
+            token.iter().zip(candidate).fold(0, |differs, (a, b)| std::hint::black_box(differs | (a ^ b)));
+        token.len() == candidate.len() && differs == 0
     }
 }
 
@@ -53,17 +53,17 @@ impl Token {
 pub(super) async fn authenticate(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     // The kubelet's probes have no token.
     let is_open = app.allows_anonymous_probes && matches!(request.uri().path(), "/healthz" | "/readyz");
-    let refused = match &app.token {
+    let rejection = match &app.token {
         Some(token) => reject_without_token(token, &request),
         // The TLS handshake has authenticated the client.
         None if app.requires_client_certificates => None,
         None => reject_dns_rebinding(&request),
     };
-    let mut response = match refused {
+    let mut response = match rejection {
         Some(_) if is_open => return answer_and_close(request, next).await,
-        Some(mut refused) => {
-            close_connection(&mut refused);
-            refused
+        Some(mut rejection) => {
+            close_connection(&mut rejection);
+            rejection
         }
         None => {
             if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>() {
@@ -97,13 +97,15 @@ fn add_security_headers(response: &mut Response) {
 }
 
 fn reject_without_token(token: &Token, request: &Request) -> Option<Response> {
-    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let given = given.and_then(|given| given.split_at_checked(7));
-    if given.is_some_and(|(scheme, given)| scheme.eq_ignore_ascii_case(b"bearer ") && token.matches(given)) {
+    let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let authorization = authorization.and_then(|authorization| authorization.split_at_checked(7));
+    if authorization.is_some_and(|(scheme, authorization)| {
+        scheme.eq_ignore_ascii_case(b"bearer ") && token.matches(authorization)
+    }) {
         return None;
     }
-    let words = "this needs the token that the server was started with: Authorization: Bearer TOKEN";
-    let mut response = ApiError::new(StatusCode::UNAUTHORIZED, words).into_response();
+    let message = "unauthorized: send the server's token as Authorization: Bearer TOKEN";
+    let mut response = ApiError::new(StatusCode::UNAUTHORIZED, message).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     Some(response)
 }
@@ -118,8 +120,8 @@ fn reject_dns_rebinding(request: &Request) -> Option<Response> {
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
         name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
     });
-    let words = "ask for localhost or an address: without a token no other name is answered to";
-    (!is_own).then(|| ApiError::new(StatusCode::MISDIRECTED_REQUEST, words).into_response())
+    let message = "invalid Host: without a token only localhost and IP addresses are accepted";
+    (!is_own).then(|| ApiError::new(StatusCode::MISDIRECTED_REQUEST, message).into_response())
 }
 
 /// `GET /healthz`: whether the recordings of this process are alive.
@@ -130,9 +132,9 @@ pub(super) async fn healthz(State(app): State<Arc<AppState>>) -> Response {
 /// `GET /readyz`: whether histories can be listed, and, if this process records, whether at least one recording is
 /// running.
 pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Response {
-    let shelf = app.clone();
-    let looked = app.workers.run_light(move || Ok(shelf.catalog.list()?)).await;
-    Health::readiness(looked.is_ok(), &app.recorder_metrics).into_response()
+    let state = app.clone();
+    let listing = app.workers.run_light(move || Ok(state.catalog.list()?)).await;
+    Health::readiness(listing.is_ok(), &app.recorder_metrics).into_response()
 }
 
 #[cfg(test)]

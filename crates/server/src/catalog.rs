@@ -27,30 +27,33 @@ pub struct CatalogEntry {
 
 impl HistoryCatalog {
     /// Opens a catalog of these folders and files. All must exist, and no two histories may have the same name.
-    pub fn open(places: &[PathBuf]) -> anyhow::Result<HistoryCatalog> {
-        let mut shelf = HistoryCatalog { folders: Vec::new(), files: Vec::new() };
+    pub fn open(paths: &[PathBuf]) -> anyhow::Result<HistoryCatalog> {
+        let mut catalog = HistoryCatalog { folders: Vec::new(), files: Vec::new() };
         let mut seen = HashSet::new();
-        for place in places {
+        for path in paths {
             // Ignore duplicates.
-            if !seen.insert(place.canonicalize().unwrap_or_else(|_| place.clone())) {
+            if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
                 continue;
             }
-            let kind = place.metadata().with_context(|| format!("cannot serve {}", place.display()))?;
+            let kind = path.metadata().with_context(|| format!("cannot serve {}", path.display()))?;
             if kind.is_dir() {
-                shelf.folders.push(place.clone());
+                catalog.folders.push(path.clone());
             } else {
-                let listed = CatalogEntry::at(place.clone()).with_context(|| {
-                    format!("{} is no history: its name does not end in .kine", place.display())
+                let catalog_entry = CatalogEntry::at(path.clone()).with_context(|| {
+                    format!("{} is not a history: its name must end in .kine", path.display())
                 })?;
-                shelf.files.push(listed);
+                catalog.files.push(catalog_entry);
             }
         }
-        let all = shelf.list()?;
+        let all = catalog.list()?;
         if let Some(pair) = all.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            let (one, other) = (pair[0].path.display(), pair[1].path.display());
-            bail!("{one} and {other} would both be called {}: serve them apart, or rename one", pair[0].name);
+            let (first, second) = (pair[0].path.display(), pair[1].path.display());
+            bail!(
+                "{first} and {second} have the same name {}: rename one, or serve them separately",
+                pair[0].name
+            );
         }
-        Ok(shelf)
+        Ok(catalog)
     }
 
     /// Lists all histories that exist now, sorted by name.
@@ -58,10 +61,12 @@ impl HistoryCatalog {
         let mut all = self.files.clone();
         for folder in &self.folders {
             let entries = std::fs::read_dir(folder)
-                .with_context(|| format!("cannot look for histories in {}", folder.display()))?;
+                .with_context(|| format!("cannot list histories in {}", folder.display()))?;
             let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
             // Regular files only: opening a pipe would block until its other end is opened.
-            all.extend(paths.filter_map(CatalogEntry::at).filter(|listed| listed.path.is_file()));
+            all.extend(
+                paths.filter_map(CatalogEntry::at).filter(|catalog_entry| catalog_entry.path.is_file()),
+            );
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
@@ -70,9 +75,9 @@ impl HistoryCatalog {
     /// Finds a history by its name. The name is only compared, never turned into a path.
     pub(super) fn find(&self, name: &str) -> Result<CatalogEntry> {
         let all = self.list()?;
-        all.iter().find(|listed| listed.name == name).cloned().ok_or_else(|| {
-            let words = format!("there is no history {name:?}; there are: {}", names(&all));
-            ApiError::new(StatusCode::NOT_FOUND, words)
+        all.iter().find(|catalog_entry| catalog_entry.name == name).cloned().ok_or_else(|| {
+            let message = format!("history {name:?} not found; available: {}", names(&all));
+            ApiError::new(StatusCode::NOT_FOUND, message)
         })
     }
 
@@ -83,11 +88,11 @@ impl HistoryCatalog {
         }
         match &self.list()?[..] {
             [only] => Ok(only.clone()),
-            [] => Err(ApiError::new(StatusCode::NOT_FOUND, "there is no history here yet")),
+            [] => Err(ApiError::new(StatusCode::NOT_FOUND, "no histories found")),
             several => {
-                let words =
-                    format!("there are several histories: name one with ?history=: {}", names(several));
-                Err(ApiError::new(StatusCode::BAD_REQUEST, words))
+                let message =
+                    format!("several histories found: specify one with ?history=: {}", names(several));
+                Err(ApiError::new(StatusCode::BAD_REQUEST, message))
             }
         }
     }
@@ -106,5 +111,5 @@ impl CatalogEntry {
 }
 
 fn names(all: &[CatalogEntry]) -> String {
-    all.iter().map(|listed| &*listed.name).collect::<Vec<_>>().join(", ")
+    all.iter().map(|catalog_entry| &*catalog_entry.name).collect::<Vec<_>>().join(", ")
 }

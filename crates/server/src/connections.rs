@@ -86,8 +86,8 @@ impl Connections {
     pub(super) fn admit(self: &Arc<Connections>, peer: SocketAddr) -> Option<ConnectionSlot> {
         let peer = address_group(peer.ip());
         let mut open = lock(&self.open);
-        let of_peer = open.all.values().filter(|one| one.peer == peer).count();
-        let has_room = (of_peer < self.limits.per_peer || open.evict(|one| one.peer == peer))
+        let of_peer = open.all.values().filter(|connection| connection.peer == peer).count();
+        let has_room = (of_peer < self.limits.per_peer || open.evict(|connection| connection.peer == peer))
             && (open.all.len() < self.limits.total || open.evict(|_| true));
         if !has_room {
             return None;
@@ -106,12 +106,14 @@ impl OpenConnections {
     /// Evicts an unauthenticated connection among those selected, if there is one: the oldest of the address with most
     /// connections. So a flood from some addresses does not evict the only connection of another.
     fn evict(&mut self, is_meant: impl Fn(&OpenConnection) -> bool) -> bool {
-        let mut held: HashMap<IpAddr, usize> = HashMap::new();
-        for one in self.all.values() {
-            *held.entry(one.peer).or_default() += 1;
+        let mut count_by_peer: HashMap<IpAddr, usize> = HashMap::new();
+        for connection in self.all.values() {
+            *count_by_peer.entry(connection.peer).or_default() += 1;
         }
-        let strangers = self.all.iter().filter(|(_, one)| !one.authenticated && is_meant(one));
-        let victim = strangers.max_by_key(|(id, one)| (held.get(&one.peer), Reverse(**id)));
+        let unauthenticated =
+            self.all.iter().filter(|(_, connection)| !connection.authenticated && is_meant(connection));
+        let victim = unauthenticated
+            .max_by_key(|(id, connection)| (count_by_peer.get(&connection.peer), Reverse(**id)));
         let victim = victim.map(|(id, _)| *id);
         victim.is_some_and(|id| self.all.remove(&id).is_some())
     }
@@ -194,9 +196,7 @@ impl<S> EvictableStream<S> {
         }
         match self.evicted {
             Some(_) => Ok(()),
-            None => {
-                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "another connection needed the slot"))
-            }
+            None => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "evicted for another connection")),
         }
     }
 }
@@ -266,7 +266,8 @@ mod tests {
     #[test]
     fn the_oldest_connection_without_authentication_makes_room() {
         let connections = connections(3, 3);
-        let all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|one| connections.admit(peer(one)).unwrap());
+        let all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+            .map(|connection| connections.admit(peer(connection)).unwrap());
         all[0].set_authenticated();
         let fourth = connections.admit(peer("10.0.0.4")).unwrap();
         assert_eq!(all.each_ref().map(is_evicted), [false, true, false]);
@@ -297,7 +298,7 @@ mod tests {
     fn the_address_with_most_connections_makes_room_first() {
         let connections = connections(4, 4);
         let all = ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"];
-        let all = all.map(|one| connections.admit(peer(one)).unwrap());
+        let all = all.map(|connection| connections.admit(peer(connection)).unwrap());
         let _fifth = connections.admit(peer("10.0.0.4")).unwrap();
         assert_eq!(all.each_ref().map(is_evicted), [false, true, false, false]);
     }

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use explain::{ExplainOptions, Manifest, Subject};
-use query::{OpenHistory, ProgressListener, autoscaler_choice, scheduler_choice};
+use query::{OpenHistory, OptionNames, ProgressListener, autoscaler_choice, scheduler_choice};
 use scheduler::Version;
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,6 +19,14 @@ use super::api_error::{ApiError, Result};
 use super::catalog::CatalogEntry;
 use super::extractors::{HistoryName, QueryParams, non_empty, parse_moment};
 use super::worker_pool::{BodyWriter, ClientHandle};
+
+/// The names of options in messages: parameters of the query.
+const PARAMETERS: OptionNames = OptionNames {
+    scheduler_config: "the flag --scheduler-config of `kinescope explain`",
+    node_groups: "the flag --node-groups of `kinescope explain`",
+    autoscaler: "autoscalerFlags",
+    ..super::replays::FIELDS
+};
 
 /// The pod or node to explain, the moment, and the settings of scheduler and autoscaler.
 #[derive(Deserialize)]
@@ -44,31 +52,31 @@ struct ClientListener {
 pub(super) async fn explain_recorded(
     State(app): State<Arc<AppState>>,
     HistoryName(name): HistoryName,
-    QueryParams(asked): QueryParams<ExplainQuery>,
+    QueryParams(params): QueryParams<ExplainQuery>,
 ) -> Result<Response> {
-    respond(app, name, asked, None).await
+    respond(app, name, params, None).await
 }
 
 /// `POST /api/v1/histories/{name}/explain`
 pub(super) async fn explain_manifest(
     State(app): State<Arc<AppState>>,
     HistoryName(name): HistoryName,
-    QueryParams(asked): QueryParams<ExplainQuery>,
+    QueryParams(params): QueryParams<ExplainQuery>,
     body: Bytes,
 ) -> Result<Response> {
-    respond(app, name, asked, Some(body)).await
+    respond(app, name, params, Some(body)).await
 }
 
 async fn respond(
     app: Arc<AppState>,
     name: String,
-    asked: ExplainQuery,
+    params: ExplainQuery,
     manifest: Option<Bytes>,
 ) -> Result<Response> {
-    let shelf = app.clone();
+    let state = app.clone();
     let write = move |sink: &mut BodyWriter| {
-        let explained = asked.explain(&shelf.catalog.find(&name)?, manifest, sink.client())?;
-        writeln!(sink, "{explained:#}")?;
+        let explanation = params.explain(&state.catalog.find(&name)?, manifest, sink.client())?;
+        writeln!(sink, "{explanation:#}")?;
         Ok(())
     };
     let body = app.workers.run_heavy(write).await?;
@@ -78,32 +86,33 @@ async fn respond(
 // === impl ExplainQuery ===
 
 impl ExplainQuery {
-    fn explain(&self, listed: &CatalogEntry, manifest: Option<Bytes>, client: ClientHandle) -> Result<Value> {
-        let chosen = OpenHistory::open(&listed.path)?;
-        let at = parse_moment(&chosen, &self.at)?;
-        let source = chosen.source(non_empty(&self.source), "?source=").map_err(ApiError::bad_request)?;
+    fn explain(&self, entry: &CatalogEntry, manifest: Option<Bytes>, client: ClientHandle) -> Result<Value> {
+        let open_history = OpenHistory::open(&entry.path)?;
+        let at = parse_moment(&open_history, &self.at)?;
+        let source =
+            open_history.source(non_empty(&self.source), "?source=").map_err(ApiError::bad_request)?;
         let source = source.unwrap_or_default();
         let mut listener = ClientListener { client, warnings: Vec::new() };
         let settings = self.settings()?;
-        let explained = match (non_empty(&self.pod), non_empty(&self.node), manifest) {
+        let explanation = match (non_empty(&self.pod), non_empty(&self.node), manifest) {
             (None, Some(node), None) => {
-                let asked = &settings.autoscaler;
-                explain::node::explain_node(&chosen, source, node, at, asked, &mut listener)
-                    .map(|explained| explained.to_json())
+                let autoscaler = &settings.autoscaler;
+                explain::node::explain_node(&open_history, source, node, at, autoscaler, &mut listener)
+                    .map(|explanation| explanation.to_json())
             }
             (pod, None, manifest) if pod.is_some() != manifest.is_some() => {
                 let subject = self.subject(pod, manifest)?;
-                explain::explain_pod(&chosen, source, &subject, at, &settings, &mut listener)
-                    .map(|explained| explained.to_json())
+                explain::explain_pod(&open_history, source, &subject, at, &settings, &mut listener)
+                    .map(|explanation| explanation.to_json())
             }
             _ => {
-                let words = "name one pod or one node, as pod= or node=, or send a manifest alone";
-                return Err(ApiError::new(StatusCode::BAD_REQUEST, words));
+                let message = "specify exactly one of pod=, node= or a manifest";
+                return Err(ApiError::new(StatusCode::BAD_REQUEST, message));
             }
         };
-        let mut explained = explained.map_err(ApiError::bad_request)?;
-        explained["warnings"] = listener.warnings.into();
-        Ok(explained)
+        let mut explanation = explanation.map_err(ApiError::bad_request)?;
+        explanation["warnings"] = listener.warnings.into();
+        Ok(explanation)
     }
 
     fn subject(&self, pod: Option<&str>, manifest: Option<Bytes>) -> Result<Subject> {
@@ -125,11 +134,12 @@ impl ExplainQuery {
                 file: None,
                 version: version.map_err(ApiError::bad_request)?.unwrap_or(Version::V1_36),
                 edits: &[],
+                names: PARAMETERS,
             },
             autoscaler: autoscaler_choice::AutoscalerOptions {
                 node_groups: None,
-                flags_origin: "autoscalerFlags",
                 edits: &[],
+                names: PARAMETERS,
                 flags: non_empty(&self.autoscaler_flags).filter(|flags| !flags.trim().is_empty()),
                 version: autoscaler.map_err(ApiError::bad_request)?,
             },

@@ -22,9 +22,9 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<QueryParams<T>> {
-        let Query(asked) = Query::try_from_uri(&parts.uri)
+        let Query(params) = Query::try_from_uri(&parts.uri)
             .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error.body_text()))?;
-        Ok(QueryParams(asked))
+        Ok(QueryParams(params))
     }
 }
 
@@ -42,17 +42,17 @@ impl<S: Send + Sync> FromRequestParts<S> for HistoryName {
 }
 
 /// Returns the parameter's value, or `None` if it is absent or empty.
-pub(super) fn non_empty(word: &Option<String>) -> Option<&str> {
-    word.as_deref().filter(|word| !word.is_empty())
+pub(super) fn non_empty(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
 }
 
 /// Parses a time parameter relative to the history's span.
-pub(super) fn parse_moment(chosen: &OpenHistory, word: &Option<String>) -> Result<Option<Moment>> {
-    let Some(word) = non_empty(word) else { return Ok(None) };
+pub(super) fn parse_moment(open_history: &OpenHistory, text: &Option<String>) -> Result<Option<Moment>> {
+    let Some(text) = non_empty(text) else { return Ok(None) };
     // In a query string, a plus that is not written as %2B decodes to a space.
-    let read = chosen
+    let read = open_history
         .times
-        .parse(word)
-        .or_else(|error| chosen.times.parse(&word.replace(' ', "+")).map_err(|_| error));
+        .parse(text)
+        .or_else(|error| open_history.times.parse(&text.replace(' ', "+")).map_err(|_| error));
     read.map(Some).map_err(ApiError::bad_request)
 }

@@ -27,11 +27,9 @@ pub(super) struct DatabaseQuery {
 
 /// `GET /api/db`
 pub(super) async fn list(State(app): State<Arc<AppState>>) -> Response {
-    let shelf = app.clone();
-    match app.workers.run_light(move || Ok(shelf.catalog.list()?)).await {
-        Ok(all) => {
-            all.iter().map(|listed| format!("{}.db\n", listed.name)).collect::<String>().into_response()
-        }
+    let state = app.clone();
+    match app.workers.run_light(move || Ok(state.catalog.list()?)).await {
+        Ok(all) => all.iter().map(|entry| format!("{}.db\n", entry.name)).collect::<String>().into_response(),
         Err(problem) => problem.into_text(),
     }
 }
@@ -40,9 +38,9 @@ pub(super) async fn list(State(app): State<Arc<AppState>>) -> Response {
 pub(super) async fn database(
     State(app): State<Arc<AppState>>,
     name: Result<HistoryName>,
-    asked: Result<QueryParams<DatabaseQuery>>,
+    params: Result<QueryParams<DatabaseQuery>>,
 ) -> Response {
-    match respond(app, name, asked).await {
+    match respond(app, name, params).await {
         Ok(response) => response,
         // Gardener's recorder answers 400 for an unknown database, and its clients expect that.
         Err(problem) if problem.code() == StatusCode::NOT_FOUND => {
@@ -55,24 +53,24 @@ pub(super) async fn database(
 async fn respond(
     app: Arc<AppState>,
     name: Result<HistoryName>,
-    asked: Result<QueryParams<DatabaseQuery>>,
+    params: Result<QueryParams<DatabaseQuery>>,
 ) -> Result<Response> {
-    let (HistoryName(name), QueryParams(asked)) = (name?, asked?);
+    let (HistoryName(name), QueryParams(params)) = (name?, params?);
     let name = name.strip_suffix(".db").unwrap_or(&name).to_owned();
     let attached = content_disposition(&format!("{name}_copy.db"));
-    let shelf = app.clone();
+    let state = app.clone();
     let write = move |sink: &mut BodyWriter| {
-        let listed = shelf.catalog.find(&name)?;
-        let source = non_empty(&asked.source).map(str::to_owned);
+        let entry = state.catalog.find(&name)?;
+        let source = non_empty(&params.source).map(str::to_owned);
         let content = CopyContent::ScalingHistory { source: source.clone() };
-        let key = CopyKey { history: listed.path.clone(), content };
-        let mut copy = shelf.scratch.get_or_make(key, &sink.client(), |new| {
-            let chosen = OpenHistory::open(&listed.path)?;
-            let mut feed = ExportStream::new(&chosen, ExportScope::Changes(Window::ALL));
-            feed.selection.source =
-                chosen.source(source.as_deref(), "?source=").map_err(ApiError::bad_request)?;
+        let key = CopyKey { history: entry.path.clone(), content };
+        let mut copy = state.scratch.get_or_make(key, &sink.client(), |new| {
+            let open_history = OpenHistory::open(&entry.path)?;
+            let mut stream = ExportStream::new(&open_history, ExportScope::Changes(Window::ALL));
+            stream.selection.source =
+                open_history.source(source.as_deref(), "?source=").map_err(ApiError::bad_request)?;
             let mut writer = Box::new(scaling_history::ScalingHistoryWriter::create(new.path())?);
-            feed.write_to(&mut *writer, || new.update_reservation())?;
+            stream.write_to(&mut *writer, || new.update_reservation())?;
             writer.finish()?;
             Ok(())
         })?;

@@ -25,31 +25,31 @@ enum CheckResult {
 
 impl Health {
     /// Liveness: no recording hangs, and the recordings are supervised.
-    pub(super) fn liveness(board: &RecorderMetrics) -> Health {
-        let all = board.snapshot();
-        let of = |figures: &RecordingMetrics| {
-            if figures.is_hung() { CheckResult::Failed("hung") } else { CheckResult::Passed }
+    pub(super) fn liveness(recorder_metrics: &RecorderMetrics) -> Health {
+        let all = recorder_metrics.snapshot();
+        let check_recording = |metrics: &RecordingMetrics| {
+            if metrics.is_hung() { CheckResult::Failed("hung") } else { CheckResult::Passed }
         };
-        let mut lines = check_lines(&all, of);
-        if board.is_config_check_overdue() {
-            lines.push(("clusters to be recorded".to_owned(), CheckResult::Failed("not looked at any more")));
+        let mut lines = check_lines(&all, check_recording);
+        if recorder_metrics.is_config_check_overdue() {
+            lines.push(("recording supervisor".to_owned(), CheckResult::Failed("not responding")));
         }
         let is_well = lines.iter().all(|(_, check)| *check == CheckResult::Passed);
         Health { name: "healthz", lines, is_healthy: is_well }
     }
 
     /// Readiness: histories can be listed and, if this process records, at least one recording is running.
-    pub(super) fn readiness(has_histories: bool, board: &RecorderMetrics) -> Health {
-        let all = board.snapshot();
-        let of = |figures: &RecordingMetrics| match &figures.state {
-            _ if figures.is_hung() => CheckResult::Failed("hung"),
+    pub(super) fn readiness(has_histories: bool, recorder_metrics: &RecorderMetrics) -> Health {
+        let all = recorder_metrics.snapshot();
+        let check_recording = |metrics: &RecordingMetrics| match &metrics.state {
+            _ if metrics.is_hung() => CheckResult::Failed("hung"),
             RecordingState::Recording => CheckResult::Passed,
             state => CheckResult::Failed(state.as_str()),
         };
-        let mut lines = check_lines(&all, of);
+        let mut lines = check_lines(&all, check_recording);
         let is_recording = lines.is_empty() || lines.iter().any(|(_, check)| *check == CheckResult::Passed);
         let histories =
-            if has_histories { CheckResult::Passed } else { CheckResult::Failed("cannot be looked for now") };
+            if has_histories { CheckResult::Passed } else { CheckResult::Failed("cannot be listed") };
         if !lines.is_empty() || !has_histories {
             lines.insert(0, ("histories".to_owned(), histories));
         }
@@ -84,9 +84,9 @@ impl IntoResponse for Health {
 
 fn check_lines(
     all: &[(std::sync::Arc<str>, RecordingMetrics)],
-    of: impl Fn(&RecordingMetrics) -> CheckResult,
+    check_recording: impl Fn(&RecordingMetrics) -> CheckResult,
 ) -> Vec<(String, CheckResult)> {
-    all.iter().map(|(name, figures)| (name.to_string(), of(figures))).collect()
+    all.iter().map(|(name, metrics)| (name.to_string(), check_recording(metrics))).collect()
 }
 
 #[cfg(test)]
@@ -101,24 +101,25 @@ mod tests {
 
     #[test]
     fn without_recordings_it_is_ready_when_it_finds_histories() {
-        let board = RecorderMetrics::default();
-        check(&Health::liveness(&board), true, "ok");
-        check(&Health::readiness(true, &board), true, "ok");
-        let text = "[-]histories failed: cannot be looked for now\nreadyz check failed";
-        check(&Health::readiness(false, &board), false, text);
+        let recorder_metrics = RecorderMetrics::default();
+        check(&Health::liveness(&recorder_metrics), true, "ok");
+        check(&Health::readiness(true, &recorder_metrics), true, "ok");
+        let text = "[-]histories failed: cannot be listed\nreadyz check failed";
+        check(&Health::readiness(false, &recorder_metrics), false, text);
     }
 
     #[test]
     fn one_running_recording_is_enough_to_be_ready() {
-        let board = RecorderMetrics::default();
-        let set = |name: &str, state: RecordingState| lock(&board.recording(&name.into())).state = state;
+        let recorder_metrics = RecorderMetrics::default();
+        let set =
+            |name: &str, state: RecordingState| lock(&recorder_metrics.recording(&name.into())).state = state;
         set("east", RecordingState::Starting);
         set("west", RecordingState::Waiting("https://west.example: no route".to_owned()));
         let text = "[+]histories ok\n[-]east failed: starting\n[-]west failed: waiting\nreadyz check failed";
-        check(&Health::readiness(true, &board), false, text);
-        check(&Health::liveness(&board), true, "[+]east ok\n[+]west ok\nhealthz check passed");
+        check(&Health::readiness(true, &recorder_metrics), false, text);
+        check(&Health::liveness(&recorder_metrics), true, "[+]east ok\n[+]west ok\nhealthz check passed");
         set("east", RecordingState::Recording);
         let text = "[+]histories ok\n[+]east ok\n[-]west failed: waiting\nreadyz check passed";
-        check(&Health::readiness(true, &board), true, text);
+        check(&Health::readiness(true, &recorder_metrics), true, text);
     }
 }

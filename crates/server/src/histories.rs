@@ -57,10 +57,9 @@ pub(super) struct ChangesQuery {
 
 /// `GET /api/v1/histories`
 pub(super) async fn list(State(app): State<Arc<AppState>>) -> Result<Json<Value>> {
-    let here = app.clone();
-    let all = app.workers.run_light(move || Ok(here.overviews.read_all(here.catalog.list()?))).await?;
-    let all: Vec<Value> =
-        all.into_iter().map(|(listed, overview)| overview_json(&listed, overview)).collect();
+    let state = app.clone();
+    let all = app.workers.run_light(move || Ok(state.overviews.read_all(state.catalog.list()?))).await?;
+    let all: Vec<Value> = all.into_iter().map(|(entry, overview)| overview_json(&entry, overview)).collect();
     Ok(Json(json!({ "histories": all })))
 }
 
@@ -69,9 +68,9 @@ pub(super) async fn info(
     State(app): State<Arc<AppState>>,
     HistoryName(name): HistoryName,
 ) -> Result<Json<Value>> {
-    let shelf = app.clone();
+    let state = app.clone();
     let read = move || {
-        let history = History::open(&shelf.catalog.find(&name)?.path)?;
+        let history = History::open(&state.catalog.find(&name)?.path)?;
         Ok(summary_as_json(&name, &history.summary()?, &history.gaps()?))
     };
     app.workers.run_light(read).await.map(Json)
@@ -82,8 +81,8 @@ pub(super) async fn gaps(
     State(app): State<Arc<AppState>>,
     HistoryName(name): HistoryName,
 ) -> Result<Json<Value>> {
-    let shelf = app.clone();
-    let read = move || Ok(History::open(&shelf.catalog.find(&name)?.path)?.gaps()?);
+    let state = app.clone();
+    let read = move || Ok(History::open(&state.catalog.find(&name)?.path)?.gaps()?);
     let gaps = app.workers.run_light(read).await?;
     Ok(Json(json!({ "gaps": gaps.iter().map(gap_as_json).collect::<Vec<_>>() })))
 }
@@ -92,10 +91,10 @@ pub(super) async fn gaps(
 pub(super) async fn objects(
     State(app): State<Arc<AppState>>,
     HistoryName(name): HistoryName,
-    QueryParams(asked): QueryParams<ObjectsQuery>,
+    QueryParams(params): QueryParams<ObjectsQuery>,
 ) -> Result<Response> {
-    let shelf = app.clone();
-    let body = app.workers.run_heavy(move |sink| asked.write(&shelf.catalog.find(&name)?, sink)).await?;
+    let state = app.clone();
+    let body = app.workers.run_heavy(move |sink| params.write(&state.catalog.find(&name)?, sink)).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
@@ -103,10 +102,10 @@ pub(super) async fn objects(
 pub(super) async fn changes(
     State(app): State<Arc<AppState>>,
     HistoryName(name): HistoryName,
-    QueryParams(asked): QueryParams<ChangesQuery>,
+    QueryParams(params): QueryParams<ChangesQuery>,
 ) -> Result<Response> {
-    let shelf = app.clone();
-    let body = app.workers.run_heavy(move |sink| asked.write(&shelf.catalog.find(&name)?, sink)).await?;
+    let state = app.clone();
+    let body = app.workers.run_heavy(move |sink| params.write(&state.catalog.find(&name)?, sink)).await?;
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
@@ -115,14 +114,14 @@ pub(super) async fn download(
     State(app): State<Arc<AppState>>,
     HistoryName(name): HistoryName,
 ) -> Result<Response> {
-    let shelf = app.clone();
+    let state = app.clone();
     let attached = content_disposition(&format!("{name}.kine"));
     let copy = move |sink: &mut BodyWriter| {
-        let listed = shelf.catalog.find(&name)?;
-        let key = CopyKey { history: listed.path.clone(), content: CopyContent::History };
-        let mut copy = shelf.scratch.get_or_make(key, &sink.client(), |new| {
+        let entry = state.catalog.find(&name)?;
+        let key = CopyKey { history: entry.path.clone(), content: CopyContent::History };
+        let mut copy = state.scratch.get_or_make(key, &sink.client(), |new| {
             new.reserve_history()?;
-            Ok(history::copy(&listed.path, new.path(), new.client_check())?)
+            Ok(history::copy(&entry.path, new.path(), new.client_check())?)
         })?;
         io::copy(&mut copy, sink)?;
         Ok(())
@@ -159,20 +158,22 @@ pub(super) fn percent_encoded(name: &str) -> String {
 // === impl ObjectsQuery ===
 
 impl ObjectsQuery {
-    fn write(&self, listed: &CatalogEntry, sink: &mut BodyWriter) -> Result<()> {
-        let chosen = OpenHistory::open(&listed.path)?;
-        let at = parse_moment(&chosen, &self.at)?.unwrap_or(chosen.times.end);
-        let kinds = parse_kinds(&chosen, &self.kind, at)?;
-        let mut kinds = kinds.map_or_else(|| chosen.history.kinds(), Ok)?;
+    fn write(&self, entry: &CatalogEntry, sink: &mut BodyWriter) -> Result<()> {
+        let open_history = OpenHistory::open(&entry.path)?;
+        let at = parse_moment(&open_history, &self.at)?.unwrap_or(open_history.times.end);
+        let kinds = parse_kinds(&open_history, &self.kind, at)?;
+        let mut kinds = kinds.map_or_else(|| open_history.history.kinds(), Ok)?;
         kinds.retain(|kind| !is_secret(kind));
         let labels = parse_labels(&self.label_selector)?;
         let mut selection = Selection {
             kinds: None,
-            source: chosen.source(non_empty(&self.source), "?source=").map_err(ApiError::bad_request)?,
+            source: open_history
+                .source(non_empty(&self.source), "?source=")
+                .map_err(ApiError::bad_request)?,
             namespace: non_empty(&self.namespace).map(str::to_owned),
             name: non_empty(&self.name).map(str::to_owned),
         };
-        let mut gaps = chosen.history.gaps()?;
+        let mut gaps = open_history.history.gaps()?;
         gaps.retain(|gap| gap.from <= at && at < gap.to);
         let gaps: Vec<Value> = gaps.iter().map(gap_as_json).collect();
 
@@ -183,7 +184,7 @@ impl ObjectsQuery {
         // Kind by kind, so that the work stops soon after the client disconnects.
         for kind in kinds {
             selection.kinds = Some(vec![kind]);
-            chosen.history.for_each_at(at, &selection, |version| {
+            open_history.history.for_each_at(at, &selection, |version| {
                 if written.is_ok()
                     && labels.as_ref().is_none_or(|labels| matches_labels(&version.object, labels))
                 {
@@ -201,70 +202,70 @@ impl ObjectsQuery {
 // === impl ChangesQuery ===
 
 impl ChangesQuery {
-    fn write(&self, listed: &CatalogEntry, sink: &mut BodyWriter) -> Result<()> {
-        let chosen = OpenHistory::open(&listed.path)?;
-        let end = parse_moment(&chosen, &self.to)?;
+    fn write(&self, entry: &CatalogEntry, sink: &mut BodyWriter) -> Result<()> {
+        let open_history = OpenHistory::open(&entry.path)?;
+        let end = parse_moment(&open_history, &self.to)?;
         let mut window = Window { to: end.map_or(Moment::MAX, |end| end.plus_nanos(1)), ..Window::ALL };
-        if let Some(from) = parse_moment(&chosen, &self.from)? {
+        if let Some(from) = parse_moment(&open_history, &self.from)? {
             window.from = from;
         }
-        let shown = match self.state {
+        let scope = match self.state {
             true => ExportScope::StateAndChanges(window),
             false => ExportScope::Changes(window),
         };
-        let mut feed = ExportStream::new(&chosen, shown);
-        feed.with_audit_logs = true;
-        feed.selection = Selection {
-            kinds: parse_kinds(&chosen, &self.kind, end.unwrap_or(chosen.times.end))?,
+        let mut stream = ExportStream::new(&open_history, scope);
+        stream.with_audit_logs = true;
+        stream.selection = Selection {
+            kinds: parse_kinds(&open_history, &self.kind, end.unwrap_or(open_history.times.end))?,
             source: match non_empty(&self.source) {
-                Some(name) => chosen.source(Some(name), "?source=").map_err(ApiError::bad_request)?,
+                Some(name) => open_history.source(Some(name), "?source=").map_err(ApiError::bad_request)?,
                 None => None,
             },
             namespace: non_empty(&self.namespace).map(str::to_owned),
             name: non_empty(&self.name).map(str::to_owned),
         };
-        feed.labels = parse_labels(&self.label_selector)?;
+        stream.labels = parse_labels(&self.label_selector)?;
         self.check(window, end).map_err(ApiError::bad_request)?;
         let client = sink.client();
         let mut writer = Box::new(jsonl::JsonlWriter::new(sink, None));
-        feed.write_to(&mut *writer, || client.check())?;
+        stream.write_to(&mut *writer, || client.check())?;
         writer.finish()?;
         Ok(())
     }
 
     fn check(&self, window: Window, end: Option<Moment>) -> anyhow::Result<()> {
         if self.state && non_empty(&self.from).is_none() {
-            bail!("state=true shows what was there when a window begins: say from= as well");
+            bail!("state=true requires from=");
         }
         if window.to <= window.from {
-            bail!("the window ends at {} before it begins at {}", end.unwrap_or_default(), window.from);
+            bail!("to={} is before from={}", end.unwrap_or_default(), window.from);
         }
         Ok(())
     }
 }
 
 /// A history's entry in the list of histories. For an unreadable one it has the error.
-fn overview_json(listed: &CatalogEntry, overview: history::Result<Arc<Overview>>) -> Value {
+fn overview_json(entry: &CatalogEntry, overview: history::Result<Arc<Overview>>) -> Value {
     match overview {
         Ok(overview) => json!({
-            "name": listed.name,
+            "name": entry.name,
             "from": overview.span.map(|(from, _)| from.to_string()),
             "to": overview.span.map(|(_, to)| to.to_string()),
             "bytes": overview.bytes,
             "sources": overview.sources.iter().map(|source| &**source).collect::<Vec<_>>(),
             "gaps": overview.gaps,
         }),
-        Err(error) => json!({ "name": listed.name, "error": format!("{:#}", anyhow::Error::from(error)) }),
+        Err(error) => json!({ "name": entry.name, "error": format!("{:#}", anyhow::Error::from(error)) }),
     }
 }
 
-fn parse_kinds(chosen: &OpenHistory, words: &Option<String>, at: Moment) -> Result<Option<Vec<Kind>>> {
-    let Some(text) = non_empty(words) else { return Ok(None) };
-    let words = KindResolver::read(&chosen.history, at)?;
-    let found = words.resolve(text).map_err(ApiError::bad_request)?;
+fn parse_kinds(open_history: &OpenHistory, names: &Option<String>, at: Moment) -> Result<Option<Vec<Kind>>> {
+    let Some(text) = non_empty(names) else { return Ok(None) };
+    let names = KindResolver::read(&open_history.history, at)?;
+    let found = names.resolve(text).map_err(ApiError::bad_request)?;
     if found.iter().any(|found| is_secret(&found.kind)) {
-        let words = "Secrets are not served: download the history and use `kinescope get`";
-        return Err(ApiError::new(StatusCode::BAD_REQUEST, words));
+        let names = "Secrets are not served: download the history and use `kinescope get`";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, names));
     }
     Ok(Some(found.into_iter().map(|found| found.kind).collect()))
 }

@@ -28,21 +28,21 @@ pub(super) struct SnapshotQuery {
 /// `GET /get-snapshot`
 pub(super) async fn snapshot(
     State(app): State<Arc<AppState>>,
-    QueryParams(asked): QueryParams<SnapshotQuery>,
+    QueryParams(params): QueryParams<SnapshotQuery>,
 ) -> Result<Response> {
     let partition: Option<Partition> =
-        non_empty(&asked.partition).map(str::parse).transpose().map_err(ApiError::bad_request)?;
-    let shelf = app.clone();
+        non_empty(&params.partition).map(str::parse).transpose().map_err(ApiError::bad_request)?;
+    let state = app.clone();
     let write = move |sink: &mut BodyWriter| {
-        let chosen = OpenHistory::open(&shelf.catalog.find_or_only(non_empty(&asked.history))?.path)?;
-        let at = parse_moment(&chosen, &asked.at)?.unwrap_or(chosen.times.end);
-        let mut feed = ExportStream::new(&chosen, ExportScope::Moment(at));
-        feed.with_settings = true;
-        feed.selection.source =
-            chosen.source(non_empty(&asked.source), "?source=").map_err(ApiError::bad_request)?;
+        let open_history = OpenHistory::open(&state.catalog.find_or_only(non_empty(&params.history))?.path)?;
+        let at = parse_moment(&open_history, &params.at)?.unwrap_or(open_history.times.end);
+        let mut stream = ExportStream::new(&open_history, ExportScope::Moment(at));
+        stream.with_settings = true;
+        stream.selection.source =
+            open_history.source(non_empty(&params.source), "?source=").map_err(ApiError::bad_request)?;
         let client = sink.client();
         let mut writer = Box::new(kai_snapshot::KaiSnapshotWriter::new(sink, partition));
-        feed.write_to(&mut *writer, || client.check())?;
+        stream.write_to(&mut *writer, || client.check())?;
         writer.finish()?;
         Ok(())
     };

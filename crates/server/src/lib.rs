@@ -139,14 +139,14 @@ impl ServerSettings {
     /// issued by one of the authorities in that file.
     pub fn set_tls(&mut self, certificate: &Path, key: &Path, clients: Option<&Path>) -> anyhow::Result<()> {
         let chain = read_certificates(certificate)?;
-        let key_of = || format!("cannot read a private key, PEM, from {}", key.display());
+        let key_of = || format!("cannot read a PEM private key from {}", key.display());
         let secret = PrivateKeyDer::from_pem_file(key).with_context(key_of)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = match clients {
             Some(file) => {
                 let mut roots = rustls::RootCertStore::empty();
                 for authority in read_certificates(file)? {
-                    let bad = || format!("{} holds what is no authority's certificate", file.display());
+                    let bad = || format!("invalid CA certificate in {}", file.display());
                     roots.add(authority).with_context(bad)?;
                 }
                 WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).build()?
@@ -158,7 +158,7 @@ impl ServerSettings {
             .expect("the provider knows TLS 1.2 and 1.3")
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, secret)
-            .with_context(|| format!("{} and {} do not go together", certificate.display(), key.display()))?;
+            .with_context(|| format!("{} and {} do not match", certificate.display(), key.display()))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         self.tls = Some(Arc::new(config));
         self.requires_client_certificates = clients.is_some();
@@ -188,15 +188,15 @@ fn read_certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>
     let all: Vec<CertificateDer<'static>> =
         CertificateDer::pem_file_iter(file)
             .and_then(Iterator::collect)
-            .with_context(|| format!("cannot read a certificate, PEM, from {}", file.display()))?;
-    anyhow::ensure!(!all.is_empty(), "there is no certificate, PEM, in {}", file.display());
+            .with_context(|| format!("cannot read a PEM certificate from {}", file.display()))?;
+    anyhow::ensure!(!all.is_empty(), "no PEM certificate found in {}", file.display());
     Ok(all)
 }
 
 /// Serves until `stop` resolves.
 pub async fn serve(
-    shelf: HistoryCatalog,
-    board: Arc<RecorderMetrics>,
+    catalog: HistoryCatalog,
+    recorder_metrics: Arc<RecorderMetrics>,
     scratch: ScratchSpace,
     settings: ServerSettings,
     stop: impl Future<Output = ()>,
@@ -206,8 +206,8 @@ pub async fn serve(
     let scratch = Arc::new(scratch);
     let replays = Arc::new(ReplayRegistry::new());
     let app = AppState {
-        catalog: shelf,
-        recorder_metrics: board,
+        catalog,
+        recorder_metrics,
         token,
         requires_client_certificates: knows_clients,
         allows_anonymous_probes: probe_listener.is_none(),
@@ -284,14 +284,9 @@ fn router(app: Arc<AppState>) -> Router {
     routes::all()
         .into_iter()
         .fold(Router::new(), |router, route| router.route(route.path, route.handler))
-        .fallback(|| async {
-            ApiError::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json says what there is")
-        })
+        .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "not found; see /openapi.json") })
         .method_not_allowed_fallback(|| async {
-            ApiError::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "not this way; /openapi.json says which methods there are",
-            )
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed; see /openapi.json")
         })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(app.clone(), auth::authenticate))
@@ -304,7 +299,9 @@ fn probe_router(app: Arc<AppState>) -> Router {
     Router::new()
         .route("/healthz", axum::routing::get(auth::healthz))
         .route("/readyz", axum::routing::get(auth::readyz))
-        .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "here are /healthz and /readyz alone") })
+        .fallback(|| async {
+            ApiError::new(StatusCode::NOT_FOUND, "not found; only /healthz and /readyz are served here")
+        })
         .layer(middleware::from_fn(auth::answer_and_close))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
         .with_state(app)

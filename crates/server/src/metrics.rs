@@ -64,8 +64,8 @@ impl ServerMetrics {
         let seconds: Family<RouteLabels, Histogram> = Family::new_with_constructor(|| {
             Histogram::new([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0])
         });
-        registry.register("requests", "Requests answered, by route and code", requests.clone());
-        registry.register("request_seconds", "Time until the answer began, by route", seconds.clone());
+        registry.register("requests", "Requests by route and code", requests.clone());
+        registry.register("request_seconds", "Time to the start of the response, by route", seconds.clone());
         ServerMetrics { registry, requests, seconds }
     }
 }
@@ -74,21 +74,21 @@ impl ServerMetrics {
 pub(super) async fn measure(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     // The route, not the path, so that the number of label values is bounded whatever clients request.
     let route = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
-    let began = Instant::now();
+    let start = Instant::now();
     let response = next.run(request).await;
     let code = response.status().as_u16();
     app.metrics
         .seconds
         .get_or_create(&RouteLabels { route: route.clone() })
-        .observe(began.elapsed().as_secs_f64());
+        .observe(start.elapsed().as_secs_f64());
     app.metrics.requests.get_or_create(&RequestLabels { route, code }).inc();
     response
 }
 
 /// `GET /metrics`
 pub(super) async fn show(State(app): State<Arc<AppState>>) -> Result<Response> {
-    let here = app.clone();
-    let text = app.workers.run_light(move || here.metrics_text()).await?;
+    let state = app.clone();
+    let text = app.workers.run_light(move || state.metrics_text()).await?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
@@ -100,11 +100,11 @@ impl AppState {
         registry.register("readable", "Whether the history can be read", findings.readable.clone());
         registry.register("changes", "Changes in the history", findings.changes.clone());
         registry.register("bytes", "Bytes of the history's file", findings.bytes.clone());
-        registry.register("gaps", "Times in which something may have been missed", findings.gaps.clone());
+        registry.register("gaps", "Gaps, in which changes may be missing", findings.gaps.clone());
         registry.register("last_change_age_seconds", "Time since the last change", findings.age.clone());
         let now = Timestamp::now().into();
-        for (listed, overview) in self.overviews.read_all(self.catalog.list()?) {
-            findings.set(listed, overview.ok().as_deref(), now);
+        for (entry, overview) in self.overviews.read_all(self.catalog.list()?) {
+            findings.set(entry, overview.ok().as_deref(), now);
         }
         let mut out = String::new();
         text::encode_registry(&mut out, &self.metrics.registry)
@@ -119,15 +119,15 @@ impl AppState {
 // === impl HistoryMetrics ===
 
 impl HistoryMetrics {
-    fn set(&self, listed: CatalogEntry, overview: Option<&Overview>, now: Moment) {
-        let of = HistoryLabels { history: listed.name };
-        self.readable.get_or_create(&of).set(i64::from(overview.is_some()));
+    fn set(&self, entry: CatalogEntry, overview: Option<&Overview>, now: Moment) {
+        let labels = HistoryLabels { history: entry.name };
+        self.readable.get_or_create(&labels).set(i64::from(overview.is_some()));
         let Some(overview) = overview else { return };
-        self.changes.get_or_create(&of).set(overview.changes.cast_signed());
-        self.bytes.get_or_create(&of).set(overview.bytes.cast_signed());
-        self.gaps.get_or_create(&of).set(overview.gaps.cast_signed());
+        self.changes.get_or_create(&labels).set(overview.changes.cast_signed());
+        self.bytes.get_or_create(&labels).set(overview.bytes.cast_signed());
+        self.gaps.get_or_create(&labels).set(overview.gaps.cast_signed());
         if let Some((_, last)) = overview.span {
-            self.age.get_or_create(&of).set(now.nanos_since(last) as f64 / 1e9);
+            self.age.get_or_create(&labels).set(now.nanos_since(last) as f64 / 1e9);
         }
     }
 }

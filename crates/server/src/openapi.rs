@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::route::Route;
 
-const TIMES: &str = "2026-11-01T14:03Z, 2026-11-01 14:03, 14:03 (the last one), -2h, start, start+30m, end, now; \
-                     they count from the history's end, in the server's zone";
+const TIMES: &str = "2026-11-01T14:03Z, 2026-11-01 14:03, 14:03 (most recent), -2h, start, start+30m, end, now; \
+                     relative to the end of the history, in the server's time zone";
 
 /// The path parameters, with their descriptions.
 const PATH_PARAMETERS: [(&str, &str); 2] =
-    [("name", "The history's name: that of its file, without .kine"), ("id", "The replay's number")];
+    [("name", "Name of the history: its file name without .kine"), ("id", "ID of the replay")];
 
 /// The OpenAPI document of these routes.
 pub(super) fn document(routes: &[Route]) -> Value {
@@ -37,12 +37,12 @@ fn paths(routes: &[Route]) -> Value {
         item[route.method.name()] = operation;
         let in_path = PATH_PARAMETERS.iter().filter(|(name, _)| route.path.contains(&format!("{{{name}}}")));
         let in_path: Vec<Value> = in_path
-            .map(|(name, means)| {
+            .map(|(name, description)| {
                 json!({
                     "name": name,
                     "in": "path",
                     "required": true,
-                    "description": means,
+                    "description": description,
                     "schema": { "type": "string" },
                 })
             })
@@ -62,8 +62,8 @@ fn operation(route: &Route) -> Value {
     let parameters: Vec<Value> = route
         .parameters
         .iter()
-        .map(|(name, means)| {
-            json!({ "name": name, "in": "query", "description": means, "schema": { "type": "string" } })
+        .map(|(name, description)| {
+            json!({ "name": name, "in": "query", "description": description, "schema": { "type": "string" } })
         })
         .collect();
     let mut operation = json!({
@@ -72,7 +72,7 @@ fn operation(route: &Route) -> Value {
         "responses": {
             route.code.to_string(): { "description": route.summary, "content": content },
             "default": {
-                "description": "What is wrong, and what would be right. 503 says in Retry-After when to ask again",
+                "description": "An error: what is wrong, and what is expected. 503 has Retry-After",
                 "content": { "application/json": { "schema": reference("Error") } },
             },
         },
@@ -253,7 +253,7 @@ fn schemas() -> Value {
 /// The schema of `kinescope explain -o json` for a pod or a node, with the warnings.
 fn explanation() -> Value {
     let typed = |kind: &str| json!({ "type": kind });
-    let one_of = |words: &[&str]| json!({ "type": "string", "enum": words });
+    let one_of = |values: &[&str]| json!({ "type": "string", "enum": values });
     let objects = || list_of(typed("object"));
     object(
         &[

@@ -36,32 +36,32 @@ impl OverviewCache {
         &self,
         all: Vec<CatalogEntry>,
     ) -> Vec<(CatalogEntry, history::Result<Arc<Overview>>)> {
-        let mut known = std::mem::take(&mut *lock(&self.0));
+        let mut cached = std::mem::take(&mut *lock(&self.0));
         let mut next = HashMap::new();
-        let mut answers = Vec::new();
-        for listed in all {
-            let stamp = FileStamp::of(&listed.path);
-            let overview = match known.remove(&listed.path) {
+        let mut overviews = Vec::new();
+        for entry in all {
+            let stamp = FileStamp::of(&entry.path);
+            let overview = match cached.remove(&entry.path) {
                 Some((before, overview)) if before == stamp => Ok(overview),
-                _ => Overview::read(&listed).map(Arc::new),
+                _ => Overview::read(&entry).map(Arc::new),
             };
             if let Ok(overview) = &overview
                 && stamp.is_settled()
             {
-                next.insert(listed.path.clone(), (stamp, overview.clone()));
+                next.insert(entry.path.clone(), (stamp, overview.clone()));
             }
-            answers.push((listed, overview));
+            overviews.push((entry, overview));
         }
         *lock(&self.0) = next;
-        answers
+        overviews
     }
 }
 
 // === impl Overview ===
 
 impl Overview {
-    fn read(listed: &CatalogEntry) -> history::Result<Overview> {
-        let history = History::open(&listed.path)?;
+    fn read(entry: &CatalogEntry) -> history::Result<Overview> {
+        let history = History::open(&entry.path)?;
         Ok(Overview {
             span: history.span()?,
             changes: count_changes(&history.summary()?),

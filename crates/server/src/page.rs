@@ -41,40 +41,45 @@ const FOOT: &str =
 
 /// `GET /`
 pub(super) async fn show(State(app): State<Arc<AppState>>) -> Result<Response> {
-    let here = app.clone();
+    let state = app.clone();
     let page = app
         .workers
-        .run_light(move || Ok(render(&here.overviews.read_all(here.catalog.list()?), &here.recorder_metrics)))
+        .run_light(move || {
+            Ok(render(&state.overviews.read_all(state.catalog.list()?), &state.recorder_metrics))
+        })
         .await?;
     let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
     Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response())
 }
 
-fn render(all: &[(CatalogEntry, history::Result<Arc<Overview>>)], board: &RecorderMetrics) -> String {
+fn render(
+    all: &[(CatalogEntry, history::Result<Arc<Overview>>)],
+    recorder_metrics: &RecorderMetrics,
+) -> String {
     let mut page = HEAD.to_owned();
-    let recordings = board.snapshot();
+    let recordings = recorder_metrics.snapshot();
     let unborn =
-        recordings.iter().filter(|(_, figures)| !all.iter().any(|(one, _)| one.name == figures.history));
-    for (name, figures) in unborn {
-        let (state, why) = (figures.state.as_str(), figures.state.failure().unwrap_or_default());
+        recordings.iter().filter(|(_, metrics)| !all.iter().any(|(other, _)| other.name == metrics.history));
+    for (name, metrics) in unborn {
+        let why = metrics.state.failure().map(|why| format!(": {}", escape_html(why))).unwrap_or_default();
         let _ =
-            writeln!(page, "<p>{} is not recorded yet, {state}: {}</p>", escape_html(name), escape_html(why));
+            writeln!(page, "<p>{}: no history yet, {}{why}</p>", escape_html(name), metrics.state.as_str());
     }
     if all.is_empty() {
-        page += "<p>There is no history here yet.</p>\n";
+        page += "<p>No histories found.</p>\n";
     } else {
         page += "<table>\n<tr><th>history<th>from<th>to<th class=\"number\">changes<th class=\"number\">size\
                  <th class=\"number\">gaps<th>\n";
-        for (listed, overview) in all {
-            let recording = recordings.iter().find(|(_, figures)| figures.history == listed.name);
+        for (entry, overview) in all {
+            let recording = recordings.iter().find(|(_, metrics)| metrics.history == entry.name);
             let _ = match overview {
                 Ok(overview) => {
-                    writeln!(page, "{}", render_row(listed, overview, recording.map(|(_, figures)| figures)))
+                    writeln!(page, "{}", render_row(entry, overview, recording.map(|(_, metrics)| metrics)))
                 }
                 Err(error) => writeln!(
                     page,
                     "<tr><td>{}<td colspan=\"6\" class=\"trouble\">{}",
-                    escape_html(&listed.name),
+                    escape_html(&entry.name),
                     escape_html(&error_chain(error))
                 ),
             };
@@ -84,23 +89,23 @@ fn render(all: &[(CatalogEntry, history::Result<Arc<Overview>>)], board: &Record
     page + FOOT
 }
 
-fn render_row(listed: &CatalogEntry, overview: &Overview, recording: Option<&RecordingMetrics>) -> String {
-    let at = format!("/api/v1/histories/{}", percent_encoded(&listed.name));
+fn render_row(entry: &CatalogEntry, overview: &Overview, recording: Option<&RecordingMetrics>) -> String {
+    let at = format!("/api/v1/histories/{}", percent_encoded(&entry.name));
     let (from, to) = match overview.span {
         Some((from, to)) => (format_seconds(from), format_seconds(to)),
         None => ("empty".to_owned(), String::new()),
     };
-    let recording = recording.map_or(String::new(), |figures| match figures.state.failure() {
+    let recording = recording.map_or(String::new(), |metrics| match metrics.state.failure() {
         Some(why) => {
-            format!("<br><span class=\"trouble\">{}: {}</span>", figures.state.as_str(), escape_html(why))
+            format!("<br><span class=\"trouble\">{}: {}</span>", metrics.state.as_str(), escape_html(why))
         }
-        None => format!("<br><small>{}</small>", figures.state.as_str()),
+        None => format!("<br><small>{}</small>", metrics.state.as_str()),
     });
     format!(
         "<tr><td><a href=\"{at}\">{}</a>{recording}<td>{from}<td>{to}<td class=\"number\">{}<td class=\"number\">{}\
          <td class=\"number\"><a href=\"{at}/gaps\">{}</a>\
          <td><a href=\"{at}/objects\">objects</a> <a href=\"{at}/changes\">changes</a> <a href=\"{at}/download\">download</a>",
-        escape_html(&listed.name),
+        escape_html(&entry.name),
         group_digits(overview.changes),
         format_bytes(overview.bytes),
         group_digits(overview.gaps),
@@ -109,13 +114,13 @@ fn render_row(listed: &CatalogEntry, overview: &Overview, recording: Option<&Rec
 
 /// An error with its causes.
 fn error_chain(error: &history::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let _ = write!(words, ": {error}");
-        cause = error.source();
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        let _ = write!(text, ": {error}");
+        source = error.source();
     }
-    words
+    text
 }
 
 /// 2026-11-01 14:03:07Z
@@ -140,6 +145,6 @@ mod tests {
         let listed = CatalogEntry { name: "<b a=\"&\">".to_owned(), path: "/nowhere/x.kine".into() };
         let page = render(&OverviewCache::default().read_all(vec![listed]), &RecorderMetrics::default());
         assert!(page.contains("<tr><td>&lt;b a=&quot;&amp;&quot;&gt;<td"), "{page}");
-        assert!(page.contains("there is no history at"), "{page}");
+        assert!(page.contains("not found"), "{page}");
     }
 }

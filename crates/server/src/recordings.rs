@@ -37,29 +37,29 @@ pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Value> {
         .recorder_metrics
         .snapshot()
         .iter()
-        .map(|(name, figures)| recording_json(name, figures, now))
+        .map(|(name, metrics)| recording_json(name, metrics, now))
         .collect();
     Json(json!({ "recordings": all }))
 }
 
-fn recording_json(name: &str, figures: &RecordingMetrics, wall: Moment) -> Value {
-    let now = figures.to_recording_time(wall);
+fn recording_json(name: &str, metrics: &RecordingMetrics, wall: Moment) -> Value {
+    let now = metrics.to_recording_time(wall);
     json!({
         "name": name,
-        "history": figures.history,
-        "state": figures.state.as_str(),
-        "why": figures.state.failure(),
-        "changes": figures.sum(|kind| kind.recorded),
-        "leftOut": figures.sum(|kind| kind.dropped),
-        "objects": figures.object_count(),
-        "gaps": figures.gaps(),
-        "restarts": figures.restarts,
-        "damagedHistories": figures.damaged_histories,
-        "clockSteps": figures.clock_steps,
-        "retentionFailures": figures.retention_failures,
-        "lagSeconds": figures.lag_seconds,
-        "waiting": figures.queued_events,
-        "kinds": figures.kinds.iter().map(|(kind, of_kind)| json!({
+        "history": metrics.history,
+        "state": metrics.state.as_str(),
+        "why": metrics.state.failure(),
+        "changes": metrics.sum(|kind| kind.recorded),
+        "leftOut": metrics.sum(|kind| kind.dropped),
+        "objects": metrics.object_count(),
+        "gaps": metrics.gaps(),
+        "restarts": metrics.restarts,
+        "damagedHistories": metrics.damaged_histories,
+        "clockSteps": metrics.clock_steps,
+        "retentionFailures": metrics.retention_failures,
+        "lagSeconds": metrics.lag_seconds,
+        "waiting": metrics.queued_events,
+        "kinds": metrics.kinds.iter().map(|(kind, of_kind)| json!({
             "kind": kind.to_string(),
             "state": of_kind.state_name(),
             "why": of_kind.failure(),
@@ -73,7 +73,7 @@ fn recording_json(name: &str, figures: &RecordingMetrics, wall: Moment) -> Value
 }
 
 /// A Prometheus registry with the metrics of all recordings.
-pub(super) fn registry(board: &RecorderMetrics) -> Registry {
+pub(super) fn registry(recorder_metrics: &RecorderMetrics) -> Registry {
     let mut registry = Registry::with_prefix("kinescope_recorder");
     let mut of_cluster = |name: &str, help: &str| {
         let family = Family::<ClusterLabels, Gauge>::default();
@@ -81,71 +81,75 @@ pub(super) fn registry(board: &RecorderMetrics) -> Registry {
         family
     };
     let recording = of_cluster("recording", "Whether the cluster is being recorded");
-    let paused = of_cluster("paused", "Whether the disk takes no more");
-    let queue = of_cluster("queue", "Messages that wait to be written");
+    let paused = of_cluster("paused", "Whether recording is paused because the disk is full");
+    let queue = of_cluster("queue", "Messages queued to be written");
     let lag = Family::<ClusterLabels, SecondsGauge>::default();
-    registry.register("lag_seconds", "From when a change was seen to when it was safe", lag.clone());
+    registry.register("lag_seconds", "Time from receiving a change to its commit", lag.clone());
     let mut counted = |name: &str, help: &str| {
         let family = Family::<ClusterLabels, Counter>::default();
         registry.register(name, help, family.clone());
         family
     };
-    let pauses = counted("pauses", "How often the disk was full");
-    let restarts = counted("restarts", "How often it was begun again after an error or a panic");
+    let pauses = counted("pauses", "Pauses because the disk was full");
+    let restarts = counted("restarts", "Restarts after an error or a panic");
     let damaged = counted("damaged_histories", "Damaged histories that were set aside");
-    let clock_steps = counted("clock_steps", "How often the clock was set or the machine suspended");
+    let clock_steps = counted("clock_steps", "Clock steps and suspensions of the machine");
     let retention_failures =
-        counted("retention_failures", "How often what is too old, or too much, could not be forgotten");
+        counted("retention_failures", "Failures to delete history beyond the retention limits");
     let clock_offset = Family::<ClusterLabels, SecondsGauge>::default();
     registry.register(
         "clock_offset_seconds",
-        "How far the machine's clock is ahead of the time that changes are stamped with",
+        "Offset of the machine's clock from the recorder's clock",
         clock_offset.clone(),
     );
     let hung = Family::<ClusterLabels, Gauge>::default();
-    registry.register("hung", "Whether the recorder's loop does not turn any more", hung.clone());
+    registry.register("hung", "Whether the recorder's loop hangs", hung.clone());
     let mut of_kind = |name: &str, help: &str| {
         let family = Family::<KindLabels, Counter>::default();
         registry.register(name, help, family.clone());
         family
     };
     let changes = of_kind("changes", "Changes recorded");
-    let left_out = of_kind("left_out_changes", "Changes left out because they mean nothing");
-    let bytes = of_kind("object_bytes", "Bytes of the objects recorded, as they arrived");
-    let gaps = of_kind("gaps", "Times in which something may have been missed");
+    let left_out = of_kind("left_out_changes", "Changes dropped because they are irrelevant to scheduling");
+    let bytes = of_kind("object_bytes", "Bytes of the recorded objects as received");
+    let gaps = of_kind("gaps", "Gaps, in which changes may be missing");
     let objects = Family::<KindLabels, Gauge>::default();
-    registry.register("objects", "Objects there are", objects.clone());
+    registry.register("objects", "Existing objects", objects.clone());
     let watching = Family::<KindLabels, Gauge>::default();
     registry.register("watching", "Whether the kind is being watched", watching.clone());
-    let heard = Family::<KindLabels, SecondsGauge>::default();
-    registry.register("last_heard_age_seconds", "Since the server said something of it", heard.clone());
+    let last_heard = Family::<KindLabels, SecondsGauge>::default();
+    registry.register(
+        "last_heard_age_seconds",
+        "Time since the last event or bookmark from the API server",
+        last_heard.clone(),
+    );
     let wall = Timestamp::now().into();
-    for (name, figures) in board.snapshot() {
-        let now = figures.to_recording_time(wall);
-        let of = ClusterLabels { cluster: name.to_string() };
-        recording.get_or_create(&of).set(i64::from(figures.state.as_str() == "recording"));
-        paused.get_or_create(&of).set(i64::from(figures.state.as_str() == "paused"));
-        queue.get_or_create(&of).set(figures.queued_events as i64);
-        lag.get_or_create(&of).set(figures.lag_seconds);
-        pauses.get_or_create(&of).inc_by(figures.pauses);
-        restarts.get_or_create(&of).inc_by(figures.restarts);
-        damaged.get_or_create(&of).inc_by(figures.damaged_histories);
-        clock_steps.get_or_create(&of).inc_by(figures.clock_steps);
-        retention_failures.get_or_create(&of).inc_by(figures.retention_failures);
-        clock_offset.get_or_create(&of).set(figures.wall_offset_nanos as f64 / 1e9);
-        hung.get_or_create(&of).set(i64::from(figures.is_hung()));
-        for (kind, figures) in &figures.kinds {
-            let of = KindLabels { cluster: name.to_string(), kind: kind.to_string() };
-            changes.get_or_create(&of).inc_by(figures.recorded);
-            left_out.get_or_create(&of).inc_by(figures.dropped);
-            bytes.get_or_create(&of).inc_by(figures.bytes);
-            gaps.get_or_create(&of).inc_by(figures.gaps);
-            if let Some(status) = &figures.status {
-                objects.get_or_create(&of).set(status.objects as i64);
-                watching.get_or_create(&of).set(i64::from(status.state == live::WatchState::Watching));
+    for (name, metrics) in recorder_metrics.snapshot() {
+        let now = metrics.to_recording_time(wall);
+        let labels = ClusterLabels { cluster: name.to_string() };
+        recording.get_or_create(&labels).set(i64::from(metrics.state.as_str() == "recording"));
+        paused.get_or_create(&labels).set(i64::from(metrics.state.as_str() == "paused"));
+        queue.get_or_create(&labels).set(metrics.queued_events as i64);
+        lag.get_or_create(&labels).set(metrics.lag_seconds);
+        pauses.get_or_create(&labels).inc_by(metrics.pauses);
+        restarts.get_or_create(&labels).inc_by(metrics.restarts);
+        damaged.get_or_create(&labels).inc_by(metrics.damaged_histories);
+        clock_steps.get_or_create(&labels).inc_by(metrics.clock_steps);
+        retention_failures.get_or_create(&labels).inc_by(metrics.retention_failures);
+        clock_offset.get_or_create(&labels).set(metrics.wall_offset_nanos as f64 / 1e9);
+        hung.get_or_create(&labels).set(i64::from(metrics.is_hung()));
+        for (kind, metrics) in &metrics.kinds {
+            let labels = KindLabels { cluster: name.to_string(), kind: kind.to_string() };
+            changes.get_or_create(&labels).inc_by(metrics.recorded);
+            left_out.get_or_create(&labels).inc_by(metrics.dropped);
+            bytes.get_or_create(&labels).inc_by(metrics.bytes);
+            gaps.get_or_create(&labels).inc_by(metrics.gaps);
+            if let Some(status) = &metrics.status {
+                objects.get_or_create(&labels).set(status.objects as i64);
+                watching.get_or_create(&labels).set(i64::from(status.state == live::WatchState::Watching));
             }
-            if let Some(seconds) = figures.seconds_since_response(now) {
-                heard.get_or_create(&of).set(seconds);
+            if let Some(seconds) = metrics.seconds_since_response(now) {
+                last_heard.get_or_create(&labels).set(seconds);
             }
         }
     }

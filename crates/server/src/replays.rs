@@ -12,7 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use model::Moment;
-use query::{ConfigEdit, OpenHistory};
+use query::{ConfigEdit, OpenHistory, OptionNames};
 use recorder::lock;
 use replay::plan::{self, OutputFiles, ReplayListener, ReplayPlan};
 use serde::Deserialize;
@@ -28,6 +28,19 @@ use super::histories::percent_encoded;
 const MAX_RUNNING: usize = 2;
 /// The most replays kept; the oldest finished ones are removed first.
 const MAX_KEPT: usize = 32;
+
+/// The names of options in messages: fields of the request body.
+pub(super) const FIELDS: OptionNames = OptionNames {
+    from: "from",
+    to: "to",
+    source: "source",
+    level: "level",
+    set: "set",
+    scheduler_config: "the flag --scheduler-config of `kinescope replay`",
+    node_groups: "the flag --node-groups of `kinescope replay`",
+    autoscaler: "autoscaler",
+    autoscaler_version: "autoscalerVersion",
+};
 
 /// The request body that starts a replay. Settings that it omits are those of the history.
 #[derive(Default, Deserialize)]
@@ -78,30 +91,29 @@ pub(super) async fn create(
     HistoryName(name): HistoryName,
     body: Bytes,
 ) -> Result<Response> {
-    let asked = ReplayRequest::parse(&body)?;
-    let Ok(turn) = app.replays.permits.clone().try_acquire_owned() else {
-        let words =
-            format!("{MAX_RUNNING} replays are being played, no more at once: ask again when one is over");
-        return Err(ApiError::unavailable(words));
+    let options = ReplayRequest::parse(&body)?;
+    let Ok(permit) = app.replays.permits.clone().try_acquire_owned() else {
+        let message = format!("{MAX_RUNNING} replays are running, the maximum: retry when one has ended");
+        return Err(ApiError::unavailable(message));
     };
-    let here = app.clone();
+    let state = app.clone();
     let history = name.clone();
-    let (chosen, plan) = app
+    let (open_history, plan) = app
         .workers
         .run_light(move || {
-            let chosen = OpenHistory::open(&here.catalog.find(&history)?.path)?;
-            let plan = ReplayPlan::make(&asked, &chosen).map_err(ApiError::bad_request)?;
-            Ok((chosen, plan))
+            let open_history = OpenHistory::open(&state.catalog.find(&history)?.path)?;
+            let plan = ReplayPlan::make(&options, &open_history).map_err(ApiError::bad_request)?;
+            Ok((open_history, plan))
         })
         .await?;
     let replay = app.replays.add(&name, &plan);
-    let shown = replay.to_json();
-    let place = format!("/api/v1/histories/{}/replays/{}", percent_encoded(&name), replay.id);
+    let json = replay.to_json();
+    let location = format!("/api/v1/histories/{}/replays/{}", percent_encoded(&name), replay.id);
     tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        replay.run(&chosen, plan);
+        let _turn = permit;
+        replay.run(&open_history, plan);
     });
-    Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(shown)).into_response())
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(json)).into_response())
 }
 
 /// `GET /api/v1/histories/{name}/replays`
@@ -109,11 +121,11 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     HistoryName(name): HistoryName,
 ) -> Result<Json<Value>> {
-    let (here, history) = (app.clone(), name.clone());
-    app.workers.run_light(move || here.catalog.find(&history).map(drop)).await?;
-    let known = lock(&app.replays.by_id);
+    let (state, history) = (app.clone(), name.clone());
+    app.workers.run_light(move || state.catalog.find(&history).map(drop)).await?;
+    let by_id = lock(&app.replays.by_id);
     let all: Vec<Value> =
-        known.values().filter(|replay| replay.history == name).map(|replay| replay.status_json()).collect();
+        by_id.values().filter(|replay| replay.history == name).map(|replay| replay.status_json()).collect();
     Ok(Json(json!({ "replays": all })))
 }
 
@@ -140,13 +152,13 @@ pub(super) async fn cancel(
 
 impl ReplayRequest {
     fn parse(body: &[u8]) -> Result<plan::ReplayOptions> {
-        let wrong = |error: anyhow::Error| ApiError::new(StatusCode::BAD_REQUEST, format!("{error:#}"));
-        let asked: ReplayRequest = match body.trim_ascii().is_empty() {
+        let bad_request = |error: anyhow::Error| ApiError::new(StatusCode::BAD_REQUEST, format!("{error:#}"));
+        let request: ReplayRequest = match body.trim_ascii().is_empty() {
             true => ReplayRequest::default(),
             false => serde_json::from_slice(body)
-                .map_err(|error| wrong(anyhow::Error::from(error).context("the settings of the replay")))?,
+                .map_err(|error| bad_request(anyhow::Error::from(error).context("invalid replay request")))?,
         };
-        asked.into_options().map_err(wrong)
+        request.into_options().map_err(bad_request)
     }
 
     fn into_options(self) -> anyhow::Result<plan::ReplayOptions> {
@@ -155,7 +167,7 @@ impl ReplayRequest {
             to: self.to,
             duration: self.duration.map(|text| parse_duration(&text)).transpose()?,
             source: self.source,
-            level: self.level.map(|word| word.parse()).transpose()?,
+            level: self.level.map(|level| level.parse()).transpose()?,
             seed: self.seed,
             scheduler_config: None,
             scheduler_version: self.scheduler_version.map(|text| text.parse()).transpose()?,
@@ -166,6 +178,7 @@ impl ReplayRequest {
                 .map(|text| autoscaler::Version::parse(&text))
                 .transpose()?,
             set: self.set.iter().map(|text| parse_edit(text)).collect::<anyhow::Result<_>>()?,
+            names: FIELDS,
         })
     }
 }
@@ -202,24 +215,24 @@ impl ReplayRegistry {
             is_cancelled: AtomicBool::new(false),
             outcome: OnceLock::new(),
         });
-        let mut known = lock(&self.by_id);
-        known.insert(id, replay.clone());
-        while known.len() > MAX_KEPT {
+        let mut by_id = lock(&self.by_id);
+        by_id.insert(id, replay.clone());
+        while by_id.len() > MAX_KEPT {
             // Fewer can run than are kept, so that at least one is finished.
-            let Some(over) = known.values().find(|replay| replay.outcome.get().is_some()) else { break };
-            let over = over.id;
-            known.remove(&over);
+            let Some(finished) = by_id.values().find(|replay| replay.outcome.get().is_some()) else { break };
+            let finished = finished.id;
+            by_id.remove(&finished);
         }
         replay
     }
 
     fn find(&self, history: &str, id: &str) -> Result<Arc<ReplayJob>> {
-        let known = lock(&self.by_id);
-        let found = id.parse().ok().and_then(|id: u64| known.get(&id));
+        let by_id = lock(&self.by_id);
+        let found = id.parse().ok().and_then(|id: u64| by_id.get(&id));
         found.filter(|replay| replay.history == history).cloned().ok_or_else(|| {
-            let words =
-                format!("there is no replay {id:?} of {history}: ask for /replays to see which there are");
-            ApiError::new(StatusCode::NOT_FOUND, words)
+            let message =
+                format!("replay {id:?} of {history} not found: see /api/v1/histories/{history}/replays");
+            ApiError::new(StatusCode::NOT_FOUND, message)
         })
     }
 
@@ -234,11 +247,17 @@ impl ReplayRegistry {
 // === impl ReplayJob ===
 
 impl ReplayJob {
-    fn run(&self, chosen: &OpenHistory, mut plan: ReplayPlan) {
-        let nothing = OutputFiles::default();
-        let known = plan.analyze_recording(chosen, &mut ReplayProgress { replay: self, at: &self.read_to });
-        let report = known.and_then(|known| {
-            plan.play(chosen, known, &nothing, &mut ReplayProgress { replay: self, at: &self.played_to })
+    fn run(&self, open_history: &OpenHistory, mut plan: ReplayPlan) {
+        let no_outputs = OutputFiles::default();
+        let analysis =
+            plan.analyze_recording(open_history, &mut ReplayProgress { replay: self, at: &self.read_to });
+        let report = analysis.and_then(|analysis| {
+            plan.play(
+                open_history,
+                analysis,
+                &no_outputs,
+                &mut ReplayProgress { replay: self, at: &self.played_to },
+            )
         });
         let outcome = match report.and_then(|report| Ok(serde_json::from_str(&report.to_json()?)?)) {
             Ok(report) => Ok(report),
@@ -273,13 +292,13 @@ impl ReplayJob {
     }
 
     fn to_json(&self) -> Value {
-        let mut shown = self.status_json();
+        let mut json = self.status_json();
         match self.outcome.get() {
-            Some(Ok(report)) => shown["report"] = report.clone(),
-            Some(Err(problem)) => shown["error"] = problem.to_string().into(),
+            Some(Ok(report)) => json["report"] = report.clone(),
+            Some(Err(problem)) => json["error"] = problem.to_string().into(),
             None => {}
         }
-        shown
+        json
     }
 }
 
@@ -292,7 +311,7 @@ impl ReplayListener for ReplayProgress<'_> {
 
     fn check_cancelled(&self) -> anyhow::Result<()> {
         if self.replay.is_cancelled.load(Ordering::Relaxed) {
-            bail!("it was cancelled");
+            bail!("canceled");
         }
         Ok(())
     }

@@ -8,110 +8,103 @@ use super::{
 };
 
 const OBJECTS: Parameters = &[
-    ("at", "The moment; the history's end if it is left out"),
-    ("kind", "Only these kinds, as kubectl names them: pods,nodes"),
-    ("namespace", "Only this namespace"),
-    ("name", "Only objects of this name"),
-    ("labelSelector", "Only objects with these labels: app=web,tier!=db"),
-    ("source", "The recording, if the history holds several"),
+    ("at", "Time; defaults to the end of the history"),
+    ("kind", "Resource types as in kubectl: pods,nodes"),
+    ("namespace", "Namespace"),
+    ("name", "Name of the object"),
+    ("labelSelector", "Label selector: app=web,tier!=db"),
+    ("source", "Source; required if the history has several"),
 ];
 const CHANGES: Parameters = &[
-    ("from", "From this moment"),
-    ("to", "Up to and at this moment"),
-    ("state", "true: the lines begin with the objects that were there at from, as if each had been added"),
-    ("kind", "Only these kinds, as kubectl names them: pods,nodes"),
-    ("namespace", "Only this namespace"),
-    ("name", "Only objects of this name"),
-    ("labelSelector", "Only objects with these labels: app=web,tier!=db"),
-    ("source", "Only this recording"),
+    ("from", "Start time, inclusive"),
+    ("to", "End time, inclusive"),
+    ("state", "true: begin with the objects that exist at from, as ADDED events; requires from"),
+    ("kind", "Resource types as in kubectl: pods,nodes"),
+    ("namespace", "Namespace"),
+    ("name", "Name of the object"),
+    ("labelSelector", "Label selector: app=web,tier!=db"),
+    ("source", "Source"),
 ];
 const EXPORT: Parameters = &[
-    ("history", "The history, if there are several"),
-    ("source", "The recording, if the history holds several"),
+    ("history", "Name of the history; required if there are several"),
+    ("source", "Source; required if the history has several"),
 ];
 const SNAPSHOT: Parameters = &[
-    ("history", "The history, if there are several"),
-    ("source", "The recording, if the history holds several"),
-    ("at", "The moment; the history's end if it is left out"),
-    ("partition", "Only nodes, queues and pod groups with this label, KEY=VALUE, or without it, KEY"),
+    ("history", "Name of the history; required if there are several"),
+    ("source", "Source; required if the history has several"),
+    ("at", "Time; defaults to the end of the history"),
+    (
+        "partition",
+        "Label of the nodes, queues and pod groups to include: KEY=VALUE; KEY for those without the label",
+    ),
 ];
-const DATABASE: Parameters = &[("source", "The recording, if the history holds several")];
+const DATABASE: Parameters = &[("source", "Source; required if the history has several")];
 const EXPLAIN: Parameters = &[
-    ("pod", "The pod; one of pod and node"),
-    ("node", "The node, as an autoscaler sees it"),
-    ("namespace", "The pod's namespace; default if it is left out"),
-    (
-        "at",
-        "The moment; when the pod was decided about, or the end of its life or the history, if it is left out",
-    ),
-    ("source", "The recording, if the history holds several"),
-    ("schedulerVersion", "Whose rules the scheduler follows: 1.32 to 1.36"),
-    (
-        "autoscalerFlags",
-        "Flags of cluster-autoscaler that count more than those the history has, in one text",
-    ),
-    ("autoscalerVersion", "Whose rules the autoscaler follows: 1.32 to 1.37"),
+    ("pod", "Pod to explain; exactly one of pod and node is required"),
+    ("node", "Node to explain: its scale-down by cluster-autoscaler"),
+    ("namespace", "Namespace of the pod; defaults to default"),
+    ("at", "Time; defaults to the pod's scheduling, else to the end of its lifetime or of the history"),
+    ("source", "Source; required if the history has several"),
+    ("schedulerVersion", "kube-scheduler version to simulate: 1.32 to 1.36"),
+    ("autoscalerFlags", "cluster-autoscaler flags that override the recorded ones, as one string"),
+    ("autoscalerVersion", "cluster-autoscaler version to simulate: 1.32 to 1.37"),
 ];
 const EXPLAIN_MANIFEST: Parameters = &[
-    ("namespace", "Where the pod would be; what the manifest says if it is left out"),
-    ("at", "The moment; the history's end if it is left out"),
-    ("source", "The recording, if the history holds several"),
-    ("schedulerVersion", "Whose rules the scheduler follows: 1.32 to 1.36"),
-    (
-        "autoscalerFlags",
-        "Flags of cluster-autoscaler that count more than those the history has, in one text",
-    ),
-    ("autoscalerVersion", "Whose rules the autoscaler follows: 1.32 to 1.37"),
+    ("namespace", "Namespace of the pod; defaults to the manifest's"),
+    ("at", "Time; defaults to the end of the history"),
+    ("source", "Source; required if the history has several"),
+    ("schedulerVersion", "kube-scheduler version to simulate: 1.32 to 1.36"),
+    ("autoscalerFlags", "cluster-autoscaler flags that override the recorded ones, as one string"),
+    ("autoscalerVersion", "cluster-autoscaler version to simulate: 1.32 to 1.37"),
 ];
 
 /// All routes.
 pub(super) fn all() -> Vec<Route> {
     vec![
-        Route::get("/", page::show, "A page that lists the histories").media("text/html; charset=utf-8"),
-        Route::get("/api/v1/histories", histories::list, "The histories there are").json("Histories"),
-        Route::get("/api/v1/histories/{name}", histories::info, "What a history holds").json("Info"),
+        Route::get("/", page::show, "List histories, as an HTML page").media("text/html; charset=utf-8"),
+        Route::get("/api/v1/histories", histories::list, "List histories").json("Histories"),
+        Route::get("/api/v1/histories/{name}", histories::info, "Get the summary of a history").json("Info"),
         Route::get(
             "/api/v1/histories/{name}/objects",
             histories::objects,
-            "The objects at a moment, as a Kubernetes list, kind by kind, without Secrets",
+            "List objects at a time, as a Kubernetes List grouped by kind, without Secrets",
         )
         .json("List")
         .parameters(OBJECTS),
         Route::get(
             "/api/v1/histories/{name}/changes",
             histories::changes,
-            "What happened, a watch event a line, without Secrets",
+            "List changes as watch events, one per line, without Secrets",
         )
         .media("application/x-ndjson")
         .parameters(CHANGES),
-        Route::get("/api/v1/histories/{name}/gaps", histories::gaps, "When something may have been missed")
-            .json("Gaps"),
+        Route::get(
+            "/api/v1/histories/{name}/gaps",
+            histories::gaps,
+            "List gaps, in which changes may be missing",
+        )
+        .json("Gaps"),
         Route::get(
             "/api/v1/histories/{name}/explain",
             explanations::explain_recorded,
-            "How the scheduler and the autoscaler decide about a pod, or the autoscaler about a node, and what really \
-             happened",
+            "Explain the scheduling of a pod, or the scale-down of a node",
         )
         .json("Explanation")
         .parameters(EXPLAIN),
         Route::post(
             "/api/v1/histories/{name}/explain",
             explanations::explain_manifest,
-            "The same for a pod that never was: a manifest of it, or of a workload that makes it, YAML or JSON",
+            "Explain the scheduling of a pod from its manifest or that of its workload, YAML or JSON",
         )
         .json("Explanation")
         .request("application/yaml", None)
         .parameters(EXPLAIN_MANIFEST),
-        Route::get(
-            "/api/v1/histories/{name}/replays",
-            replays::list,
-            "The replays of a history that this server knows of",
-        )
-        .json("Replays"),
+        Route::get("/api/v1/histories/{name}/replays", replays::list, "List replays of a history")
+            .json("Replays"),
         Route::post(
             "/api/v1/histories/{name}/replays",
             replays::create,
-            "Begins to play a history again in virtual time; Location says where to ask how far it is",
+            "Start a replay in virtual time; poll the URL in Location",
         )
         .json("Replay")
         .optional_request("application/json", Some("ReplayRequest"))
@@ -119,31 +112,27 @@ pub(super) fn all() -> Vec<Route> {
         Route::get(
             "/api/v1/histories/{name}/replays/{id}",
             replays::show,
-            "How far a replay is, and its report when it is done",
+            "Get the progress of a replay, and its report when it is done",
         )
         .json("Replay"),
-        Route::delete(
-            "/api/v1/histories/{name}/replays/{id}",
-            replays::cancel,
-            "Ends a replay that is under way, and forgets it",
-        )
-        .json("Replay"),
+        Route::delete("/api/v1/histories/{name}/replays/{id}", replays::cancel, "Cancel and delete a replay")
+            .json("Replay"),
         Route::get(
             "/api/v1/histories/{name}/download",
             histories::download,
-            "The history itself with all it holds, whole also while it is written",
+            "Download the file of a history with all its contents, consistent even while it is written",
         )
         .media("application/vnd.sqlite3"),
         Route::get(
             "/api/v1/recordings",
             recordings::list,
-            "How the recordings that this process makes are getting on",
+            "List the recordings of this process and their state",
         )
         .json("Recordings"),
         Route::post(
             "/export",
             simkube::export,
-            "A window as SimKube's trace, as its tracer answers; errors are text",
+            "Export a time range as a SimKube trace, like SimKube's tracer; errors are text",
         )
         .media("application/octet-stream")
         .request("application/json", Some("ExportRequest"))
@@ -153,39 +142,44 @@ pub(super) fn all() -> Vec<Route> {
         Route::any(
             "/get-snapshot",
             kai::snapshot,
-            "A moment as the KAI scheduler's snapshot, as its plugin answers",
+            "Get the state at a time as a KAI scheduler snapshot, like its plugin",
         )
         .media("application/zip")
         .parameters(SNAPSHOT),
         Route::get(
             "/api/db",
             gardener::list,
-            "The histories as Gardener's recorder lists its databases; errors are text",
+            "List histories as databases, like Gardener's recorder; errors are text",
         )
         .media(TEXT)
         .text_errors(),
         Route::get(
             "/api/db/{name}",
             gardener::database,
-            "A history as a database of Gardener's scaling history; errors are text",
+            "Download a history as a database of Gardener's scaling history; errors are text",
         )
         .media("application/octet-stream")
         .parameters(DATABASE)
         .text_errors(),
-        Route::get("/metrics", metrics::show, "How the histories and the server are doing")
-            .media("application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        Route::get(
+            "/metrics",
+            metrics::show,
+            "Prometheus metrics of the histories, the recordings and the server",
+        )
+        .media("application/openmetrics-text; version=1.0.0; charset=utf-8"),
         Route::get(
             "/healthz",
             auth::healthz,
-            "That nothing hangs here, a line a recording; 503 if something does; needs no token",
+            "Liveness, one line per recording; 503 if a recording hangs; requires no token",
         )
         .media(TEXT),
         Route::get(
             "/readyz",
             auth::readyz,
-            "That histories can be looked for and one of the recordings works, a line each; needs no token",
+            "Readiness: histories can be listed and a recording runs, one line each; requires no token",
         )
         .media(TEXT),
-        Route::get("/openapi.json", || async { Json(openapi::document(&all())) }, "This").json("Anything"),
+        Route::get("/openapi.json", || async { Json(openapi::document(&all())) }, "This OpenAPI document")
+            .json("Anything"),
     ]
 }

@@ -206,10 +206,13 @@ impl ScratchSpace {
     fn folder(&self) -> Result<PathBuf> {
         let mut folder = lock(&self.folder);
         if folder.is_none() {
-            let place = std::env::temp_dir();
-            let made = ScratchFolder::create(&place);
+            let parent_folder = std::env::temp_dir();
+            let made = ScratchFolder::create(&parent_folder);
             *folder = Some(made.with_context(|| {
-                format!("cannot make a folder for downloads in {}: set TMPDIR to another", place.display())
+                format!(
+                    "cannot create a folder for downloads in {}: set TMPDIR to another folder",
+                    parent_folder.display()
+                )
             })?);
         }
         Ok(folder.as_ref().map(|folder| folder.path().to_owned()).unwrap_or_default())
@@ -231,7 +234,7 @@ impl NewCopy {
 
     /// Reserves what has been written so far; fails if all clients have disconnected. To be called after each change.
     pub(super) fn update_reservation(&mut self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.copy.has_clients(), "the clients have gone");
+        anyhow::ensure!(self.copy.has_clients(), "all clients disconnected");
         Ok(self.reservation.track(|| Ok(self.path.metadata()?.len()))?)
     }
 

@@ -54,10 +54,10 @@ struct ExportFilters {
 /// `POST /export`
 pub(super) async fn export(
     State(app): State<Arc<AppState>>,
-    asked: Result<QueryParams<ExportQuery>>,
+    params: Result<QueryParams<ExportQuery>>,
     request: Request,
 ) -> Response {
-    match respond(app, asked, request).await {
+    match respond(app, params, request).await {
         Ok(response) => response,
         // SimKube's client prints the response body as it is.
         Err(problem) => problem.into_text(),
@@ -66,26 +66,27 @@ pub(super) async fn export(
 
 async fn respond(
     app: Arc<AppState>,
-    asked: Result<QueryParams<ExportQuery>>,
+    params: Result<QueryParams<ExportQuery>>,
     request: Request,
 ) -> Result<Response> {
-    let QueryParams(asked) = asked?;
+    let QueryParams(params) = params?;
     let body = tokio::time::timeout(BODY_READ_TIMEOUT, Bytes::from_request(request, &())).await;
-    let body =
-        body.map_err(|_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time"))?;
+    let body = body
+        .map_err(|_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "timed out waiting for the request body"))?;
     let body = body.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
     let (window, filters) = ExportRequest::parse(&body).map_err(ApiError::bad_request)?;
-    let shelf = app.clone();
+    let state = app.clone();
     let write = move |sink: &mut BodyWriter| {
-        let chosen = OpenHistory::open(&shelf.catalog.find_or_only(non_empty(&asked.history))?.path)?;
-        let source = chosen.source(non_empty(&asked.source), "?source=").map_err(ApiError::bad_request)?;
-        let config = chosen.tracer_config(source.clone())?;
-        let mut feed = ExportStream::new(&chosen, ExportScope::WindowAndPast(window));
-        feed.selection.source = source;
+        let open_history = OpenHistory::open(&state.catalog.find_or_only(non_empty(&params.history))?.path)?;
+        let source =
+            open_history.source(non_empty(&params.source), "?source=").map_err(ApiError::bad_request)?;
+        let config = open_history.tracer_config(source.clone())?;
+        let mut stream = ExportStream::new(&open_history, ExportScope::WindowAndPast(window));
+        stream.selection.source = source;
         let client = sink.client();
-        let (spool, mut spooled) = shelf.scratch.spool()?;
+        let (spool, mut spooled) = state.scratch.spool()?;
         let mut writer = Box::new(sktrace::SktraceWriter::with_spool(sink, config, window, filters, spool));
-        feed.write_to(&mut *writer, || client.check().and_then(|()| spooled.update_reservation()))?;
+        stream.write_to(&mut *writer, || client.check().and_then(|()| spooled.update_reservation()))?;
         writer.finish()?;
         Ok(())
     };
@@ -97,18 +98,18 @@ async fn respond(
 
 impl ExportRequest {
     fn parse(body: &[u8]) -> anyhow::Result<(Window, TraceFilters)> {
-        let request: ExportRequest = serde_json::from_slice(body).context("this is no export request")?;
+        let request: ExportRequest = serde_json::from_slice(body).context("invalid export request")?;
         let scheme = request.export_path.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
         if let Some(cloud) = scheme.filter(|scheme| OBJECT_STORE_SCHEMES.contains(&&**scheme)) {
-            bail!("{cloud}: is not written from here: give a local export_path, and the trace is the answer");
+            bail!("export_path {cloud}: is not supported: use a local path; the response is the trace");
         }
         if request.transform.is_some_and(|transform| !transform.trim().is_empty()) {
-            bail!("transform is not supported: leave it out, and transform the trace with skctl");
+            bail!("transform is not supported: omit it, and transform the trace with skctl");
         }
         let window =
             Window { from: moment_from_seconds(request.start_ts)?, to: moment_from_seconds(request.end_ts)? };
         if window.to <= window.from {
-            bail!("end_ts {} is not after start_ts {}", request.end_ts, request.start_ts);
+            bail!("end_ts {} must be after start_ts {}", request.end_ts, request.start_ts);
         }
         let ExportFilters { excluded_namespaces, excluded_labels } = request.filters;
         let excluded_labels = excluded_labels.iter().map(|labels| Selector::of(Some(labels)));
@@ -121,6 +122,6 @@ impl ExportRequest {
 fn moment_from_seconds(seconds: i64) -> anyhow::Result<Moment> {
     let nanos = seconds.checked_mul(1_000_000_000);
     nanos.map(Moment::from_nanos).with_context(|| {
-        format!("{seconds} is not a time: give seconds since 1970, between the years 1677 and 2262")
+        format!("invalid time {seconds}: expected seconds since 1970, in the years 1677 to 2262")
     })
 }

@@ -78,8 +78,7 @@ impl WorkerPool {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let waited = tokio::time::timeout(QUEUE_TIMEOUT, self.light.clone().acquire_owned()).await;
-        let permit =
-            waited.map_err(|_| ApiError::unavailable("too many questions at once: ask again in a second"))?;
+        let permit = waited.map_err(|_| ApiError::unavailable("too many requests: retry in a second"))?;
         let permit = permit.expect("the semaphore is never closed");
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -96,7 +95,7 @@ impl WorkerPool {
     ) -> Result<Body> {
         let permit = self.heavy.clone().try_acquire_owned().map_err(|_| {
             ApiError::unavailable(format!(
-                "{MAX_HEAVY_REQUESTS} long answers are under way, no more at once: ask again in a second"
+                "{MAX_HEAVY_REQUESTS} long requests are running, the maximum: retry in a second"
             ))
         })?;
         let (parts, mut rest) = mpsc::channel(CHUNK_QUEUE_LENGTH);
@@ -142,13 +141,13 @@ impl BodyWriter {
 
     fn send(&self, part: BodyChunk) -> io::Result<()> {
         if self.started.elapsed() > MAX_RESPONSE_TIME {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too long"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the client is too slow"));
         }
         let sending = tokio::time::timeout(CLIENT_READ_TIMEOUT, self.chunks.send(part));
         match self.runtime.block_on(sending) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(disconnected_error()),
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing any more")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")),
         }
     }
 }
@@ -207,9 +206,9 @@ impl Stream for BodyStream {
 }
 
 fn disconnected_error() -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone")
+    io::Error::new(io::ErrorKind::BrokenPipe, "the client disconnected")
 }
 
 fn panicked_error() -> ApiError {
-    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the work broke off; this is a mistake in the program")
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the request handler panicked")
 }

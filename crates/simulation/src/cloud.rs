@@ -110,8 +110,8 @@ impl SimulatedCloud {
 
     /// Limits the number of machines over all groups.
     #[must_use]
-    pub fn with_quota(self, most: i64) -> SimulatedCloud {
-        SimulatedCloud { quota: Some(most), ..self }
+    pub fn with_quota(self, max_nodes: i64) -> SimulatedCloud {
+        SimulatedCloud { quota: Some(max_nodes), ..self }
     }
 
     /// Sets the prices of pods.
@@ -133,27 +133,32 @@ impl SimulatedCloud {
         group: &str,
         names: impl IntoIterator<Item = Arc<str>>,
     ) -> SimulatedCloud {
-        if let Some(place) = self.groups.iter().position(|known| *known.name == *group) {
-            self.group_states[place].reserved_names.extend(names);
+        if let Some(index) = self.groups.iter().position(|candidate| *candidate.name == *group) {
+            self.group_states[index].reserved_names.extend(names);
         }
         self
     }
 
     /// Adopts a node that exists already. Returns its node group, if it has one.
     pub fn adopt(&mut self, node: &Object) -> Option<GroupId> {
-        let known = ProviderNode::read(node);
-        let group = self.group_for_node(&known.node_ref())?;
-        self.add_machine(group, known.instance_id().clone(), known.name().clone(), MachineState::Running);
+        let provider_node = ProviderNode::read(node);
+        let group = self.group_for_node(&provider_node.node_ref())?;
+        self.add_machine(
+            group,
+            provider_node.instance_id().clone(),
+            provider_node.name().clone(),
+            MachineState::Running,
+        );
         Some(group)
     }
 
     /// A node was deleted without a request to the cloud: its machine is removed, and its group's target decreases.
     pub fn node_deleted(&mut self, node: &Object) {
-        let known = ProviderNode::read(node);
-        let Some(group) = self.group_by_instance.remove(&**known.instance_id()) else { return };
+        let provider_node = ProviderNode::read(node);
+        let Some(group) = self.group_by_instance.remove(&**provider_node.instance_id()) else { return };
         let state = &mut self.group_states[group.index()];
         let machines = state.machines.len();
-        state.machines.retain(|machine| machine.id != *known.instance_id());
+        state.machines.retain(|machine| machine.id != *provider_node.instance_id());
         state.instances.take();
         state.target -= i64::from(state.machines.len() < machines);
         self.wake = self.compute_wake();
@@ -165,12 +170,12 @@ impl SimulatedCloud {
         self.add_machine(group, id, name.into(), MachineState::NeverRegisters);
     }
 
-    fn add_machine(&mut self, group: GroupId, id: Arc<str>, name: Arc<str>, stage: MachineState) {
+    fn add_machine(&mut self, group: GroupId, id: Arc<str>, name: Arc<str>, machine_state: MachineState) {
         if self.group_by_instance.insert(id.clone(), group).is_some() {
             return;
         }
         let state = &mut self.group_states[group.index()];
-        state.machines.push(Machine { id, name, state: stage });
+        state.machines.push(Machine { id, name, state: machine_state });
         state.instances.take();
         if self.groups[group.index()].target.is_none() {
             state.target += 1;
@@ -184,7 +189,7 @@ impl SimulatedCloud {
         }
         let mut changes: Vec<(Moment, CloudChange)> = Vec::new();
         for (group, state) in self.groups.iter().zip(&mut self.group_states) {
-            let known = changes.len();
+            let previous_count = changes.len();
             for machine in &mut state.machines {
                 if let MachineState::Creating { registers, ready } = machine.state
                     && registers <= now
@@ -211,12 +216,12 @@ impl SimulatedCloud {
                     machine.state = MachineState::Running;
                 }
             }
-            if changes.len() > known {
+            if changes.len() > previous_count {
                 state.instances.take();
             }
         }
-        let gone = self.deleted_nodes.drain(..);
-        changes.extend(gone.map(|(at, node)| (at, CloudChange::Deleted { node })));
+        let deleted = self.deleted_nodes.drain(..);
+        changes.extend(deleted.map(|(at, node)| (at, CloudChange::Deleted { node })));
         changes.sort_by_key(|(at, _)| *at);
         self.wake = self.compute_wake();
         changes.into_iter().map(|(_, change)| change).collect()
@@ -229,19 +234,19 @@ impl SimulatedCloud {
 
     fn compute_wake(&self) -> Option<Moment> {
         let machines = self.group_states.iter().flat_map(|state| &state.machines);
-        let coming = machines.filter_map(|machine| match machine.state {
+        let machine_wakes = machines.filter_map(|machine| match machine.state {
             MachineState::Creating { registers, .. } => Some(registers),
             MachineState::Unready { ready } => Some(ready),
             MachineState::Running | MachineState::NeverRegisters | MachineState::Failed(_) => None,
         });
-        coming.chain(self.deleted_nodes.iter().map(|(at, _)| *at)).min()
+        machine_wakes.chain(self.deleted_nodes.iter().map(|(at, _)| *at)).min()
     }
 
     fn after(&mut self, moment: Moment, delay: &Delay) -> Moment {
         let duration = match delay {
             Delay::Constant(duration) => *duration,
-            Delay::Samples(all) if all.is_empty() => Duration::ZERO,
-            Delay::Samples(all) => all[self.rng.random_range(0..all.len())],
+            Delay::Samples(samples) if samples.is_empty() => Duration::ZERO,
+            Delay::Samples(samples) => samples[self.rng.random_range(0..samples.len())],
             Delay::SamplesByTime(_) | Delay::PerItem(_) => delay.pick(moment, self.rng.random()),
         };
         after(moment, duration)
@@ -253,9 +258,9 @@ impl SimulatedCloud {
         now: Moment,
         group: GroupId,
         failure: Option<ProvisioningFailureKind>,
-        others: i64,
+        existing_machines: i64,
     ) -> MachineState {
-        let none_left = |code: &str, message: &str| {
+        let out_of_resources = |code: &str, message: &str| {
             MachineState::Failed(CreationError {
                 out_of_resources: true,
                 code: code.into(),
@@ -264,10 +269,10 @@ impl SimulatedCloud {
         };
         match failure {
             Some(ProvisioningFailureKind::NeverRegister) => MachineState::NeverRegisters,
-            Some(ProvisioningFailureKind::CreateError) => none_left("STOCKOUT", "no capacity"),
+            Some(ProvisioningFailureKind::CreateError) => out_of_resources("STOCKOUT", "no capacity"),
             _ => match self.quota {
-                Some(most) if others >= most => {
-                    none_left("QUOTA_EXCEEDED", &format!("quota of {most} nodes exceeded"))
+                Some(max_nodes) if existing_machines >= max_nodes => {
+                    out_of_resources("QUOTA_EXCEEDED", &format!("quota of {max_nodes} nodes exceeded"))
                 }
                 _ => {
                     let delays = self.groups[group.index()].provisioning.clone();
@@ -297,8 +302,8 @@ impl CloudProvider for SimulatedCloud {
     }
 
     fn instances(&self, group: GroupId) -> Arc<[Instance]> {
-        let SimulatedGroup { machines, instances: told, .. } = &self.group_states[group.index()];
-        told.get_or_init(|| machines.iter().map(Machine::to_instance).collect()).clone()
+        let SimulatedGroup { machines, instances: cached_instances, .. } = &self.group_states[group.index()];
+        cached_instances.get_or_init(|| machines.iter().map(Machine::to_instance).collect()).clone()
     }
 
     /// Nodes are deleted together with their machines, so the cloud knows no more than the cluster.
@@ -325,30 +330,30 @@ impl CloudProvider for SimulatedCloud {
             return Ok(());
         }
         let machines = self.group_states.iter().flat_map(|state| &state.machines);
-        let mut others = machines.filter(|machine| machine.state.exists()).count() as i64;
-        let mut stages: Vec<MachineState> = Vec::new();
+        let mut existing_machines = machines.filter(|machine| machine.state.exists()).count() as i64;
+        let mut machine_states: Vec<MachineState> = Vec::new();
         for _ in 0..by {
-            let stage = self.new_machine_state(now, group, failure, others);
-            others += i64::from(stage.exists());
-            stages.push(stage);
+            let machine_state = self.new_machine_state(now, group, failure, existing_machines);
+            existing_machines += i64::from(machine_state.exists());
+            machine_states.push(machine_state);
         }
         // Machines are interchangeable: they are named in the order in which they register.
-        stages.sort_by_key(|stage| match stage {
+        machine_states.sort_by_key(|machine_state| match machine_state {
             MachineState::Creating { registers, .. } => *registers,
             _ => Moment::MAX,
         });
-        for stage in stages {
+        for machine_state in machine_states {
             let state = &mut self.group_states[group.index()];
-            let told = matches!(stage, MachineState::Creating { .. })
+            let reserved_name = matches!(machine_state, MachineState::Creating { .. })
                 .then(|| state.reserved_names.pop_front())
                 .flatten();
-            let name = told.unwrap_or_else(|| {
+            let name = reserved_name.unwrap_or_else(|| {
                 state.names_generated += 1;
                 format!("{name}-new-{:03}", state.names_generated).into()
             });
             let id = node::provider_id(&self.groups[group.index()], &name);
             self.group_by_instance.insert(id.clone(), group);
-            state.machines.push(Machine { id, name, state: stage });
+            state.machines.push(Machine { id, name, state: machine_state });
             state.instances.take();
         }
         self.wake = self.compute_wake();
@@ -365,14 +370,14 @@ impl CloudProvider for SimulatedCloud {
         if state.target <= min {
             return Err(CloudProviderError("min size reached, nodes will not be deleted".to_owned()));
         }
-        let is_here = |id: &&Arc<str>| state.machines.iter().any(|machine| machine.id == **id);
-        if let Some(id) = instances.iter().find(|id| !is_here(id)) {
+        let is_member = |id: &&Arc<str>| state.machines.iter().any(|machine| machine.id == **id);
+        if let Some(id) = instances.iter().find(|id| !is_member(id)) {
             let name = &self.groups[group.index()].name;
             return Err(CloudProviderError(format!("{id} is not in {name}")));
         }
         for id in instances {
-            let Some(place) = state.machines.iter().position(|machine| machine.id == *id) else { continue };
-            let machine = state.machines.remove(place);
+            let Some(index) = state.machines.iter().position(|machine| machine.id == *id) else { continue };
+            let machine = state.machines.remove(index);
             state.instances.take();
             state.target -= 1;
             self.group_by_instance.remove(id);

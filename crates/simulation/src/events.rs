@@ -41,8 +41,8 @@ impl EventWriter {
         uid: &str,
         event: &PodEvent,
     ) -> Object {
-        let about = Regarding { kind: "Pod", namespace: &pod.namespace, name: &pod.name, uid };
-        self.write(now, &about, event.warning, event.reason, event.action, &event.note, SCHEDULER)
+        let regarding = Regarding { kind: "Pod", namespace: &pod.namespace, name: &pod.name, uid };
+        self.write(now, &regarding, event.warning, event.reason, event.action, &event.note, SCHEDULER)
     }
 
     /// An Event of the autoscaler.
@@ -54,7 +54,7 @@ impl EventWriter {
     ) -> Object {
         let config_map = |name| Regarding { kind: "ConfigMap", namespace: "kube-system", name, uid: "" };
         let pod_uid;
-        let about = match &event.involved_object {
+        let regarding = match &event.involved_object {
             InvolvedObject::Pod(pod) => {
                 pod_uid = uid_of(pod).unwrap_or_default();
                 Regarding { kind: "Pod", namespace: &pod.namespace, name: &pod.name, uid: &pod_uid }
@@ -63,14 +63,14 @@ impl EventWriter {
             InvolvedObject::StatusConfigMap => config_map("cluster-autoscaler-status"),
             InvolvedObject::PriorityConfigMap => config_map("cluster-autoscaler-priority-expander"),
         };
-        self.write(now, &about, event.is_warning, event.reason, event.reason, &event.message, AUTOSCALER)
+        self.write(now, &regarding, event.is_warning, event.reason, event.reason, &event.message, AUTOSCALER)
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a field of an Event")]
     fn write(
         &mut self,
         now: Moment,
-        about: &Regarding<'_>,
+        regarding: &Regarding<'_>,
         warning: bool,
         reason: &str,
         action: &str,
@@ -78,13 +78,13 @@ impl EventWriter {
         reporter: &str,
     ) -> Object {
         self.count += 1;
-        let namespace = if about.namespace.is_empty() { "default" } else { about.namespace };
+        let namespace = if regarding.namespace.is_empty() { "default" } else { regarding.namespace };
         let micros = now.nanos().div_euclid(1_000).saturating_mul(1_000);
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "name": format!("{}.{:016x}", about.name, self.count),
+                "name": format!("{}.{:016x}", regarding.name, self.count),
                 "namespace": namespace,
                 "creationTimestamp": whole_second(now).to_string(),
                 "uid": format!("event-{:016x}", self.count),
@@ -97,11 +97,11 @@ impl EventWriter {
             "reportingController": reporter,
             "reportingInstance": reporter,
             "regarding": {
-                "kind": about.kind,
+                "kind": regarding.kind,
                 "apiVersion": "v1",
-                "namespace": about.namespace,
-                "name": about.name,
-                "uid": about.uid,
+                "namespace": regarding.namespace,
+                "name": regarding.name,
+                "uid": regarding.uid,
             },
         });
         Object::from_trusted(event.to_string())

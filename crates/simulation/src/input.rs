@@ -137,8 +137,8 @@ impl Input {
 
 impl ParsedDemand {
     pub(crate) fn parse(demand: PodDemand) -> Result<ParsedDemand, InvalidPod> {
-        let body = PodTemplate::of(&demand.pod, demand.annotation().as_ref())?;
-        Ok(ParsedDemand { template: Arc::new(body), requests: Requests::of(&demand.pod), demand })
+        let template = PodTemplate::of(&demand.pod, demand.annotation().as_ref())?;
+        Ok(ParsedDemand { template: Arc::new(template), requests: Requests::of(&demand.pod), demand })
     }
 }
 

@@ -135,28 +135,28 @@ impl LatencyKind {
 impl Latencies {
     /// The latencies to expect where none were measured.
     pub fn typical() -> Latencies {
-        Latencies(LatencyKind::ALL.map(|step| (step, step.typical())).into())
+        Latencies(LatencyKind::ALL.map(|kind| (kind, kind.typical())).into())
     }
 
     /// The latency of an operation.
-    pub fn of(&self, step: LatencyKind) -> &Delay {
-        &self.0[&step]
+    pub fn of(&self, kind: LatencyKind) -> &Delay {
+        &self.0[&kind]
     }
 
     /// The same with another latency for one operation.
     #[must_use]
-    pub fn with(mut self, step: LatencyKind, delay: Delay) -> Latencies {
-        self.0.insert(step, delay);
+    pub fn with(mut self, kind: LatencyKind, delay: Delay) -> Latencies {
+        self.0.insert(kind, delay);
         self
     }
 }
 
 impl From<BTreeMap<LatencyKind, Delay>> for Latencies {
     /// Operations that are left out have their typical latency.
-    fn from(told: BTreeMap<LatencyKind, Delay>) -> Latencies {
-        let mut pace = Latencies::typical();
-        pace.0.extend(told);
-        pace
+    fn from(delays: BTreeMap<LatencyKind, Delay>) -> Latencies {
+        let mut latencies = Latencies::typical();
+        latencies.0.extend(delays);
+        latencies
     }
 }
 
@@ -164,29 +164,29 @@ impl From<BTreeMap<LatencyKind, Delay>> for Latencies {
 
 impl LatencySampler {
     /// Samples these latencies; the seed determines the first positions.
-    pub fn new(pace: Latencies, seed: u64) -> LatencySampler {
-        let mut dice = Pcg64::seed_from_u64(seed);
-        let first = std::array::from_fn(|_| dice.random());
-        LatencySampler { latencies: pace, first_positions: first, positions: first }
+    pub fn new(latencies: Latencies, seed: u64) -> LatencySampler {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let first = std::array::from_fn(|_| rng.random());
+        LatencySampler { latencies, first_positions: first, positions: first }
     }
 
     /// The latency of an operation that begins now for the object with this hash, independent of samples for other
     /// objects.
-    pub fn draw_for(&self, whose: u64, step: LatencyKind, now: Moment) -> Duration {
-        let mixed = (whose ^ self.first_positions[step as usize]).wrapping_mul(GOLDEN_RATIO_STEP);
-        self.latencies.of(step).pick(now, (mixed ^ (mixed >> 29)).wrapping_mul(GOLDEN_RATIO_STEP))
+    pub fn draw_for(&self, whose: u64, kind: LatencyKind, now: Moment) -> Duration {
+        let mixed = (whose ^ self.first_positions[kind as usize]).wrapping_mul(GOLDEN_RATIO_STEP);
+        self.latencies.of(kind).pick(now, (mixed ^ (mixed >> 29)).wrapping_mul(GOLDEN_RATIO_STEP))
     }
 
     /// The latency of an operation that begins now and visits so many items.
-    pub fn draw_for_work(&mut self, step: LatencyKind, now: Moment, things: u64) -> Duration {
-        self.latencies.of(step).for_items(things).unwrap_or_else(|| self.draw(step, now))
+    pub fn draw_for_work(&mut self, kind: LatencyKind, now: Moment, item_count: u64) -> Duration {
+        self.latencies.of(kind).for_items(item_count).unwrap_or_else(|| self.draw(kind, now))
     }
 
     /// The latency of an operation that begins now.
-    pub fn draw(&mut self, step: LatencyKind, now: Moment) -> Duration {
-        let turn = &mut self.positions[step as usize];
-        *turn = turn.wrapping_add(GOLDEN_RATIO_STEP);
-        self.latencies.of(step).pick(now, *turn)
+    pub fn draw(&mut self, kind: LatencyKind, now: Moment) -> Duration {
+        let position = &mut self.positions[kind as usize];
+        *position = position.wrapping_add(GOLDEN_RATIO_STEP);
+        self.latencies.of(kind).pick(now, *position)
     }
 }
 
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn latency_kinds_are_in_the_order_of_all() {
-        for (place, step) in LatencyKind::ALL.into_iter().enumerate() {
-            assert_eq!(step as usize, place);
+        for (index, kind) in LatencyKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, index);
         }
     }
 
@@ -212,18 +212,18 @@ mod tests {
             (at(9), Duration::MAX.min(Duration::from_secs(80))),
         ]);
         let measured = Delay::Samples(vec![Duration::from_micros(3), Duration::from_secs(2)]);
-        let pace = Latencies::typical()
+        let latencies = Latencies::typical()
             .with(LatencyKind::StatusPatch, timed)
             .with(LatencyKind::NextJobPod, measured);
-        let written = serde_json::to_string(&pace).unwrap();
-        assert_eq!(serde_json::from_str::<Latencies>(&written).unwrap(), pace);
+        let written = serde_json::to_string(&latencies).unwrap();
+        assert_eq!(serde_json::from_str::<Latencies>(&written).unwrap(), latencies);
     }
 
     #[test]
     fn missing_latencies_have_typical_values() {
-        let told: Latencies = serde_json::from_str(r#"{"bind": {"constantNanos": 5000}}"#).unwrap();
+        let parsed: Latencies = serde_json::from_str(r#"{"bind": {"constantNanos": 5000}}"#).unwrap();
         assert_eq!(
-            told,
+            parsed,
             Latencies::typical().with(LatencyKind::Bind, Delay::Constant(Duration::from_micros(5)))
         );
         assert!(serde_json::from_str::<Latencies>(r#"{"dawdle": {"constantNanos": 5}}"#).is_err());
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_samples() {
         let spans = (0..100).map(|n| (at(n), Duration::from_secs(n as u64))).collect();
-        let pace = Latencies::typical().with(LatencyKind::Bind, Delay::SamplesByTime(spans));
+        let latencies = Latencies::typical().with(LatencyKind::Bind, Delay::SamplesByTime(spans));
         let draws = |seed| {
-            let mut pacer = LatencySampler::new(pace.clone(), seed);
-            (0..50).map(|n| pacer.draw(LatencyKind::Bind, at(n))).collect::<Vec<_>>()
+            let mut sampler = LatencySampler::new(latencies.clone(), seed);
+            (0..50).map(|n| sampler.draw(LatencyKind::Bind, at(n))).collect::<Vec<_>>()
         };
         assert_eq!(draws(1), draws(1));
         assert_ne!(draws(1), draws(2));
@@ -245,11 +245,13 @@ mod tests {
     #[test]
     fn samples_for_an_object_do_not_depend_on_other_objects() {
         let spans: Vec<_> = (1..=100).map(Duration::from_secs).collect();
-        let mut pacer =
+        let mut sampler =
             LatencySampler::new(Latencies::typical().with(LatencyKind::Bind, Delay::Samples(spans)), 1);
-        let alone: Vec<_> = (0..200).map(|whose| pacer.draw_for(whose, LatencyKind::Bind, at(0))).collect();
-        pacer.draw(LatencyKind::Bind, at(0));
-        let after: Vec<_> = (0..200).map(|whose| pacer.draw_for(whose, LatencyKind::Bind, at(0))).collect();
+        let alone: Vec<_> =
+            (0..200).map(|object_id| sampler.draw_for(object_id, LatencyKind::Bind, at(0))).collect();
+        sampler.draw(LatencyKind::Bind, at(0));
+        let after: Vec<_> =
+            (0..200).map(|object_id| sampler.draw_for(object_id, LatencyKind::Bind, at(0))).collect();
         assert_eq!(alone, after);
         let total: u64 = alone.iter().map(Duration::as_secs).sum();
         assert!((9_000..=11_000).contains(&total), "50 s each on average, not {total} s for 200");
@@ -259,10 +261,10 @@ mod tests {
     fn few_samples_have_the_measured_mean() {
         // Mostly short and sometimes long, as writes are: 31 times 1 s, once 33 s; 2 s on average.
         let spans = (0..32).map(|n| (at(n), Duration::from_secs(if n == 7 { 33 } else { 1 }))).collect();
-        let pace = Latencies::typical().with(LatencyKind::StatusPatch, Delay::SamplesByTime(spans));
+        let latencies = Latencies::typical().with(LatencyKind::StatusPatch, Delay::SamplesByTime(spans));
         for seed in 0..20 {
-            let mut pacer = LatencySampler::new(pace.clone(), seed);
-            let total: Duration = (0..320).map(|_| pacer.draw(LatencyKind::StatusPatch, at(16))).sum();
+            let mut sampler = LatencySampler::new(latencies.clone(), seed);
+            let total: Duration = (0..320).map(|_| sampler.draw(LatencyKind::StatusPatch, at(16))).sum();
             // Random samples would be off by 100 s in one case of three.
             assert!((600..=680).contains(&total.as_secs()), "seed {seed}: {total:?}");
         }

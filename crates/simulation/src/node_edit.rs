@@ -35,18 +35,24 @@ fn edit_spec(node: &Object, edit: impl FnOnce(&mut Value)) -> Option<Object> {
 }
 
 /// A recorded node with the autoscaler's taints of this run instead of the recorded ones.
-pub(crate) fn with_autoscaler_taints_of(node: &Object, known: &Object) -> Object {
-    let has_own =
+pub(crate) fn with_autoscaler_taints_of(node: &Object, current: &Object) -> Object {
+    let has_autoscaler_taint =
         |object: &Object| taints_of(object).iter().any(|taint| AUTOSCALER_TAINTS.contains(&&*taint.key));
-    if !has_own(node) && !has_own(known) {
+    if !has_autoscaler_taint(node) && !has_autoscaler_taint(current) {
         return node.clone();
     }
-    let (Ok(mut value), Ok(known)) = (node.value(), known.value()) else { return node.clone() };
-    let is_own = |taint: &Value| taint["key"].as_str().is_some_and(|key| AUTOSCALER_TAINTS.contains(&key));
+    let (Ok(mut value), Ok(current)) = (node.value(), current.value()) else { return node.clone() };
+    let is_autoscaler_taint =
+        |taint: &Value| taint["key"].as_str().is_some_and(|key| AUTOSCALER_TAINTS.contains(&key));
     let taints = as_list(&mut value["spec"]["taints"]);
-    taints.retain(|taint| !is_own(taint));
+    taints.retain(|taint| !is_autoscaler_taint(taint));
     taints.extend(
-        known["spec"]["taints"].as_array().into_iter().flatten().filter(|taint| is_own(taint)).cloned(),
+        current["spec"]["taints"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|taint| is_autoscaler_taint(taint))
+            .cloned(),
     );
     Object::from_trusted(value.to_string())
 }

@@ -20,7 +20,7 @@ pub trait Observer {
     fn on_change(&mut self, at: Moment, what: What);
 
     /// A component made a decision, or an effect of one took place.
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>);
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>);
 }
 
 impl<T: Observer + ?Sized> Observer for &mut T {
@@ -32,8 +32,8 @@ impl<T: Observer + ?Sized> Observer for &mut T {
         (**self).on_change(at, what);
     }
 
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
-        (**self).on_event(at, decided);
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
+        (**self).on_event(at, event);
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct PodTemplate {
 
 /// A pod that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
-#[error("{pod} cannot be understood: {source}")]
+#[error("invalid {pod}: {source}")]
 pub struct InvalidPod {
     /// Its name.
     pub pod: String,
@@ -108,14 +108,14 @@ const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 impl PodTemplate {
     /// Parses a pod, and adds the annotation of its demand.
-    pub(crate) fn of(pod: &Object, mark: Option<&DemandAnnotation>) -> Result<PodTemplate, InvalidPod> {
-        PodTemplate::parse(pod, mark).map_err(|source| {
+    pub(crate) fn of(pod: &Object, annotation: Option<&DemandAnnotation>) -> Result<PodTemplate, InvalidPod> {
+        PodTemplate::parse(pod, annotation).map_err(|source| {
             let meta = pod.meta();
             InvalidPod { pod: format!("pod {}/{}", meta.namespace, meta.name), source }
         })
     }
 
-    fn parse(pod: &Object, mark: Option<&DemandAnnotation>) -> Result<PodTemplate, serde_json::Error> {
+    fn parse(pod: &Object, annotation: Option<&DemandAnnotation>) -> Result<PodTemplate, serde_json::Error> {
         let json: PodJson<'_> = pod.view()?;
         let meta = pod.meta();
         let text = |key: &str| json.metadata.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -124,7 +124,7 @@ impl PodTemplate {
             push_field(&mut metadata, key, raw.get());
             metadata.push(',');
         }
-        push_annotations(&mut metadata, json.metadata.get(ANNOTATIONS).map(|raw| raw.get()), mark)?;
+        push_annotations(&mut metadata, json.metadata.get(ANNOTATIONS).map(|raw| raw.get()), annotation)?;
         let finalizers = json.metadata.get(FINALIZERS).map(|raw| raw.get()).filter(|raw| raw.contains('"'));
         let mut spec = String::new();
         for (key, raw) in json.spec.iter().filter(|(key, _)| ***key != *"nodeName") {

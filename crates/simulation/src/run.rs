@@ -72,11 +72,12 @@ impl<'m, O: Observer> Run<'m, O> {
     #[must_use]
     pub fn with_controllers(
         mut self,
-        which: &[Controller],
-        recorded: Option<TemplateHashes>,
-        memory: Option<&'m mut dyn RecordedPodSource>,
+        enabled: &[Controller],
+        recorded_hashes: Option<TemplateHashes>,
+        recorded_pods: Option<&'m mut dyn RecordedPodSource>,
     ) -> Run<'m, O> {
-        self.informers.controllers = Some(ControllerLoop::new(which, self.seed, recorded, memory));
+        self.informers.controllers =
+            Some(ControllerLoop::new(enabled, self.seed, recorded_hashes, recorded_pods));
         self
     }
 
@@ -131,15 +132,15 @@ impl<'m, O: Observer> Run<'m, O> {
     }
 
     /// Applies an input at this moment. The run must have been advanced to it.
-    pub fn apply_input(&mut self, at: Moment, given: Input) -> Result<(), InvalidPod> {
+    pub fn apply_input(&mut self, at: Moment, input: Input) -> Result<(), InvalidPod> {
         self.timeline.advance_to(at);
         self.informers.scheduler.wake();
-        match given {
+        match input {
             Input::Object(what) => self.apply_object(what),
-            Input::Demand(asked) => self.add_demand(*asked),
+            Input::Demand(parsed_demand) => self.add_demand(*parsed_demand),
             Input::Withdrawn(demand) => {
-                let goes = self.demands.select_for_withdrawal(demand, &self.pods);
-                self.withdraw(goes);
+                let withdrawn = self.demands.select_for_withdrawal(demand, &self.pods);
+                self.withdraw(withdrawn);
             }
             Input::CleanedUp(demand) => self.delete_when_finished(self.demands.resolve_substitute(demand)),
             Input::PodDeleted(demand) => self.delete_for_client(self.demands.resolve_substitute(demand)),
@@ -150,11 +151,11 @@ impl<'m, O: Observer> Run<'m, O> {
 
     /// Advances until the cluster is stable, or for `patience` after the last node arrived. Returns whether it is
     /// stable.
-    pub fn settle(&mut self, patience: Duration) -> bool {
-        let mut until = after(self.now(), patience);
+    pub fn settle(&mut self, timeout: Duration) -> bool {
+        let mut until = after(self.now(), timeout);
         while !self.is_stable() {
             if self.awaits_node() {
-                until = after(self.now(), patience).max(until);
+                until = after(self.now(), timeout).max(until);
             }
             let Some(next) = self.next_event_time().filter(|next| *next <= until || self.awaits_node())
             else {
@@ -202,26 +203,26 @@ impl<'m, O: Observer> Run<'m, O> {
     /// Handles one event that is due now: tasks first, then controllers, then the scheduler, then the autoscaler.
     fn step(&mut self) {
         let now = self.now();
-        if let Some(due) = self.timeline.agenda.take(now) {
+        if let Some(task) = self.timeline.agenda.take(now) {
             self.informers.scheduler.wake();
-            self.run_task(due);
+            self.run_task(task);
         } else if self.next_controller_wake().is_some_and(|next| next <= now) {
             self.informers.scheduler.wake();
             self.sync_controllers();
-        } else if let Some(attempted) = self.informers.scheduler.schedule_one(now) {
-            self.handle_attempt(attempted);
+        } else if let Some(attempt) = self.informers.scheduler.schedule_one(now) {
+            self.handle_attempt(attempt);
         } else {
             self.run_autoscaler();
         }
     }
 
-    fn run_task(&mut self, due: RunTask) {
-        match due {
+    fn run_task(&mut self, task: RunTask) {
+        match task {
             RunTask::CreatePod(demand) => self.create_next_pod(demand),
             RunTask::FinishBinding(pod) => self.finish_binding(pod),
             RunTask::StartContainers(pod) => self.start_containers(pod),
             RunTask::FinishContainers(pod) => self.finish_containers(pod),
-            RunTask::Evict(pod, to) => self.evict(pod, to),
+            RunTask::Evict(pod, cause) => self.evict(pod, cause),
             RunTask::FinishPreemption(pod) => self.finish_preemption(pod),
             RunTask::EvictByTaint(pod, at) => self.evict_by_taint(pod, at),
             RunTask::FinishDeletion(pod) => self.finish_deletion(pod),
@@ -234,10 +235,10 @@ impl<'m, O: Observer> Run<'m, O> {
     fn completion_time(
         &self,
         id: PodId,
-        recorded: fn(&PodIncarnation) -> Option<ObservedDuration>,
-        step: LatencyKind,
+        recorded_duration: fn(&PodIncarnation) -> Option<ObservedDuration>,
+        latency_kind: LatencyKind,
     ) -> Moment {
-        self.completion_time_since(self.now(), id, recorded, step)
+        self.completion_time_since(self.now(), id, recorded_duration, latency_kind)
     }
 
     /// The same, where the recorded duration counts from an earlier moment.
@@ -245,30 +246,30 @@ impl<'m, O: Observer> Run<'m, O> {
         &self,
         began: Moment,
         id: PodId,
-        recorded: fn(&PodIncarnation) -> Option<ObservedDuration>,
-        step: LatencyKind,
+        recorded_duration: fn(&PodIncarnation) -> Option<ObservedDuration>,
+        latency_kind: LatencyKind,
     ) -> Moment {
-        match self.demands.recorded_incarnation(id).and_then(recorded) {
-            Some(ObservedDuration { duration: time, is_lower_bound: false }) => after(began, time),
-            Some(ObservedDuration { duration: time, is_lower_bound: true }) => {
-                self.sampled_completion_time(id, step).max(after(began, time).plus_nanos(1))
+        match self.demands.recorded_incarnation(id).and_then(recorded_duration) {
+            Some(ObservedDuration { duration, is_lower_bound: false }) => after(began, duration),
+            Some(ObservedDuration { duration, is_lower_bound: true }) => {
+                self.sampled_completion_time(id, latency_kind).max(after(began, duration).plus_nanos(1))
             }
-            None => self.sampled_completion_time(id, step),
+            None => self.sampled_completion_time(id, latency_kind),
         }
     }
 
     /// When an operation that begins now for a pod is done, by a sampled latency. It does not depend on other pods: so
     /// a replay of a replay, which has more recorded durations, samples the same for the rest.
-    fn sampled_completion_time(&self, id: PodId, step: LatencyKind) -> Moment {
+    fn sampled_completion_time(&self, id: PodId, latency_kind: LatencyKind) -> Moment {
         let pod = self.pods.get(id).map(|pod| (&pod.name.namespace, &pod.name.name));
         let demand =
             || self.demands.get(id.demand).map(|state| (&state.template.namespace, &state.template.name));
-        let mut whose = if pod.is_some() { FNV_OFFSET } else { FNV_OFFSET ^ u64::from(id.incarnation) };
+        let mut name_hash = if pod.is_some() { FNV_OFFSET } else { FNV_OFFSET ^ u64::from(id.incarnation) };
         if let Some((namespace, name)) = pod.or_else(demand) {
             for byte in namespace.bytes().chain([b'/']).chain(name.bytes()) {
-                whose = (whose ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
+                name_hash = (name_hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
             }
         }
-        after(self.now(), self.timeline.latencies.draw_for(whose, step, self.now()))
+        after(self.now(), self.timeline.latencies.draw_for(name_hash, latency_kind, self.now()))
     }
 }

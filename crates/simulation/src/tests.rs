@@ -28,12 +28,12 @@ impl Observer for CollectingObserver {
         self.changes.push((at, what));
     }
 
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
-        let words = match decided {
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
+        let text = match event {
             SimulationEvent::PodBound { pod, placement, .. } => format!("{} on {}", pod.name, placement.node),
             SimulationEvent::PodUnschedulable { pod, .. } => format!("{} refused", pod.name),
-            SimulationEvent::PodEvicted { pod, cause: to, .. } => {
-                format!("{} lost, {}", pod.name, to.reason())
+            SimulationEvent::PodEvicted { pod, cause, .. } => {
+                format!("{} lost, {}", pod.name, cause.reason())
             }
             SimulationEvent::ScaledUp(up) => {
                 format!("{} grows to {}", up.increases[0].group, up.increases[0].to)
@@ -43,13 +43,13 @@ impl Observer for CollectingObserver {
             SimulationEvent::NodeDeleted { node, .. } => format!("{node} went"),
             _ => return,
         };
-        self.decisions.push((at.nanos() / 1_000_000, words));
+        self.decisions.push((at.nanos() / 1_000_000, text));
     }
 }
 
 impl CollectingObserver {
     fn decisions_so_far(&self) -> Vec<(i64, &str)> {
-        self.decisions.iter().map(|(at, words)| (*at, words.as_str())).collect()
+        self.decisions.iter().map(|(at, text)| (*at, text.as_str())).collect()
     }
 
     /// The changes of a pod: time, type and phase.
@@ -58,11 +58,11 @@ impl CollectingObserver {
             let meta = what.object().meta();
             meta.kind == "Pod" && meta.name == name
         });
-        let told = of_pod.map(|(at, what)| {
+        let changes = of_pod.map(|(at, what)| {
             let phase = what.object().value().unwrap()["status"]["phase"].as_str().unwrap().to_owned();
             (at.nanos() / 1_000_000, what.event_type(), phase)
         });
-        told.collect()
+        changes.collect()
     }
 }
 
@@ -120,9 +120,9 @@ fn demand(id: u64, name: &str, cpu: &str, priority: i32) -> PodDemand {
     }
 }
 
-fn apply_input(run: &mut Run<'_, CollectingObserver>, millis: i64, given: Input) {
+fn apply_input(run: &mut Run<'_, CollectingObserver>, millis: i64, input: Input) {
     run.advance(at(millis));
-    run.apply_input(at(millis), given).unwrap();
+    run.apply_input(at(millis), input).unwrap();
 }
 
 fn demand_pod(run: &mut Run<'_, CollectingObserver>, millis: i64, demand: PodDemand) {
@@ -142,19 +142,19 @@ fn a_pod_is_created_bound_started_and_finished() {
     demand_pod(&mut run, 200, PodDemand { after: Some(DemandId(1)), ..demand(2, "b", "500m", 0) });
     apply_input(&mut run, 9_000, Input::Withdrawn(DemandId(1)));
     run.advance(at(20_000));
-    let told = |at, word, phase: &str| (at, word, phase.to_owned());
+    let change = |at, verb, phase: &str| (at, verb, phase.to_owned());
     assert_eq!(
         run.observer().changes_of_pod("a"),
         [
-            told(100, "ADDED", "Pending"),
-            told(120, "MODIFIED", "Pending"),
-            told(620, "MODIFIED", "Running"),
-            told(3_620, "MODIFIED", "Succeeded"),
-            told(9_000, "DELETED", "Succeeded"),
+            change(100, "ADDED", "Pending"),
+            change(120, "MODIFIED", "Pending"),
+            change(620, "MODIFIED", "Running"),
+            change(3_620, "MODIFIED", "Succeeded"),
+            change(9_000, "DELETED", "Succeeded"),
         ]
     );
     // The next pod of the Job is created when the first has finished.
-    assert_eq!(run.observer().changes_of_pod("b")[0], told(4_620, "ADDED", "Pending"));
+    assert_eq!(run.observer().changes_of_pod("b")[0], change(4_620, "ADDED", "Pending"));
 }
 
 #[test]
@@ -164,21 +164,21 @@ fn a_preempted_pod_is_recreated_under_another_name() {
     demand_pod(&mut run, 100, demand(1, "weak", "800m", 0));
     demand_pod(&mut run, 2_000, demand(2, "strong", "800m", 100));
     run.advance(at(4_000));
-    let made: Vec<String> = (run.observer().changes.iter())
+    let created: Vec<String> = (run.observer().changes.iter())
         .filter(|(_, what)| matches!(what, What::Added(pod) if pod.meta().kind == "Pod"))
         .map(|(at, what)| format!("{} {}", at.nanos() / 1_000_000, what.object().meta().name))
         .collect();
     // Unschedulable at 2,000; its victim's deletion begins 30 ms later, and its owner creates another pod 40 ms after
     // that.
-    let again = made.iter().find(|made| made.starts_with("2070 web-")).unwrap();
-    assert_eq!(made, ["100 weak", "2000 strong", again]);
-    let said = run.observer().decisions_so_far();
+    let recreated = created.iter().find(|created| created.starts_with("2070 web-")).unwrap();
+    assert_eq!(created, ["100 weak", "2000 strong", recreated]);
+    let decisions = run.observer().decisions_so_far();
     assert_eq!(
-        said[1..4],
+        decisions[1..4],
         [(120, "weak on n1"), (2_000, "strong refused"), (2_030, "weak lost, PreemptionByScheduler")]
     );
     // The victim is gone after 700 ms. The pending pod is then attempted at once, as no other pod is ready.
-    assert!(said.contains(&(2_750, "strong on n1")), "{said:?}");
+    assert!(decisions.contains(&(2_750, "strong on n1")), "{decisions:?}");
     let marked =
         |(at, what): &&(Moment, What)| at.nanos() == 2_030_000_000 && what.event_type() == "MODIFIED";
     let pod = run.observer().changes.iter().find(marked).unwrap().1.object().value().unwrap();
@@ -208,9 +208,9 @@ fn a_pod_bound_to_a_deleted_node_is_garbage_collected() {
     demand_pod(&mut run, 100, PodDemand { recreate: RecreatePolicy::Never, ..demand(1, "late", "800m", 0) });
     apply_input(&mut run, 110, Input::Object(What::Deleted(node("n1", &json!([])))));
     run.advance(at(60_000));
-    let said =
+    let decisions =
         [(0, "n1 came"), (110, "n1 went"), (120, "late on n1"), (50_110, "late lost, DeletionByPodGC")];
-    assert_eq!(run.observer().decisions_so_far(), said);
+    assert_eq!(run.observer().decisions_so_far(), decisions);
     assert!(run.observer().changes_of_pod("late").iter().all(|(_, _, phase)| phase != "Running"));
     assert!(run.is_empty());
 }
@@ -223,9 +223,9 @@ fn a_name_is_free_when_its_pod_is_gone() {
     apply_input(&mut run, 1_000, Input::Withdrawn(DemandId(1)));
     demand_pod(&mut run, 1_100, demand(2, "a", "100m", 0));
     run.advance(at(9_000));
-    let words: Vec<(i64, &str)> =
-        run.observer().changes_of_pod("a").into_iter().map(|(at, word, _)| (at, word)).collect();
-    assert_eq!(words[3..6], [(1_000, "MODIFIED"), (1_700, "DELETED"), (1_700, "ADDED")]);
+    let verbs: Vec<(i64, &str)> =
+        run.observer().changes_of_pod("a").into_iter().map(|(at, verb, _)| (at, verb)).collect();
+    assert_eq!(verbs[3..6], [(1_000, "MODIFIED"), (1_700, "DELETED"), (1_700, "ADDED")]);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_replica_set_removes_pending_pods_before_running_ones() {
     apply_input(&mut run, 2_000, Input::Withdrawn(DemandId(1)));
     run.advance(at(3_000));
     let ends = |notes: &CollectingObserver, name: &str| {
-        notes.changes_of_pod(name).last().map(|(at, word, _)| (*at, *word)).unwrap()
+        notes.changes_of_pod(name).last().map(|(at, verb, _)| (*at, *verb)).unwrap()
     };
     assert_eq!(ends(run.observer(), "second"), (2_000, "DELETED"));
     assert_eq!(ends(run.observer(), "first"), (620, "MODIFIED"));
@@ -270,10 +270,10 @@ fn a_taint_evicts_pods_when_their_toleration_expires() {
     let tainted = node("n1", &json!([{"key": "gone", "effect": "NoExecute"}]));
     apply_input(&mut run, 1_000, Input::Object(What::Modified(tainted)));
     run.advance(at(10_000));
-    let lost: Vec<(i64, &str)> =
-        run.observer().decisions_so_far().into_iter().filter(|(_, words)| words.contains("lost")).collect();
+    let evictions_seen: Vec<(i64, &str)> =
+        run.observer().decisions_so_far().into_iter().filter(|(_, text)| text.contains("lost")).collect();
     assert_eq!(
-        lost,
+        evictions_seen,
         [(1_000, "other lost, DeletionByTaintManager"), (6_000, "tolerant lost, DeletionByTaintManager")]
     );
 }
@@ -291,7 +291,7 @@ fn tainted(name: &str) -> Object {
 }
 
 fn evictions(notes: &CollectingObserver) -> Vec<(i64, &str)> {
-    notes.decisions_so_far().into_iter().filter(|(_, words)| words.contains("lost")).collect()
+    notes.decisions_so_far().into_iter().filter(|(_, text)| text.contains("lost")).collect()
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn toleration_time_restarts_only_for_a_taint_that_was_removed() {
 fn a_tainted_node_evicts_existing_and_new_pods() {
     let mut run = cluster(None);
     add(&mut run, 0, tainted("n1"));
-    let begun = InitialPodState {
+    let initial_state = InitialPodState {
         created: at(0),
         node: Some("n1".into()),
         nominated: None,
@@ -321,8 +321,11 @@ fn a_tainted_node_evicts_existing_and_new_pods() {
         started: Some(at(0)),
         is_terminating: false,
     };
-    let there =
-        PodDemand { recreate: RecreatePolicy::Never, initial_state: Some(begun), ..tolerant(1, "there", 3) };
+    let there = PodDemand {
+        recreate: RecreatePolicy::Never,
+        initial_state: Some(initial_state),
+        ..tolerant(1, "there", 3)
+    };
     run.apply_input(at(0), Input::parse_demand(there).unwrap()).unwrap();
     demand_pod(&mut run, 1_000, PodDemand { recreate: RecreatePolicy::Never, ..tolerant(2, "comes", 3) });
     run.advance(at(20_000));
@@ -343,10 +346,10 @@ fn a_changed_toleration_cancels_an_eviction() {
     apply_input(&mut run, 2_000, Input::PodChanged(DemandId(1), changed));
     run.advance(at(20_000));
     assert_eq!(evictions(run.observer()), []);
-    let (at, told) =
+    let (at, change) =
         run.observer().changes.iter().rfind(|(_, what)| what.object().meta().kind == "Pod").unwrap();
     assert_eq!(at.nanos(), 2_000_000_000);
-    assert_eq!(told.object().value().unwrap()["spec"]["tolerations"], json!([{"operator": "Exists"}]));
+    assert_eq!(change.object().value().unwrap()["spec"]["tolerations"], json!([{"operator": "Exists"}]));
 }
 
 #[test]
@@ -382,7 +385,7 @@ fn an_initial_nomination_is_kept() {
     for name in ["n1", "n2"] {
         add(&mut run, 0, node(name, &json!([])));
     }
-    let begun = InitialPodState {
+    let initial_state = InitialPodState {
         created: at(0),
         node: None,
         nominated: Some("n2".into()),
@@ -390,17 +393,18 @@ fn an_initial_nomination_is_kept() {
         started: None,
         is_terminating: false,
     };
-    let promised = PodDemand { initial_state: Some(begun), ..demand(1, "promised", "800m", 10) };
+    let promised = PodDemand { initial_state: Some(initial_state), ..demand(1, "promised", "800m", 10) };
     run.apply_input(at(0), Input::parse_demand(promised).unwrap()).unwrap();
     run.advance(at(1_000));
     assert_eq!(run.observer().decisions_so_far()[2], (20, "promised on n2"));
-    let told = run.observer().changes[2].1.object().value().unwrap();
-    assert_eq!(told["status"]["nominatedNodeName"], "n2");
+    let pod_json = run.observer().changes[2].1.object().value().unwrap();
+    assert_eq!(pod_json["status"]["nominatedNodeName"], "n2");
 }
 
 #[test]
 fn a_pod_with_finalizers_is_deleted_when_they_are_removed() {
-    for (finalizers, gone) in [(json!([]), 5_000), (json!(["batch.kubernetes.io/job-tracking"]), 5_010)] {
+    for (finalizers, deleted_at) in [(json!([]), 5_000), (json!(["batch.kubernetes.io/job-tracking"]), 5_010)]
+    {
         let mut run = cluster(None);
         let mut waits = demand(1, "waits", "100m", 0);
         let mut pod = waits.pod.value().unwrap();
@@ -409,8 +413,8 @@ fn a_pod_with_finalizers_is_deleted_when_they_are_removed() {
         demand_pod(&mut run, 100, waits);
         apply_input(&mut run, 5_000, Input::Withdrawn(DemandId(1)));
         run.advance(at(9_000));
-        let (at, word, _) = run.observer().changes_of_pod("waits").pop().unwrap();
-        assert_eq!((at, word), (gone, "DELETED"));
+        let (at, verb, _) = run.observer().changes_of_pod("waits").pop().unwrap();
+        assert_eq!((at, verb), (deleted_at, "DELETED"));
     }
 }
 
@@ -422,8 +426,8 @@ fn a_terminating_pod_of_a_deleted_node_waits_for_pod_gc() {
     apply_input(&mut run, 1_000, Input::Withdrawn(DemandId(1)));
     apply_input(&mut run, 1_200, Input::Object(What::Deleted(node("n1", &json!([])))));
     run.advance(at(60_000));
-    let (at, word, _) = run.observer().changes_of_pod("a").pop().unwrap();
-    assert_eq!((at, word), (51_200, "DELETED"));
+    let (at, verb, _) = run.observer().changes_of_pod("a").pop().unwrap();
+    assert_eq!((at, verb), (51_200, "DELETED"));
 }
 
 #[test]
@@ -438,18 +442,21 @@ fn a_name_that_is_taken_is_not_generated_again() {
     probe.advance(at(2_000));
     let is_new_pod =
         |(_, what): &&(Moment, What)| what.event_type() == "ADDED" && what.object().meta().kind == "Pod";
-    let mut made = probe.observer().changes.iter().filter(is_new_pod);
-    let drawn = made.nth(1).unwrap().1.object().meta().name.to_string();
+    let mut created = probe.observer().changes.iter().filter(is_new_pod);
+    let drawn = created.nth(1).unwrap().1.object().meta().name.to_string();
     demand_pod(&mut run, 200, demand(2, &drawn, "100m", 0));
     apply_input(&mut run, 1_000, Input::PodDeleted(DemandId(1)));
     run.advance(at(2_000));
-    let again: Vec<String> = (run.observer().changes.iter())
+    let recreated: Vec<String> = (run.observer().changes.iter())
         .filter(|(at, what)| {
             at.nanos() > 1_000_000_000 && what.event_type() == "ADDED" && what.object().meta().kind == "Pod"
         })
         .map(|(_, what)| what.object().meta().name.to_string())
         .collect();
-    assert!(again.len() == 1 && again[0] != drawn && again[0].starts_with("web-"), "{again:?}");
+    assert!(
+        recreated.len() == 1 && recreated[0] != drawn && recreated[0].starts_with("web-"),
+        "{recreated:?}"
+    );
 }
 
 #[test]
@@ -488,7 +495,7 @@ fn a_preemptor_is_not_attempted_before_its_victims_are_terminating() {
         .observer()
         .decisions_so_far()
         .into_iter()
-        .filter(|(_, words)| words.starts_with("strong"))
+        .filter(|(_, text)| text.starts_with("strong"))
         .collect();
     assert_eq!(tries, [(2_000, "strong refused"), (2_750, "strong on n1")]);
 }
@@ -500,12 +507,12 @@ fn among_nodes_of_equal_score_the_recorded_one_is_chosen() {
         for name in ["n1", "n2", "n3"] {
             add(&mut run, 0, node(name, &json!([])));
         }
-        let lives = vec![PodIncarnation {
+        let incarnations = vec![PodIncarnation {
             name: "a".into(),
             node: Some(recorded.into()),
             ..PodIncarnation::default()
         }];
-        demand_pod(&mut run, 100, PodDemand { incarnations: lives, ..demand(1, "a", "100m", 0) });
+        demand_pod(&mut run, 100, PodDemand { incarnations, ..demand(1, "a", "100m", 0) });
         run.advance(at(1_000));
         assert_eq!(run.observer().decisions_so_far()[3], (120, format!("a on {recorded}").as_str()));
     }
@@ -534,19 +541,19 @@ fn the_autoscaler_scales_up_and_down() {
         run.into_observer()
     };
     let notes = play();
-    let said: Vec<&str> = notes.decisions_so_far().into_iter().map(|(_, words)| words).collect();
+    let decisions: Vec<&str> = notes.decisions_so_far().into_iter().map(|(_, text)| text).collect();
     assert_eq!(
-        said.iter().copied().filter(|words| !words.contains("refused")).collect::<Vec<_>>(),
+        decisions.iter().copied().filter(|text| !text.contains("refused")).collect::<Vec<_>>(),
         ["n1 came", "small grows to 1", "small-x came", "large on small-x", "small-x goes", "small-x went"]
     );
     let when =
-        |wanted: &str| notes.decisions_so_far().into_iter().find(|(_, words)| *words == wanted).unwrap().0;
+        |wanted: &str| notes.decisions_so_far().into_iter().find(|(_, text)| *text == wanted).unwrap().0;
     assert_eq!(when("small-x came") - when("small grows to 1"), 30_000);
     // It is unneeded from 100 s on; a loop must notice that, and another one that a minute has passed.
     assert!((160_000..=185_000).contains(&when("small-x goes")), "{}", when("small-x goes"));
     // The same again, to the byte.
-    let again = play();
-    assert_eq!((notes.changes, notes.decisions), (again.changes, again.decisions));
+    let recreated = play();
+    assert_eq!((notes.changes, notes.decisions), (recreated.changes, recreated.decisions));
 }
 
 #[test]
@@ -556,5 +563,5 @@ fn an_invalid_pod_is_an_error() {
     )
     .unwrap();
     let error = Input::parse_demand(PodDemand { pod, ..demand(1, "a", "1", 0) }).unwrap_err();
-    assert!(error.to_string().starts_with("pod b/a cannot be understood: "), "{error}");
+    assert!(error.to_string().starts_with("invalid pod b/a: "), "{error}");
 }

@@ -48,8 +48,8 @@ pub(crate) enum RunTask {
 // === impl Timeline ===
 
 impl Timeline {
-    pub(crate) fn new(start: Moment, pacer: LatencySampler) -> Timeline {
-        Timeline { now: start, agenda: Agenda::default(), latencies: pacer }
+    pub(crate) fn new(start: Moment, sampler: LatencySampler) -> Timeline {
+        Timeline { now: start, agenda: Agenda::default(), latencies: sampler }
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -61,18 +61,18 @@ impl Timeline {
         self.now = self.now.max(moment);
     }
 
-    pub(crate) fn put(&mut self, at: Moment, due: RunTask) {
-        self.agenda.put(at, due);
+    pub(crate) fn put(&mut self, at: Moment, task: RunTask) {
+        self.agenda.put(at, task);
     }
 
     /// The latency of an operation that begins now.
-    pub(crate) fn draw(&mut self, step: LatencyKind) -> Duration {
-        self.latencies.draw(step, self.now)
+    pub(crate) fn draw(&mut self, latency_kind: LatencyKind) -> Duration {
+        self.latencies.draw(latency_kind, self.now)
     }
 
     /// When an operation that begins now is done.
-    pub(crate) fn completion_time(&mut self, step: LatencyKind) -> Moment {
-        after(self.now, self.draw(step))
+    pub(crate) fn completion_time(&mut self, latency_kind: LatencyKind) -> Moment {
+        after(self.now, self.draw(latency_kind))
     }
 }
 

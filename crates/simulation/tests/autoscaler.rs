@@ -15,15 +15,15 @@ use rand_pcg::Pcg64;
 use scheduler::FirstFit;
 use serde_json::json;
 use simulation::{CloudChange, SimulatedCloud};
-use testobjects::town::{Town, object};
+use testobjects::random_cluster::{RandomCluster, object};
 
 const WRITES: &str = "a string takes whatever is written to it";
 const SECOND: i64 = 1_000_000_000;
 
 fn groups() -> Vec<NodeGroup> {
-    let group = |(place, (cpu, memory)): (usize, (&str, &str))| {
+    let group = |(index, (cpu, memory)): (usize, (&str, &str))| {
         let resources = json!({"cpu": cpu, "memory": memory, "pods": "20", "ephemeral-storage": "50Gi"});
-        let name = format!("group-{place}");
+        let name = format!("group-{index}");
         NodeGroup {
             name: name.as_str().into(),
             min: 0,
@@ -32,7 +32,7 @@ fn groups() -> Vec<NodeGroup> {
             members: Membership::ProviderIdPrefix(format!("town://{name}/").into()),
             template: object(&json!({
                 "apiVersion": "v1", "kind": "Node",
-                "metadata": {"name": format!("{name}-template"), "labels": {"zone": format!("z{place}")}},
+                "metadata": {"name": format!("{name}-template"), "labels": {"zone": format!("z{index}")}},
                 "status": {"capacity": resources, "allocatable": resources},
             })),
             pods: Vec::new(),
@@ -64,40 +64,40 @@ fn settings(version: Version) -> Settings {
 /// All results of an autoscaler in the random cluster of a seed, in which changes happen between any two loops and pods
 /// are bound where they fit. The initial objects may be delivered in another order.
 fn decision_log(seed: u64, version: Version, shuffled_by: Option<u64>) -> String {
-    let mut town = Town::new(seed);
+    let mut cluster = RandomCluster::new(seed);
     let mut cloud = SimulatedCloud::new(groups(), seed);
     let mut autoscaler = Autoscaler::new(settings(version), Moment::from_nanos(0));
     let mut fit = FirstFit::new(&Default::default());
-    let mut said = String::new();
-    let mut opening = town.opening(4);
+    let mut log = String::new();
+    let mut initial = cluster.initial_changes(4);
     if let Some(shuffle) = shuffled_by {
-        opening.shuffle(&mut Pcg64::seed_from_u64(shuffle));
+        initial.shuffle(&mut Pcg64::seed_from_u64(shuffle));
     }
-    let mut news = opening;
+    let mut changes = initial;
     for number in 1..=25 {
         let now = Moment::from_nanos(number * 10 * SECOND);
         for change in cloud.advance(now) {
             match change {
-                CloudChange::Registered { node, .. } => news.push(What::Added(node)),
+                CloudChange::Registered { node, .. } => changes.push(What::Added(node)),
                 CloudChange::Ready { .. } | CloudChange::Deleted { .. } => {}
             }
         }
-        news.extend((0..12).map(|_| town.event()));
-        for what in news.drain(..) {
+        changes.extend((0..12).map(|_| cluster.next_change()));
+        for what in changes.drain(..) {
             autoscaler.apply(&what);
             fit.apply(&what);
         }
         for _ in 0..8 {
-            let Some((namespace, name)) = town.waiting() else { break };
+            let Some((namespace, name)) = cluster.pick_pending_pod() else { break };
             match fit.find_node(&namespace, &name) {
-                Some(node) => town.placed(&namespace, &name, &node),
-                None => news.extend(town.refused(&namespace, &name)),
+                Some(node) => cluster.mark_placed(&namespace, &name, &node),
+                None => changes.extend(cluster.mark_unschedulable(&namespace, &name)),
             }
         }
-        writeln!(said, "{:?}", autoscaler.background(now, &mut cloud)).expect(WRITES);
-        writeln!(said, "{:?}", autoscaler.run_once(now, &mut cloud)).expect(WRITES);
+        writeln!(log, "{:?}", autoscaler.background(now, &mut cloud)).expect(WRITES);
+        writeln!(log, "{:?}", autoscaler.run_once(now, &mut cloud)).expect(WRITES);
     }
-    said
+    log
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn a_node_without_provider_id_is_not_unregistered() {
     for number in 1..=120 {
         let now = Moment::from_nanos(number * 10 * SECOND);
         autoscaler.background(now, &mut cloud);
-        let done = autoscaler.run_once(now, &mut cloud);
-        assert_eq!(done.events, [], "at {now}");
-        assert_eq!((done.groups[0].target, done.groups[0].healthy), (1, true), "at {now}");
+        let loop_result = autoscaler.run_once(now, &mut cloud);
+        assert_eq!(loop_result.events, [], "at {now}");
+        assert_eq!((loop_result.groups[0].target, loop_result.groups[0].healthy), (1, true), "at {now}");
     }
 }
 
@@ -170,8 +170,8 @@ fn an_observing_autoscaler_knows_when_a_scale_up_is_fulfilled() {
         let now = Moment::from_nanos(second * SECOND);
         cloud.begin_loop();
         autoscaler.background(now, cloud);
-        let done = autoscaler.dry_run_once(now, cloud);
-        (done.groups[0].upcoming, done.groups[0].backed_off)
+        let loop_result = autoscaler.dry_run_once(now, cloud);
+        (loop_result.groups[0].upcoming, loop_result.groups[0].backed_off)
     };
     come("a", &mut autoscaler, &mut cloud);
     cloud.set_target("group-0", 2);

@@ -136,8 +136,8 @@ impl ControlPlane {
     }
 
     fn step(&mut self) {
-        if let Some(begun) = self.agenda.take(self.now) {
-            match begun {
+        if let Some(task) = self.agenda.take(self.now) {
+            match task {
                 ControlPlaneTask::Bind(pod, node) => self.bind(&pod, &node),
                 ControlPlaneTask::Run(pod) => {
                     self.change_pod(&pod, |pod| pod["status"]["phase"] = "Running".into())
@@ -204,12 +204,12 @@ impl ControlPlane {
 
     fn sync_controllers(&mut self) {
         loop {
-            let done = self.controllers.work(self.now);
-            if done.is_empty() {
+            let api_calls = self.controllers.work(self.now);
+            if api_calls.is_empty() {
                 return;
             }
-            for one in done {
-                match one {
+            for api_call in api_calls {
+                match api_call {
                     ApiCall::Create(object) | ApiCall::Update(object) => self.write(json_of(&object)),
                     ApiCall::Delete(doomed) => {
                         let name = NamespacedName { namespace: doomed.namespace, name: doomed.name };
@@ -238,12 +238,13 @@ impl ControlPlane {
         let pods = self.pods();
         self.autoscaler.deliver_pod_updates(|name| pods.get(name));
         let background = self.autoscaler.background(self.now);
-        let done = self.autoscaler.run_once(self.now, &mut self.latencies);
-        let actions = done.iter().flat_map(|done| &done.actions).chain(&background.actions);
+        let loop_result = self.autoscaler.run_once(self.now, &mut self.latencies);
+        let actions =
+            loop_result.iter().flat_map(|loop_result| &loop_result.actions).chain(&background.actions);
         let is_mark = |action: &&Action| matches!(action, Action::Taint { .. } | Action::Untaint { .. });
         assert_eq!(actions.filter(|action| !is_mark(action)).count(), 0, "nothing is removed in this test");
-        if let Some(done) = done {
-            self.autoscaler.finish(done);
+        if let Some(loop_result) = loop_result {
+            self.autoscaler.finish(loop_result);
         }
     }
 

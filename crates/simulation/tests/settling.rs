@@ -32,11 +32,11 @@ fn seconds(seconds: u64) -> Duration {
 
 /// One node, whose pods start at once, and Jobs that create their next pod after ten seconds.
 fn cluster() -> Run<'static, NullObserver> {
-    let pace = Latencies::typical()
+    let latencies = Latencies::typical()
         .with(LatencyKind::PodStart, Delay::Constant(Duration::ZERO))
         .with(LatencyKind::NextJobPod, Delay::Constant(seconds(10)));
     let mut run = Run::new(
-        RunSetup { start: START, scheduler: Settings::default(), autoscaler: None, latencies: pace, seed: 1 },
+        RunSetup { start: START, scheduler: Settings::default(), autoscaler: None, latencies, seed: 1 },
         NullObserver,
     );
     let node = testobjects::node("n").allocatable("cpu", "1").allocatable("pods", "110").ready();

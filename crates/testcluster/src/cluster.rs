@@ -10,14 +10,14 @@ use std::{fs, thread};
 use tempfile::TempDir;
 
 use crate::credentials::{Credentials, TOKEN};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::process::Process;
 use crate::programs::{Program, build};
 use crate::{http, kubeconfig};
 
 /// The options of a cluster.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Whether pods need a service account, as in any real cluster. Only kube-controller-manager creates them, so no
     /// pod can be created without [`Cluster::start_controller_manager`].
     pub service_accounts: bool,
@@ -34,14 +34,14 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Cluster {
     /// Further programs, in the order in which they were started.
-    others: Vec<Process>,
+    other_programs: Vec<Process>,
     /// `None` while it is stopped.
     apiserver: Option<Process>,
     etcd: Process,
     ports: Ports,
     credentials: Credentials,
-    options: Options,
-    programs: PathBuf,
+    options: ClusterOptions,
+    programs_folder: PathBuf,
     kubeconfig: PathBuf,
     url: String,
     folder: TempDir,
@@ -57,39 +57,39 @@ struct Ports {
 const ANY_PORT: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 /// How often the start is tried: another process may take a free port before the program that is to use it has started.
 const ATTEMPTS: u32 = 5;
-const READY_WITHIN: Duration = Duration::from_secs(120);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 // === impl Cluster ===
 
 impl Cluster {
     /// Builds the programs if necessary, starts them and waits until the server is ready. `None` without Go.
-    pub fn start(options: Options) -> Result<Option<Cluster>> {
+    pub fn start(options: ClusterOptions) -> Result<Option<Cluster>> {
         let Some(programs) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl])? else {
             return Ok(None);
         };
         let mut attempt = 1;
         loop {
-            match Cluster::start_once(&programs, &options, Ports::free()?) {
-                Err(error) if is_taken_port(&error) && attempt < ATTEMPTS => attempt += 1,
+            match Cluster::start_once(&programs, &options, Ports::find_free()?) {
+                Err(error) if is_port_in_use(&error) && attempt < ATTEMPTS => attempt += 1,
                 outcome => return outcome.map(Some),
             }
         }
     }
 
-    fn start_once(programs: &Path, options: &Options, ports: Ports) -> Result<Cluster> {
+    fn start_once(programs: &Path, options: &ClusterOptions, ports: Ports) -> Result<Cluster> {
         let folder = tempfile::Builder::new().prefix("kinescope-peers-").tempdir();
-        let folder = folder.doing("create", &std::env::temp_dir())?;
+        let folder = folder.io_context("create", &std::env::temp_dir())?;
         let credentials = Credentials::write(folder.path())?;
         let etcd = start_etcd(programs, folder.path(), ports)?;
         let mut cluster = Cluster {
-            others: Vec::new(),
+            other_programs: Vec::new(),
             apiserver: None,
             etcd,
             ports,
             credentials,
             options: options.clone(),
-            programs: programs.to_owned(),
+            programs_folder: programs.to_owned(),
             kubeconfig: folder.path().join("kubeconfig"),
             url: format!("https://127.0.0.1:{}", ports.apiserver),
             folder,
@@ -115,29 +115,29 @@ impl Cluster {
 
     /// Runs the real kubectl and returns what it printed.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        self.kubectl_reading(arguments, "")
+        self.kubectl_with_input(arguments, "")
     }
 
     /// Runs the real kubectl with the given standard input, for `apply -f -`.
-    pub fn kubectl_reading(&self, arguments: &[&str], input: &str) -> Result<String> {
-        let path = Program::Kubectl.in_folder(&self.programs);
+    pub fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let path = Program::Kubectl.in_folder(&self.programs_folder);
         let mut kubectl = Command::new(&path);
         // No file of the user is read or written.
         let cache = self.folder.path().join("cache");
         kubectl.env("KUBERC", "off").arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir").arg(cache);
         kubectl.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = kubectl.spawn().doing("start", &path)?;
+        let mut child = kubectl.spawn().io_context("start", &path)?;
         let mut stdin = child.stdin.take().expect("it is piped");
         let output = thread::scope(|scope| {
             // A kubectl that does not read its input has closed it, and reports the reason itself.
             scope.spawn(move || stdin.write_all(input.as_bytes()));
             child.wait_with_output()
         });
-        let output = output.doing("wait for", &path)?;
+        let output = output.io_context("wait for", &path)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             let program = format!("kubectl {}", arguments.join(" "));
-            return Err(Error::Ended { program, status: output.status, said });
+            return Err(Error::ProgramEnded { program, status: output.status, said });
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -154,10 +154,10 @@ impl Cluster {
              leaderElection: {{leaderElect: false}}\n\
              parallelism: {parallelism}\n"
         );
-        fs::write(&path, config).doing("write", &path)?;
+        fs::write(&path, config).io_context("write", &path)?;
         let mut all = vec![format!("--config={}", path.display()), "--secure-port=0".to_owned()];
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        self.start_other(Program::KubeScheduler, &all)
+        self.start_program(Program::KubeScheduler, &all)
     }
 
     /// Starts kube-controller-manager, without the node lifecycle controller, which treats nodes without a kubelet as
@@ -172,7 +172,7 @@ impl Cluster {
             "--kube-api-qps=5000".to_owned(),
             "--kube-api-burst=5000".to_owned(),
         ];
-        self.start_other(Program::KubeControllerManager, &flags)
+        self.start_program(Program::KubeControllerManager, &flags)
     }
 
     /// Starts KWOK, which simulates the kubelets of all nodes. It has no built-in stages;
@@ -183,22 +183,22 @@ impl Cluster {
             format!("--config={}", stages.display()),
             "--manage-all-nodes=true".to_owned(),
         ];
-        self.start_other(Program::Kwok, &flags)
+        self.start_program(Program::Kwok, &flags)
     }
 
-    fn start_other(&mut self, program: Program, flags: &[String]) -> Result<()> {
+    fn start_program(&mut self, program: Program, flags: &[String]) -> Result<()> {
         // Go exists, since the other programs were built.
         build(&[program])?;
-        let process = Process::start(&program.in_folder(&self.programs), flags, self.folder.path())?;
-        self.others.push(process);
+        let process = Process::start(&program.in_folder(&self.programs_folder), flags, self.folder.path())?;
+        self.other_programs.push(process);
         Ok(())
     }
 
     /// Returns an error with the end of its log if a program has ended. Only kube-apiserver's start is waited for: a
     /// failed start of the other programs is reported here.
-    pub fn must_run(&mut self) -> Result<()> {
+    pub fn check_running(&mut self) -> Result<()> {
         let servers = [&mut self.etcd].into_iter().chain(&mut self.apiserver);
-        servers.chain(&mut self.others).try_for_each(Process::must_run)
+        servers.chain(&mut self.other_programs).try_for_each(Process::check_running)
     }
 
     /// Compacts etcd at its latest revision, and returns that revision.
@@ -208,24 +208,24 @@ impl Cluster {
     /// [`Cluster::restart_apiserver`] is needed to make earlier versions too old, with or without this.
     pub fn compact(&self) -> Result<u64> {
         // Any key will do, since every response has the revision. "/" in base64.
-        let revision = self.ask_etcd("/v3/kv/range", r#"{"key":"Lw=="}"#)?;
+        let revision = self.post_to_etcd("/v3/kv/range", r#"{"key":"Lw=="}"#)?;
         let order = format!(r#"{{"revision":"{revision}","physical":true}}"#);
-        self.ask_etcd("/v3/kv/compaction", &order)?;
+        self.post_to_etcd("/v3/kv/compaction", &order)?;
         Ok(revision)
     }
 
     /// Posts a request to etcd's JSON gateway and returns the revision.
-    fn ask_etcd(&self, path: &'static str, body: &str) -> Result<u64> {
-        let answer = http::post(self.ports.etcd, path, body);
-        let answer = answer.map_err(|source| Error::Network { doing: "talk to etcd", source })?;
+    fn post_to_etcd(&self, path: &'static str, body: &str) -> Result<u64> {
+        let response = http::post(self.ports.etcd, path, body);
+        let response = response.map_err(|source| Error::Network { doing: "talk to etcd", source })?;
         let revision = || {
-            let (head, body) = answer.split_once("\r\n\r\n")?;
+            let (head, body) = response.split_once("\r\n\r\n")?;
             let body: serde_json::Value = serde_json::from_str(body).ok()?;
             // In protobuf's JSON large numbers are strings.
             let revision = body["header"]["revision"].as_str()?.parse().ok()?;
             head.split(' ').nth(1).filter(|code| *code == "200").map(|_| revision)
         };
-        revision().ok_or_else(|| Error::Etcd { asked: path, answer: answer.clone() })
+        revision().ok_or_else(|| Error::Etcd { asked: path, answer: response.clone() })
     }
 
     /// Kills kube-apiserver. Its data stays in etcd.
@@ -248,7 +248,7 @@ impl Cluster {
         };
         let authorization = if self.options.rbac { "RBAC" } else { "AlwaysAllow" };
         let flags = [
-            format!("--etcd-servers={}", loopback(self.ports.etcd)),
+            format!("--etcd-servers={}", loopback_url(self.ports.etcd)),
             format!("--secure-port={}", self.ports.apiserver),
             "--bind-address=127.0.0.1".to_owned(),
             // An address reserved for documentation. By default the server looks for an address of the machine that is
@@ -263,28 +263,28 @@ impl Cluster {
             "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
             format!("--disable-admission-plugins={without}"),
         ];
-        let program = Program::KubeApiserver.in_folder(&self.programs);
+        let program = Program::KubeApiserver.in_folder(&self.programs_folder);
         let apiserver = Process::start(&program, flags.iter().chain(&self.options.apiserver_flags), folder)?;
         self.apiserver = Some(apiserver);
         self.wait_until_ready()
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
-        let end = Instant::now() + READY_WITHIN;
+        let end = Instant::now() + READY_TIMEOUT;
         loop {
-            self.etcd.must_run()?;
+            self.etcd.check_running()?;
             let apiserver = self.apiserver.as_mut().expect("it has just been started");
-            apiserver.must_run()?;
+            apiserver.check_running()?;
             if Instant::now() >= end {
                 let said = apiserver.log_tail();
-                return Err(Error::NotReady { seconds: READY_WITHIN.as_secs(), said });
+                return Err(Error::NotReady { seconds: READY_TIMEOUT.as_secs(), said });
             }
             if self.has_kubeconfig()?
                 && self.kubectl(&["get", "--raw=/readyz", "--request-timeout=5s"]).is_ok()
             {
                 return Ok(());
             }
-            thread::sleep(BETWEEN_LOOKS);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -315,7 +315,7 @@ impl Cluster {
 impl Drop for Cluster {
     /// Stops the latest program first, so that none logs errors about a missing server.
     fn drop(&mut self) {
-        while self.others.pop().is_some() {}
+        while self.other_programs.pop().is_some() {}
         self.stop_apiserver();
     }
 }
@@ -323,7 +323,7 @@ impl Drop for Cluster {
 // === impl Ports ===
 
 impl Ports {
-    fn free() -> Result<Ports> {
+    fn find_free() -> Result<Ports> {
         // All ports are held before any is released, so that they differ.
         let find = || -> io::Result<Ports> {
             let held =
@@ -337,12 +337,12 @@ impl Ports {
 }
 
 /// Whether a program ended because its port was in use.
-fn is_taken_port(error: &Error) -> bool {
-    matches!(error, Error::Ended { said, .. } if said.contains("address already in use"))
+fn is_port_in_use(error: &Error) -> bool {
+    matches!(error, Error::ProgramEnded { said, .. } if said.contains("address already in use"))
 }
 
 fn start_etcd(programs: &Path, folder: &Path, ports: Ports) -> Result<Process> {
-    let (url, peer) = (loopback(ports.etcd), loopback(ports.etcd_peer));
+    let (url, peer) = (loopback_url(ports.etcd), loopback_url(ports.etcd_peer));
     let flags = [
         format!("--data-dir={}", folder.join("etcd").display()),
         "--unsafe-no-fsync".to_owned(),
@@ -356,7 +356,7 @@ fn start_etcd(programs: &Path, folder: &Path, ports: Ports) -> Result<Process> {
     Process::start(&Program::Etcd.in_folder(programs), flags, folder)
 }
 
-fn loopback(port: u16) -> String {
+fn loopback_url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
@@ -365,27 +365,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_port_is_recognised() {
+    fn a_port_in_use_is_recognised() {
         let Some(programs) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl]).unwrap()
         else {
             return eprintln!("skipped: no go");
         };
         let listener = TcpListener::bind(ANY_PORT).unwrap();
         let taken = listener.local_addr().unwrap().port();
-        let free = Ports::free().unwrap();
+        let free = Ports::find_free().unwrap();
         for ports in [
             Ports { etcd: taken, ..free },
             Ports { etcd_peer: taken, ..free },
             Ports { apiserver: taken, ..free },
         ] {
-            let error = Cluster::start_once(&programs, &Options::default(), ports).unwrap_err();
-            assert!(is_taken_port(&error), "{error}");
+            let error = Cluster::start_once(&programs, &ClusterOptions::default(), ports).unwrap_err();
+            assert!(is_port_in_use(&error), "{error}");
         }
     }
 
     #[test]
-    fn what_the_server_cannot_start_with_is_told_in_its_own_words() {
-        let options = Options { apiserver_flags: vec!["--no-such-flag".to_owned()], ..Options::default() };
+    fn a_failed_start_is_reported_with_the_servers_log() {
+        let options = ClusterOptions {
+            apiserver_flags: vec!["--no-such-flag".to_owned()],
+            ..ClusterOptions::default()
+        };
         match Cluster::start(options) {
             Ok(None) => eprintln!("skipped: no go"),
             Ok(Some(_)) => panic!("it started"),

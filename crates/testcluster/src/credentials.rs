@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::KeyPair;
 
-use crate::error::{Doing, Result};
+use crate::error::{IoContext, Result};
 
 /// The credential files of the server.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Credentials {
         let key = KeyPair::generate().expect("the system has random numbers");
         let write = |name: &str, text: String| {
             let path = folder.join(name);
-            fs::write(&path, text).doing("write", &path).map(|()| path)
+            fs::write(&path, text).io_context("write", &path).map(|()| path)
         };
         Ok(Credentials {
             signing_key: write("service-accounts.key", key.serialize_pem())?,

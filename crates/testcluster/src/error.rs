@@ -24,7 +24,7 @@ pub enum Error {
     NoCache,
     /// A program ended unexpectedly or failed.
     #[error("{program} ended ({status}):\n{said}")]
-    Ended {
+    ProgramEnded {
         /// The program with its arguments.
         program: String,
         /// Its exit status.
@@ -63,14 +63,14 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Adds the operation and the file to an I/O error.
-pub(crate) trait Doing<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T>;
+pub(crate) trait IoContext<T> {
+    fn io_context(self, doing: &'static str, path: &Path) -> Result<T>;
 }
 
-// === impl Doing ===
+// === impl IoContext ===
 
-impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T> {
+impl<T> IoContext<T> for io::Result<T> {
+    fn io_context(self, doing: &'static str, path: &Path) -> Result<T> {
         self.map_err(|source| Error::Io { doing, path: path.to_owned(), source })
     }
 }

@@ -5,16 +5,16 @@ use std::net::{Ipv4Addr, TcpStream};
 
 /// The start line of a request or response, and its header fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) first: String,
+pub(crate) struct MessageHead {
+    pub(crate) start_line: String,
     fields: Vec<(String, String)>,
 }
 
 /// Reads the content of a chunked body.
-pub(crate) struct Chunks<R> {
+pub(crate) struct ChunkedReader<R> {
     inner: R,
     /// The bytes left of the current chunk.
-    left: u64,
+    bytes_left: u64,
     ended: bool,
 }
 
@@ -31,9 +31,9 @@ pub(crate) fn post(port: u16, path: &str, body: &str) -> io::Result<String> {
         "POST {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
 }
 
 /// Writes `bytes` as one chunk.
@@ -47,20 +47,21 @@ pub(crate) fn write_chunk(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 /// The end of a chunked body.
 pub(crate) const END_OF_CHUNKS: &[u8] = b"0\r\n\r\n";
 
-// === impl Head ===
+// === impl MessageHead ===
 
-impl Head {
+impl MessageHead {
     /// Reads a head. `None` at the end of the stream.
-    pub(crate) fn read(from: &mut impl BufRead) -> io::Result<Option<Head>> {
+    pub(crate) fn read(from: &mut impl BufRead) -> io::Result<Option<MessageHead>> {
         let mut from = from.take(MAX_HEAD);
         let Some(first) = read_line(&mut from)? else { return Ok(None) };
         let mut fields = Vec::new();
         loop {
-            let line = read_line(&mut from)?.ok_or_else(|| bad("a head without an end"))?;
+            let line = read_line(&mut from)?.ok_or_else(|| invalid_data("a head without an end"))?;
             if line.is_empty() {
-                return Ok(Some(Head { first, fields }));
+                return Ok(Some(MessageHead { start_line: first, fields }));
             }
-            let (name, value) = line.split_once(':').ok_or_else(|| bad("a field without a colon"))?;
+            let (name, value) =
+                line.split_once(':').ok_or_else(|| invalid_data("a field without a colon"))?;
             fields.push((name.to_owned(), value.trim().to_owned()));
         }
     }
@@ -81,44 +82,45 @@ impl Head {
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let fields: String = self.fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        format!("{}\r\n{fields}\r\n", self.first).into_bytes()
+        format!("{}\r\n{fields}\r\n", self.start_line).into_bytes()
     }
 }
 
-// === impl Chunks ===
+// === impl ChunkedReader ===
 
-impl<R: BufRead> Chunks<R> {
-    pub(crate) fn new(inner: R) -> Chunks<R> {
-        Chunks { inner, left: 0, ended: false }
+impl<R: BufRead> ChunkedReader<R> {
+    pub(crate) fn new(inner: R) -> ChunkedReader<R> {
+        ChunkedReader { inner, bytes_left: 0, ended: false }
     }
 
-    fn line(&mut self) -> io::Result<String> {
+    fn read_framing_line(&mut self) -> io::Result<String> {
         read_line(&mut self.inner.by_ref().take(MAX_LINE))?
             .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "chunks without an end"))
     }
 }
 
-impl<R: BufRead> Read for Chunks<R> {
+impl<R: BufRead> Read for ChunkedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.ended || buffer.is_empty() {
             return Ok(0);
         }
-        if self.left == 0 {
-            let line = self.line()?;
+        if self.bytes_left == 0 {
+            let line = self.read_framing_line()?;
             let length = line.split(';').next().unwrap_or_default().trim();
-            self.left = u64::from_str_radix(length, 16).map_err(|_| bad("a chunk without a length"))?;
-            if self.left == 0 {
+            self.bytes_left =
+                u64::from_str_radix(length, 16).map_err(|_| invalid_data("a chunk without a length"))?;
+            if self.bytes_left == 0 {
                 self.ended = true;
                 return Ok(0);
             }
         }
-        let read = self.inner.by_ref().take(self.left).read(buffer)?;
+        let read = self.inner.by_ref().take(self.bytes_left).read(buffer)?;
         if read == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a chunk without an end"));
         }
-        self.left -= read as u64;
-        if self.left == 0 {
-            self.line()?;
+        self.bytes_left -= read as u64;
+        if self.bytes_left == 0 {
+            self.read_framing_line()?;
         }
         Ok(read)
     }
@@ -132,11 +134,11 @@ fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     }
     match line.strip_suffix('\n') {
         Some(whole) => Ok(Some(whole.strip_suffix('\r').unwrap_or(whole).to_owned())),
-        None => Err(bad("a line that is cut, or longer than it may be")),
+        None => Err(invalid_data("a line that is cut, or longer than it may be")),
     }
 }
 
-fn bad(why: &'static str) -> io::Error {
+fn invalid_data(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
@@ -147,19 +149,19 @@ mod tests {
     #[track_caller]
     fn check_chunks(bytes: &str, expected: Result<&str, &str>) {
         let mut read = String::new();
-        let outcome = Chunks::new(bytes.as_bytes()).read_to_string(&mut read);
+        let outcome = ChunkedReader::new(bytes.as_bytes()).read_to_string(&mut read);
         let outcome = outcome.map_err(|error| error.to_string());
         assert_eq!(outcome.as_ref().map(|_| read.as_str()).map_err(String::as_str), expected);
     }
 
     #[test]
-    fn chunks_are_put_together() {
+    fn chunks_are_joined() {
         check_chunks("3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n", Ok("abc0123456789"));
         check_chunks("0\r\n\r\n", Ok(""));
     }
 
     #[test]
-    fn broken_chunks_are_refused() {
+    fn broken_chunks_are_rejected() {
         check_chunks("", Err("chunks without an end"));
         check_chunks("3\r\nabc\r\n", Err("chunks without an end"));
         check_chunks("3\r\nab", Err("a chunk without an end"));
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_chunks_is_read_from_them() {
+    fn written_chunks_are_read_back() {
         let mut bytes = Vec::new();
         for part in ["one\n", "two\n"] {
             write_chunk(&mut bytes, part.as_bytes()).unwrap();
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn a_head_is_written_as_it_was_read() {
         let bytes = b"GET /x HTTP/1.1\r\nHost: a\r\nAccept:  b\r\n\r\nbody";
-        let mut head = Head::read(&mut &bytes[..]).unwrap().unwrap();
+        let mut head = MessageHead::read(&mut &bytes[..]).unwrap().unwrap();
         assert_eq!(head.field("ACCEPT"), Some("b"));
         assert_eq!(head.to_bytes(), b"GET /x HTTP/1.1\r\nHost: a\r\nAccept: b\r\n\r\n");
         head.set("host", "c".to_owned());

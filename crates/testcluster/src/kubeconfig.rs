@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
-use crate::error::{Doing, Result};
+use crate::error::{IoContext, Result};
 
 /// Writes a kubeconfig for one server and one user. `ca` is PEM.
 pub(crate) fn write(path: &Path, url: &str, token: &str, ca: Option<&str>) -> Result<()> {
@@ -24,5 +24,5 @@ pub(crate) fn write(path: &Path, url: &str, token: &str, ca: Option<&str>) -> Re
         "contexts": [{ "name": "real", "context": { "cluster": "real", "user": "admin" } }],
         "current-context": "real",
     });
-    fs::write(path, format!("{config:#}\n")).doing("write", path)
+    fs::write(path, format!("{config:#}\n")).io_context("write", path)
 }

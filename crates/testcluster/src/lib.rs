@@ -12,8 +12,8 @@ mod process;
 mod programs;
 mod proxy;
 
-pub use cluster::{Cluster, Options};
+pub use cluster::{Cluster, ClusterOptions};
 pub use error::{Error, Result};
 pub use programs::{Program, build, build_module};
-pub use proxy::plan::{Asked, Midway, Plan, Refusal, Step, Trouble};
-pub use proxy::{Fault, Proxy};
+pub use proxy::plan::{ErrorResponse, FaultKind, FaultPlan, PlannedFault, RequestKind, WatchFault};
+pub use proxy::{InjectedFault, Proxy};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, mpsc};
 use std::{io, thread};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, IoContext, Result};
 
 /// A background process. It is killed when this is dropped, and (where Linux has `setpriv`) when this process ends, in
 /// whatever way.
@@ -32,19 +32,21 @@ impl Process {
     ) -> Result<Process> {
         let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
         let log = folder.join(format!("{name}.log"));
-        let out = File::options().create(true).append(true).open(&log).doing("write", &log)?;
-        let err = out.try_clone().doing("write", &log)?;
-        let mut command = mortal(program);
+        let out = File::options().create(true).append(true).open(&log).io_context("write", &log)?;
+        let err = out.try_clone().io_context("write", &log)?;
+        let mut command = dying_with_parent(program);
         command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(err);
-        let child = spawn(command).doing("start", program)?;
+        let child = spawn(command).io_context("start", program)?;
         Ok(Process { name, child, log })
     }
 
     /// Returns an error with the end of its log if it no longer runs.
-    pub(crate) fn must_run(&mut self) -> Result<()> {
-        match self.child.try_wait().doing("wait for", Path::new(&self.name))? {
+    pub(crate) fn check_running(&mut self) -> Result<()> {
+        match self.child.try_wait().io_context("wait for", Path::new(&self.name))? {
             None => Ok(()),
-            Some(status) => Err(Error::Ended { program: self.name.clone(), status, said: self.log_tail() }),
+            Some(status) => {
+                Err(Error::ProgramEnded { program: self.name.clone(), status, said: self.log_tail() })
+            }
         }
     }
 
@@ -66,7 +68,7 @@ impl Drop for Process {
 }
 
 /// A command that is killed when the thread that starts it ends, where the system has `setpriv`.
-fn mortal(program: &Path) -> Command {
+fn dying_with_parent(program: &Path) -> Command {
     static CAN: LazyLock<bool> = LazyLock::new(|| {
         let mut attempt = Command::new("setpriv");
         attempt.args(["--pdeathsig", "KILL", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -125,7 +127,7 @@ mod tests {
         Process::start(Path::new("/bin/sleep"), ["600"], folder).unwrap()
     }
 
-    fn runs(id: u32) -> bool {
+    fn is_running(id: u32) -> bool {
         // A zombie has ended, even if it was not waited for.
         fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
@@ -135,17 +137,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut process = start_sleeper(folder.path());
         let id = process.child.id();
-        process.must_run().unwrap();
+        process.check_running().unwrap();
         drop(process);
-        assert!(!runs(id));
+        assert!(!is_running(id));
     }
 
     #[test]
-    fn one_that_ended_by_itself_is_told_with_its_last_words() {
+    fn an_ended_process_is_reported_with_the_end_of_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let script = "for i in $(seq 30); do echo line $i; done; exit 3";
         let mut process = Process::start(Path::new("/bin/sh"), ["-c", script], folder.path()).unwrap();
-        let error = wait_for("its end", || process.must_run().err()).to_string();
+        let error = wait_for("its end", || process.check_running().err()).to_string();
         assert!(error.starts_with("sh ended (exit status: 3):\nline 11\n"), "{error}");
         assert!(error.ends_with("line 30"), "{error}");
     }
@@ -169,14 +171,14 @@ mod tests {
         fs::rename(folder.join("id.new"), folder.join("id")).unwrap();
         loop {
             // The thread that started it has ended, which must not end the process.
-            process.must_run().unwrap();
+            process.check_running().unwrap();
             thread::sleep(Duration::from_millis(10));
         }
     }
 
     #[test]
     fn a_process_ends_with_its_killed_parent() {
-        if mortal(Path::new("x")).get_program() != "setpriv" {
+        if dying_with_parent(Path::new("x")).get_program() != "setpriv" {
             return eprintln!("skipped: no setpriv");
         }
         let folder = tempfile::tempdir().unwrap();
@@ -189,12 +191,12 @@ mod tests {
         let id: u32 = wait_for("the child's id", || {
             Some(fs::read_to_string(folder.path().join("id")).ok()?.parse().unwrap())
         });
-        assert!(runs(id));
+        assert!(is_running(id));
         // Long enough for the signal of the ended thread to arrive, had it been sent.
         thread::sleep(Duration::from_millis(100));
         assert_eq!(parent.try_wait().unwrap(), None);
         parent.kill().unwrap();
         parent.wait().unwrap();
-        wait_for("the child's end", || (!runs(id)).then_some(()));
+        wait_for("the child's end", || (!is_running(id)).then_some(()));
     }
 }

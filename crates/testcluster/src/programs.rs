@@ -8,7 +8,7 @@ use std::process::Command;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, IoContext, Result};
 
 /// One of the real programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +40,14 @@ const HELM: &str = "3.22.0";
 ///
 /// Several processes may call this at once; one builds, the others wait for it.
 pub fn build(programs: &[Program]) -> Result<Option<PathBuf>> {
-    let folder = folder()?;
+    let folder = programs_folder()?;
     let missing: Vec<Program> =
         programs.iter().copied().filter(|one| !one.in_folder(&folder).exists()).collect();
     if missing.is_empty() {
         return Ok(Some(folder));
     }
     let Some(go) = find_go() else { return Ok(None) };
-    fs::create_dir_all(&folder).doing("create", &folder)?;
+    fs::create_dir_all(&folder).io_context("create", &folder)?;
     for program in missing {
         program.build(&go, &folder)?;
     }
@@ -57,15 +57,15 @@ pub fn build(programs: &[Program]) -> Result<Option<PathBuf>> {
 /// Builds the Go program of a folder, unless it was built from the same sources before, and returns its path. `None`
 /// without Go.
 pub fn build_module(name: &str, sources: &Path) -> Result<Option<PathBuf>> {
-    let folder = cache()?.join(format!("{name}-{:016x}", fingerprint(sources)?));
+    let folder = cache_folder()?.join(format!("{name}-{:016x}", fingerprint(sources)?));
     let path = folder.join(name);
     if path.exists() {
         return Ok(Some(path));
     }
     let Some(go) = find_go() else { return Ok(None) };
-    fs::create_dir_all(&folder).doing("create", &folder)?;
+    fs::create_dir_all(&folder).io_context("create", &folder)?;
     build_into(&folder, name, &path, |into| {
-        let mut command = go_in(&go, sources);
+        let mut command = go_command_in(&go, sources);
         command.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(into.join(name)).arg(".");
         command
     })?;
@@ -108,7 +108,7 @@ impl Program {
 
     /// The command that builds it into a folder.
     fn go_command(self, go: &Path, into: &Path) -> Command {
-        let mut command = go_in(go, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/go")));
+        let mut command = go_command_in(go, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/go")));
         match self {
             // Outside our module: these depend on other versions of the Kubernetes libraries.
             Program::Kwok => {
@@ -129,7 +129,9 @@ impl Program {
             | Program::Kubectl
             | Program::KubeScheduler
             | Program::KubeControllerManager => {
-                command.args(["build", "-trimpath", "-ldflags", &stamps(), "-o"]).arg(into.join(self.name()));
+                command
+                    .args(["build", "-trimpath", "-ldflags", &version_flags(), "-o"])
+                    .arg(into.join(self.name()));
                 command.arg(format!("k8s.io/kubernetes/cmd/{}", self.name()));
             }
         }
@@ -140,8 +142,8 @@ impl Program {
 /// Builds a program in `folder` and moves it to `path` when it is complete. One process builds, the others wait for it.
 fn build_into(folder: &Path, name: &str, path: &Path, command: impl FnOnce(&Path) -> Command) -> Result<()> {
     let lock = folder.join(format!("{name}.lock"));
-    let held = File::create(&lock).doing("create", &lock)?;
-    held.lock().doing("lock", &lock)?;
+    let held = File::create(&lock).io_context("create", &lock)?;
+    held.lock().io_context("lock", &lock)?;
     if path.exists() {
         return Ok(());
     }
@@ -150,21 +152,25 @@ fn build_into(folder: &Path, name: &str, path: &Path, command: impl FnOnce(&Path
     // Only the holder of the lock has such a folder; an existing one was left by a process that was killed.
     let building = folder.join(format!("{name}.building"));
     if building.exists() {
-        fs::remove_dir_all(&building).doing("remove", &building)?;
+        fs::remove_dir_all(&building).io_context("remove", &building)?;
     }
-    fs::create_dir(&building).doing("create", &building)?;
+    fs::create_dir(&building).io_context("create", &building)?;
     let mut command = command(&building);
-    let output = command.output().doing("run", Path::new(command.get_program()))?;
+    let output = command.output().io_context("run", Path::new(command.get_program()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(Error::Ended { program: format!("go, building {name},"), status: output.status, said });
+        return Err(Error::ProgramEnded {
+            program: format!("go, building {name},"),
+            status: output.status,
+            said,
+        });
     }
-    fs::rename(building.join(name), path).doing("rename", path)?;
-    fs::remove_dir(&building).doing("remove", &building)
+    fs::rename(building.join(name), path).io_context("rename", path)?;
+    fs::remove_dir(&building).io_context("remove", &building)
 }
 
 /// A Go command that runs in a folder.
-fn go_in(go: &Path, folder: &Path) -> Command {
+fn go_command_in(go: &Path, folder: &Path) -> Command {
     let mut command = Command::new(go);
     command.current_dir(folder).envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]);
     command
@@ -173,8 +179,8 @@ fn go_in(go: &Path, folder: &Path) -> Command {
 /// A hash of a program's sources: the name and content of every file that Go reads.
 fn fingerprint(sources: &Path) -> Result<u64> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(sources).doing("list", sources)? {
-        let path = entry.doing("list", sources)?.path();
+    for entry in fs::read_dir(sources).io_context("list", sources)? {
+        let path = entry.io_context("list", sources)?.path();
         let is_source =
             path.extension().is_some_and(|end| ["go", "mod", "sum"].iter().any(|one| end == *one));
         if is_source {
@@ -184,7 +190,7 @@ fn fingerprint(sources: &Path) -> Result<u64> {
     files.sort_unstable();
     let mut hash = Xxh3::new();
     for path in files {
-        let content = fs::read(&path).doing("read", &path)?;
+        let content = fs::read(&path).io_context("read", &path)?;
         hash.update(path.file_name().unwrap_or_default().as_encoded_bytes());
         hash.update(&[0]);
         hash.update(&(content.len() as u64).to_le_bytes());
@@ -194,7 +200,7 @@ fn fingerprint(sources: &Path) -> Result<u64> {
 }
 
 /// The linker flags that set the programs' version. Without them a server reports v0.0.0-master.
-fn stamps() -> String {
+fn version_flags() -> String {
     let mut parts = KUBERNETES.split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     format!(
@@ -205,18 +211,18 @@ fn stamps() -> String {
 }
 
 /// The folder of the programs of these versions.
-fn folder() -> Result<PathBuf> {
-    Ok(cache()?.join(format!("peers-k8s-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}")))
+fn programs_folder() -> Result<PathBuf> {
+    Ok(cache_folder()?.join(format!("peers-k8s-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}")))
 }
 
 /// The cache folder for everything built. Not in `target`, which a clean checkout does not have.
-fn cache() -> Result<PathBuf> {
+fn cache_folder() -> Result<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("KINESCOPE_CACHE")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("kinescope")))
         .or_else(|| Some(set("HOME")?.join(".cache/kinescope")))
         .ok_or(Error::NoCache)?;
-    std::path::absolute(&cache).doing("find", &cache)
+    std::path::absolute(&cache).io_context("find", &cache)
 }
 
 fn find_go() -> Option<PathBuf> {
@@ -230,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_module_file_names_the_same_versions() {
+    fn the_module_file_requires_the_same_versions() {
         let module = include_str!("../go/go.mod");
         for required in
             [format!("k8s.io/kubernetes v{KUBERNETES}\n"), format!("go.etcd.io/etcd/server/v3 v{ETCD}\n")]
@@ -240,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sources_are_told_apart() {
+    fn different_sources_have_different_fingerprints() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         write("main.go", "package main");
@@ -252,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_says_its_version() {
+    fn built_programs_report_their_version() {
         let programs = [Program::Etcd, Program::KubeApiserver, Program::Kubectl, Program::Helm];
         let Some(folder) = build(&programs).unwrap() else {
             return eprintln!("skipped: no go");

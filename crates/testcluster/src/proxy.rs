@@ -17,17 +17,17 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
-use crate::error::{Doing, Error, Result};
-use crate::http::{Chunks, END_OF_CHUNKS, Head, write_chunk};
+use crate::error::{Error, IoContext, Result};
+use crate::http::{ChunkedReader, END_OF_CHUNKS, MessageHead, write_chunk};
 use crate::{Cluster, kubeconfig};
-use plan::{Asked, Midway, Plan, Progress, Refusal, Step, Trouble};
+use plan::{ErrorResponse, FaultKind, FaultPlan, PlanProgress, PlannedFault, RequestKind, WatchFault};
 
 /// A proxy in front of a real API server. Requests and responses pass unchanged except for the planned faults. All its
 /// connections close when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
-    desk: Arc<Desk>,
-    accepting: Option<JoinHandle<()>>,
+    shared: Arc<ProxyShared>,
+    accept_thread: Option<JoinHandle<()>>,
     port: u16,
     kubeconfig: PathBuf,
     _folder: TempDir,
@@ -35,13 +35,13 @@ pub struct Proxy {
 
 /// A fault that the proxy injected.
 #[derive(Clone, Debug)]
-pub struct Fault {
+pub struct InjectedFault {
     /// The time.
     pub at: SystemTime,
     /// The request's path and query.
     pub request: String,
     /// The planned fault.
-    pub step: Step,
+    pub planned: PlannedFault,
 }
 
 /// The beginning of a bookmark event as kube-apiserver writes it.
@@ -49,30 +49,30 @@ const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK""#;
 
 /// The state that all connections share.
 #[derive(Debug)]
-struct Desk {
-    server: u16,
+struct ProxyShared {
+    server_port: u16,
     tls: Arc<ClientConfig>,
     token: String,
-    progress: Mutex<Progress>,
-    faults: Mutex<Vec<Fault>>,
-    clients: Mutex<Clients>,
+    progress: Mutex<PlanProgress>,
+    faults: Mutex<Vec<InjectedFault>>,
+    clients: Mutex<ConnectedClients>,
     is_closed: AtomicBool,
 }
 
 /// The connected clients, by number.
 #[derive(Debug, Default)]
-struct Clients {
+struct ConnectedClients {
     sockets: BTreeMap<u64, TcpStream>,
     next: u64,
 }
 
 /// A request that the proxy is handling.
-struct Request<'a> {
-    desk: &'a Desk,
+struct ProxiedRequest<'a> {
+    shared: &'a ProxyShared,
     /// Its path and query.
     target: &'a str,
     is_watch: bool,
-    step: Option<Step>,
+    planned: Option<PlannedFault>,
 }
 
 // === impl Proxy ===
@@ -80,28 +80,28 @@ struct Request<'a> {
 impl Proxy {
     /// Starts a proxy in front of a cluster and prints its plan.
     #[expect(clippy::print_stderr, reason = "a failure must be found again by its seed")]
-    pub fn start(target: &Cluster, plan: Plan) -> Result<Proxy> {
-        let folder = tempfile::tempdir().doing("create", &std::env::temp_dir())?;
+    pub fn start(target: &Cluster, plan: FaultPlan) -> Result<Proxy> {
+        let folder = tempfile::tempdir().io_context("create", &std::env::temp_dir())?;
         let network = |source| Error::Network { doing: "start a proxy", source };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(network)?;
         let port = listener.local_addr().map_err(network)?.port();
         let kubeconfig = folder.path().join("kubeconfig");
         kubeconfig::write(&kubeconfig, &format!("http://127.0.0.1:{port}"), target.token(), None)?;
         eprintln!("proxy: {plan}");
-        let desk = Arc::new(Desk {
-            server: target.port(),
-            tls: trusting(&target.certificates())?,
+        let shared = Arc::new(ProxyShared {
+            server_port: target.port(),
+            tls: tls_config(&target.certificates())?,
             token: target.token().to_owned(),
-            progress: Mutex::new(Progress::new(plan)),
+            progress: Mutex::new(PlanProgress::new(plan)),
             faults: Mutex::default(),
             clients: Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
         let accepting = thread::spawn({
-            let desk = desk.clone();
-            move || desk.accept(&listener)
+            let shared = shared.clone();
+            move || shared.accept(&listener)
         });
-        Ok(Proxy { desk, accepting: Some(accepting), port, kubeconfig, _folder: folder })
+        Ok(Proxy { shared, accept_thread: Some(accepting), port, kubeconfig, _folder: folder })
     }
 
     /// The kubeconfig file for clients of the proxy.
@@ -115,47 +115,47 @@ impl Proxy {
     }
 
     /// The faults injected so far, in order.
-    pub fn faults(&self) -> Vec<Fault> {
-        lock(&self.desk.faults).clone()
+    pub fn faults(&self) -> Vec<InjectedFault> {
+        lock(&self.shared.faults).clone()
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.desk.is_closed.store(true, Ordering::SeqCst);
+        self.shared.is_closed.store(true, Ordering::SeqCst);
         // Wakes the thread that accepts.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
-        if let Some(accepting) = self.accepting.take() {
+        if let Some(accepting) = self.accept_thread.take() {
             let _ = accepting.join();
         }
-        for socket in lock(&self.desk.clients).sockets.values() {
+        for socket in lock(&self.shared.clients).sockets.values() {
             // It may have been closed already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 }
 
-// === impl Desk ===
+// === impl ProxyShared ===
 
-impl Desk {
-    fn accept(self: &Arc<Desk>, listener: &TcpListener) {
+impl ProxyShared {
+    fn accept(self: &Arc<ProxyShared>, listener: &TcpListener) {
         for client in listener.incoming() {
             if self.is_closed.load(Ordering::SeqCst) {
                 return;
             }
             let Ok(client) = client else { continue };
-            let Ok(number) = self.enter(&client) else { continue };
-            let desk = self.clone();
+            let Ok(number) = self.register_client(&client) else { continue };
+            let shared = self.clone();
             thread::spawn(move || {
                 // The client sees any error as the end of the connection.
-                let _ = desk.serve(&client);
+                let _ = shared.serve(&client);
                 let _ = client.shutdown(Shutdown::Both);
-                desk.leave(number);
+                shared.unregister_client(number);
             });
         }
     }
 
-    fn enter(&self, client: &TcpStream) -> io::Result<u64> {
+    fn register_client(&self, client: &TcpStream) -> io::Result<u64> {
         let socket = client.try_clone()?;
         let mut clients = lock(&self.clients);
         let number = clients.next;
@@ -164,7 +164,7 @@ impl Desk {
         Ok(number)
     }
 
-    fn leave(&self, number: u64) {
+    fn unregister_client(&self, number: u64) {
         lock(&self.clients).sockets.remove(&number);
     }
 
@@ -172,23 +172,28 @@ impl Desk {
     fn serve(&self, mut client: &TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let mut from_client = BufReader::new(client);
-        let Some(mut head) = Head::read(&mut from_client)? else { return Ok(()) };
-        let first = head.first.clone();
-        let request = self.request(&first);
-        match request.trouble() {
-            Some(Trouble::Refuse(refusal)) => {
-                request.note();
-                return client.write_all(refusal.answer().as_bytes());
+        let Some(mut head) = MessageHead::read(&mut from_client)? else { return Ok(()) };
+        let first = head.start_line.clone();
+        let request = self.start_request(&first);
+        match request.fault() {
+            Some(FaultKind::Respond(refusal)) => {
+                request.record_fault();
+                return client.write_all(refusal.to_http().as_bytes());
             }
-            Some(Trouble::HangUp) => {
-                request.note();
+            Some(FaultKind::CloseConnection) => {
+                request.record_fault();
                 return Ok(());
             }
-            Some(Trouble::Delay(by)) => {
-                request.note();
+            Some(FaultKind::Delay(by)) => {
+                request.record_fault();
                 thread::sleep(by);
             }
-            Some(Trouble::Unanswered | Trouble::Truncate | Trouble::NoBookmarks | Trouble::Midway { .. })
+            Some(
+                FaultKind::DropResponse
+                | FaultKind::TruncateList
+                | FaultKind::DropBookmarks
+                | FaultKind::DuringWatch { .. },
+            )
             | None => {}
         }
         if head.field("transfer-encoding").is_some() {
@@ -197,7 +202,7 @@ impl Desk {
             );
         }
         let length = head.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        head.set("Host", format!("127.0.0.1:{}", self.server));
+        head.set("Host", format!("127.0.0.1:{}", self.server_port));
         head.set("Authorization", format!("Bearer {}", self.token));
         head.set("Connection", "close".to_owned());
         head.remove("Expect");
@@ -209,20 +214,20 @@ impl Desk {
         server.write_all(&head.to_bytes())?;
         io::copy(&mut from_client.take(length), &mut server)?;
         server.flush()?;
-        end_with(client.try_clone()?, socket);
+        close_with_client(client.try_clone()?, socket);
 
         let mut server = BufReader::new(server);
-        let answer = Head::read(&mut server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        if request.trouble() == Some(Trouble::Unanswered) {
-            request.note();
+        let response = MessageHead::read(&mut server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if request.fault() == Some(FaultKind::DropResponse) {
+            request.record_fault();
             return Ok(());
         }
-        client.write_all(&answer.to_bytes())?;
-        if request.is_watch && has_events(&answer) {
-            return request.pass_events(BufReader::new(Chunks::new(server)), client);
+        client.write_all(&response.to_bytes())?;
+        if request.is_watch && is_event_stream(&response) {
+            return request.pass_events(BufReader::new(ChunkedReader::new(server)), client);
         }
-        if request.trouble() == Some(Trouble::Truncate) {
-            request.note();
+        if request.fault() == Some(FaultKind::TruncateList) {
+            request.record_fault();
             let mut whole = Vec::new();
             // Some servers close a connection without a TLS close_notify.
             let _ = server.read_to_end(&mut whole);
@@ -233,57 +238,59 @@ impl Desk {
     }
 
     /// The request with that start line. It is counted.
-    fn request<'a>(&'a self, first: &'a str) -> Request<'a> {
+    fn start_request<'a>(&'a self, first: &'a str) -> ProxiedRequest<'a> {
         let mut words = first.split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let is_watch = query.split('&').any(|part| matches!(part, "watch=true" | "watch=1"));
         let (path, asked) = match (method, is_watch) {
-            ("GET", true) => (path, Asked::Watch),
-            ("GET", false) => (path, Asked::List),
-            _ => ("", Asked::Write),
+            ("GET", true) => (path, RequestKind::Watch),
+            ("GET", false) => (path, RequestKind::List),
+            _ => ("", RequestKind::Write),
         };
-        let step = lock(&self.progress).next(path, asked);
-        Request { desk: self, target, is_watch, step }
+        let planned = lock(&self.progress).next_fault(path, asked);
+        ProxiedRequest { shared: self, target, is_watch, planned }
     }
 
     fn connect(&self) -> io::Result<(StreamOwned<ClientConnection, TcpStream>, TcpStream)> {
         let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
         let tls = ClientConnection::new(self.tls.clone(), name).map_err(io::Error::other)?;
-        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server))?;
+        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server_port))?;
         socket.set_nodelay(true)?;
         Ok((StreamOwned::new(tls, socket.try_clone()?), socket))
     }
 }
 
-// === impl Request ===
+// === impl ProxiedRequest ===
 
-impl Request<'_> {
-    fn trouble(&self) -> Option<Trouble> {
-        self.step.as_ref().map(|step| step.trouble)
+impl ProxiedRequest<'_> {
+    fn fault(&self) -> Option<FaultKind> {
+        self.planned.as_ref().map(|planned| planned.fault)
     }
 
     /// Records that the fault was injected.
-    fn note(&self) {
-        if let Some(step) = self.step.clone() {
-            let fault = Fault { at: SystemTime::now(), request: self.target.to_owned(), step };
-            lock(&self.desk.faults).push(fault);
+    fn record_fault(&self) {
+        if let Some(planned) = self.planned.clone() {
+            let fault = InjectedFault { at: SystemTime::now(), request: self.target.to_owned(), planned };
+            lock(&self.shared.faults).push(fault);
         }
     }
 
     /// Passes the events of a watch to the client, with its fault.
     fn pass_events(&self, mut events: impl BufRead, mut client: &TcpStream) -> io::Result<()> {
-        let midway = match self.trouble() {
+        let midway = match self.fault() {
             // Before the first event there is none to repeat.
-            Some(Trouble::Midway { after, what: Midway::Repeat }) => Some((after.max(1), Midway::Repeat)),
-            Some(Trouble::Midway { after, what }) => Some((after, what)),
+            Some(FaultKind::DuringWatch { after, what: WatchFault::RepeatEvent }) => {
+                Some((after.max(1), WatchFault::RepeatEvent))
+            }
+            Some(FaultKind::DuringWatch { after, what }) => Some((after, what)),
             Some(
-                Trouble::Refuse(_)
-                | Trouble::HangUp
-                | Trouble::Delay(_)
-                | Trouble::Unanswered
-                | Trouble::Truncate
-                | Trouble::NoBookmarks,
+                FaultKind::Respond(_)
+                | FaultKind::CloseConnection
+                | FaultKind::Delay(_)
+                | FaultKind::DropResponse
+                | FaultKind::TruncateList
+                | FaultKind::DropBookmarks,
             )
             | None => None,
         };
@@ -293,34 +300,34 @@ impl Request<'_> {
         loop {
             let now = midway.filter(|(after, _)| *after == passed).map(|(_, what)| what);
             match now {
-                Some(Midway::Gone) => {
-                    self.note();
-                    write_chunk(&mut client, Refusal::Gone.event().as_bytes())?;
+                Some(WatchFault::Gone) => {
+                    self.record_fault();
+                    write_chunk(&mut client, ErrorResponse::Gone.to_watch_event().as_bytes())?;
                     return client.write_all(END_OF_CHUNKS);
                 }
-                Some(Midway::Silence) => {
-                    self.note();
+                Some(WatchFault::Hang) => {
+                    self.record_fault();
                     return client.read(&mut [0]).map(drop);
                 }
-                Some(Midway::Repeat) => {
-                    self.note();
+                Some(WatchFault::RepeatEvent) => {
+                    self.record_fault();
                     write_chunk(&mut client, &event)?;
                 }
-                Some(Midway::Cut) | None => {}
+                Some(WatchFault::TruncateEvent) | None => {}
             }
             event.clear();
             if events.read_until(b'\n', &mut event)? == 0 {
                 return client.write_all(END_OF_CHUNKS);
             }
-            if self.trouble() == Some(Trouble::NoBookmarks) && event.starts_with(BOOKMARK) {
+            if self.fault() == Some(FaultKind::DropBookmarks) && event.starts_with(BOOKMARK) {
                 if !has_dropped {
-                    self.note();
+                    self.record_fault();
                     has_dropped = true;
                 }
                 continue;
             }
-            if now == Some(Midway::Cut) {
-                self.note();
+            if now == Some(WatchFault::TruncateEvent) {
+                self.record_fault();
                 // The chunk's length is that of the whole event.
                 write!(client, "{:x}\r\n", event.len())?;
                 return client.write_all(&event[..event.len() / 2]);
@@ -332,7 +339,7 @@ impl Request<'_> {
 }
 
 /// Closes a connection to the server when its client leaves: a watch would stay open there until the next event.
-fn end_with(mut client: TcpStream, server: TcpStream) {
+fn close_with_client(mut client: TcpStream, server: TcpStream) {
     thread::spawn(move || {
         // One request per connection: the next read returns at its end.
         let _ = client.read(&mut [0]);
@@ -341,13 +348,13 @@ fn end_with(mut client: TcpStream, server: TcpStream) {
 }
 
 /// Whether a response is a stream of JSON events, one per line. Protobuf and error responses are not.
-fn has_events(answer: &Head) -> bool {
-    answer.first.split(' ').nth(1) == Some("200")
-        && answer.field("transfer-encoding") == Some("chunked")
-        && answer.field("content-type").is_some_and(|kind| kind.starts_with("application/json"))
+fn is_event_stream(response: &MessageHead) -> bool {
+    response.start_line.split(' ').nth(1) == Some("200")
+        && response.field("transfer-encoding") == Some("chunked")
+        && response.field("content-type").is_some_and(|kind| kind.starts_with("application/json"))
 }
 
-fn trusting(certificates: &Path) -> Result<Arc<ClientConfig>> {
+fn tls_config(certificates: &Path) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     let bad =
         |source| Error::Io { doing: "read", path: certificates.to_owned(), source: io::Error::other(source) };

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testcluster::{Asked, Cluster, Midway, Options, Plan, Proxy, Step, Trouble};
+use testcluster::{
+    Cluster, ClusterOptions, FaultKind, FaultPlan, PlannedFault, Proxy, RequestKind, WatchFault,
+};
 
 use common::{config_maps, start};
 
@@ -16,7 +18,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Creates config maps one after the other and returns the version of the first.
 fn create(cluster: &Cluster, names: &[&str]) -> String {
-    cluster.kubectl_reading(&["create", "-f", "-"], &config_maps("default", names)).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], &config_maps("default", names)).unwrap();
     cluster.kubectl(&["get", "configmap", names[0], "-o=jsonpath={.metadata.resourceVersion}"]).unwrap()
 }
 
@@ -24,7 +26,7 @@ fn watch(version: &str) -> String {
     format!("{CONFIG_MAPS}?watch=true&resourceVersion={version}&timeoutSeconds=1")
 }
 
-/// Lines whose numbers do not matter.
+/// The text with each number replaced by `#`.
 fn without_numbers(text: &str) -> String {
     text.split(|letter: char| letter.is_ascii_digit())
         .filter(|part| !part.is_empty())
@@ -33,14 +35,15 @@ fn without_numbers(text: &str) -> String {
 }
 
 #[test]
-fn objects_come_and_go() {
-    let Some(cluster) = start(Options::default()) else { return };
+fn objects_are_created_and_deleted() {
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let namespaces = cluster.kubectl(&["get", "namespaces", "-o=name"]).unwrap();
     assert!(namespaces.contains("namespace/default\n"), "{namespaces}");
     let version = cluster.kubectl(&["version"]).unwrap();
     assert!(version.contains("Server Version: v1.36.4"), "{version}");
 
-    let applied = cluster.kubectl_reading(&["apply", "-f", "-"], &config_maps("default", &["one"])).unwrap();
+    let applied =
+        cluster.kubectl_with_input(&["apply", "-f", "-"], &config_maps("default", &["one"])).unwrap();
     assert_eq!(applied, "configmap/one created\n");
     assert_eq!(cluster.kubectl(&["get", "configmap", "-o=name"]).unwrap(), "configmap/one\n");
     cluster.kubectl(&["delete", "configmap", "one"]).unwrap();
@@ -57,8 +60,8 @@ fn objects_come_and_go() {
 }
 
 #[test]
-fn with_roles_only_what_they_allow_may_be_done() {
-    let Some(cluster) = start(Options { rbac: true, ..Options::default() }) else { return };
+fn rbac_allows_only_granted_requests() {
+    let Some(cluster) = start(ClusterOptions { rbac: true, ..ClusterOptions::default() }) else { return };
     let stranger = ["get", "configmaps", "--as=stranger"];
     let error = cluster.kubectl(&stranger).unwrap_err().to_string();
     assert!(error.contains("Error from server (Forbidden)"), "{error}");
@@ -75,8 +78,11 @@ fn with_roles_only_what_they_allow_may_be_done() {
 }
 
 #[test]
-fn a_compaction_makes_the_past_too_old() {
-    let options = Options { apiserver_flags: vec!["--watch-cache=false".to_owned()], ..Options::default() };
+fn a_compaction_makes_earlier_versions_too_old() {
+    let options = ClusterOptions {
+        apiserver_flags: vec!["--watch-cache=false".to_owned()],
+        ..ClusterOptions::default()
+    };
     let Some(cluster) = start(options) else { return };
     let version = create(&cluster, &["one", "two", "three"]);
     let page = cluster.kubectl(&["get", "--raw", &format!("{CONFIG_MAPS}?limit=1")]).unwrap();
@@ -98,8 +104,8 @@ fn a_compaction_makes_the_past_too_old() {
 }
 
 #[test]
-fn a_restart_keeps_what_was_stored() {
-    let Some(mut cluster) = start(Options::default()) else { return };
+fn a_restart_keeps_stored_objects() {
+    let Some(mut cluster) = start(ClusterOptions::default()) else { return };
     let version = create(&cluster, &["one", "two"]);
     let url = cluster.url().to_owned();
     cluster.stop_apiserver();
@@ -113,9 +119,14 @@ fn a_restart_keeps_what_was_stored() {
     // A version from before the server's start is too old for a watch. The proxy sends the same error.
     let events = cluster.kubectl(&["get", "--raw", &watch(&version)]).unwrap();
     assert!(events.contains(r#""code":410"#), "{events}");
-    let trouble = Trouble::Midway { after: 0, what: Midway::Gone };
-    let step = Step { path: CONFIG_MAPS.to_owned(), asked: Asked::Watch, nth: 1, trouble };
-    let proxy = Proxy::start(&cluster, Plan { seed: None, steps: vec![step] }).unwrap();
+    let trouble = FaultKind::DuringWatch { after: 0, what: WatchFault::Gone };
+    let step = PlannedFault {
+        path: CONFIG_MAPS.to_owned(),
+        request_kind: RequestKind::Watch,
+        nth: 1,
+        fault: trouble,
+    };
+    let proxy = Proxy::start(&cluster, FaultPlan { seed: None, faults: vec![step] }).unwrap();
     let kubeconfig = format!("--kubeconfig={}", proxy.kubeconfig().display());
     let told = cluster.kubectl(&[&kubeconfig, "get", "--raw", &watch("0")]).unwrap();
     assert_eq!(without_numbers(&told), without_numbers(&events));
@@ -123,7 +134,10 @@ fn a_restart_keeps_what_was_stored() {
 
 #[test]
 fn the_programs_work_together() {
-    let Some(mut cluster) = start(Options { service_accounts: true, ..Options::default() }) else { return };
+    let Some(mut cluster) = start(ClusterOptions { service_accounts: true, ..ClusterOptions::default() })
+    else {
+        return;
+    };
     cluster.start_controller_manager().unwrap();
     cluster.start_scheduler(16, &[]).unwrap();
     cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("stages.yaml")).unwrap();
@@ -142,7 +156,7 @@ spec:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: web, image: web}]}
 ";
-    cluster.kubectl_reading(&["create", "-f", "-"], manifests).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], manifests).unwrap();
     cluster.kubectl(&["rollout", "status", "deployment/web", "-n=shop", "--timeout=60s"]).unwrap();
     let pods = [
         "get",
@@ -154,12 +168,12 @@ spec:
     // Waits until the namespace is gone.
     cluster.kubectl(&["delete", "namespace", "shop", "--timeout=60s"]).unwrap();
 
-    cluster.must_run().unwrap();
+    cluster.check_running().unwrap();
     cluster.start_scheduler(1, &["--no-such-flag"]).unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     let error = loop {
         assert!(Instant::now() < end, "it still runs");
-        if let Err(error) = cluster.must_run() {
+        if let Err(error) = cluster.check_running() {
             break error.to_string();
         }
         thread::sleep(Duration::from_millis(10));

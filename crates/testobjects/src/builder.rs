@@ -16,10 +16,10 @@ pub struct Builder<K> {
 
 /// Marks objects of kinds without builder methods of their own.
 #[derive(Debug)]
-pub enum Other {}
+pub enum OtherKind {}
 
 /// Builds an object of any kind.
-pub type ObjectBuilder = Builder<Other>;
+pub type ObjectBuilder = Builder<OtherKind>;
 
 /// An object of any kind, without a namespace. Its uid is its name.
 pub fn resource(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
@@ -41,37 +41,37 @@ impl<K> Builder<K> {
 
     /// Sets `metadata.namespace`.
     pub fn namespace(self, namespace: &str) -> Builder<K> {
-        self.at(&["metadata", "namespace"], namespace)
+        self.set_at(&["metadata", "namespace"], namespace)
     }
 
     /// Sets `metadata.uid`.
     pub fn uid(self, uid: &str) -> Builder<K> {
-        self.at(&["metadata", "uid"], uid)
+        self.set_at(&["metadata", "uid"], uid)
     }
 
     /// Sets `metadata.resourceVersion`.
     pub fn version(self, version: u64) -> Builder<K> {
-        self.at(&["metadata", "resourceVersion"], version.to_string())
+        self.set_at(&["metadata", "resourceVersion"], version.to_string())
     }
 
     /// Adds a label.
     pub fn label(self, key: &str, value: &str) -> Builder<K> {
-        self.at(&["metadata", "labels", key], value)
+        self.set_at(&["metadata", "labels", key], value)
     }
 
     /// Adds an annotation.
     pub fn annotation(self, key: &str, value: &str) -> Builder<K> {
-        self.at(&["metadata", "annotations", key], value)
+        self.set_at(&["metadata", "annotations", key], value)
     }
 
     /// Sets `metadata.creationTimestamp`.
     pub fn created(self, time: impl Display) -> Builder<K> {
-        self.at(&["metadata", "creationTimestamp"], time.to_string())
+        self.set_at(&["metadata", "creationTimestamp"], time.to_string())
     }
 
     /// Sets `metadata.deletionTimestamp`.
     pub fn terminating(self, since: impl Display) -> Builder<K> {
-        self.at(&["metadata", "deletionTimestamp"], since.to_string())
+        self.set_at(&["metadata", "deletionTimestamp"], since.to_string())
     }
 
     /// Sets the controller that owns the object, whose uid is its name. It replaces all other owners.
@@ -88,17 +88,17 @@ impl<K> Builder<K> {
         };
         let owner =
             json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true});
-        self.at(&["metadata", "ownerReferences"], json!([owner]))
+        self.set_at(&["metadata", "ownerReferences"], json!([owner]))
     }
 
     /// Sets a field without a method of its own, by its path: `spec.containers.0.image`. Missing maps on the path are
     /// created. Names that contain a dot cannot be on the path: set the map that holds them.
     pub fn set(self, path: &str, value: impl Into<Value>) -> Builder<K> {
         let names: Vec<&str> = path.split('.').collect();
-        self.at(&names, value)
+        self.set_at(&names, value)
     }
 
-    pub(crate) fn at(mut self, names: &[&str], value: impl Into<Value>) -> Builder<K> {
+    pub(crate) fn set_at(mut self, names: &[&str], value: impl Into<Value>) -> Builder<K> {
         *self.field(names) = value.into();
         self
     }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_made_on_the_way_and_lists_are_entered_by_number() {
+    fn missing_fields_are_created_and_list_elements_are_selected_by_number() {
         let built = resource("apps/v1", "Deployment", "web")
             .namespace("shop")
             .set("spec.template.spec.containers", json!([{"name": "a"}, {"name": "b"}]))

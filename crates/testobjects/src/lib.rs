@@ -3,14 +3,14 @@
 mod builder;
 mod node;
 mod pod;
-pub mod town;
+pub mod random_cluster;
 
-pub use builder::{Builder, ObjectBuilder, Other, object, resource};
+pub use builder::{Builder, ObjectBuilder, OtherKind, object, resource};
 pub use node::{Node, NodeBuilder, node};
 pub use pod::{Pod, PodBuilder, pod};
 
 /// The number of cases a test checks: the usual number, or more with `cargo xtask test --thorough`.
 #[expect(clippy::disallowed_methods, reason = "tests are told by the environment how much time there is")]
-pub fn cases(usual: usize, thorough: usize) -> usize {
+pub fn case_count(usual: usize, thorough: usize) -> usize {
     if std::env::var_os("KINESCOPE_THOROUGH").is_some() { thorough } else { usual }
 }

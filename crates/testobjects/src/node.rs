@@ -24,13 +24,13 @@ pub fn node(name: &str) -> NodeBuilder {
 impl Builder<Node> {
     /// Sets the allocatable amount of a resource.
     pub fn allocatable(self, resource: &str, amount: impl Into<Value>) -> NodeBuilder {
-        self.at(&["status", "allocatable", resource], amount)
+        self.set_at(&["status", "allocatable", resource], amount)
     }
 
     /// Sets the capacity and the allocatable amount of a resource.
     pub fn capacity(self, resource: &str, amount: impl Into<Value>) -> NodeBuilder {
         let amount = amount.into();
-        self.at(&["status", "capacity", resource], amount.clone()).allocatable(resource, amount)
+        self.set_at(&["status", "capacity", resource], amount.clone()).allocatable(resource, amount)
     }
 
     /// Adds a taint, written as for `kubectl taint`: `gpu=yes:NoSchedule`, or `gpu:NoSchedule`.
@@ -46,12 +46,12 @@ impl Builder<Node> {
 
     /// Sets `spec.unschedulable`, as `kubectl cordon` does.
     pub fn cordoned(self) -> NodeBuilder {
-        self.at(&["spec", "unschedulable"], true)
+        self.set_at(&["spec", "unschedulable"], true)
     }
 
     /// Sets `spec.providerID`.
     pub fn provider_id(self, id: &str) -> NodeBuilder {
-        self.at(&["spec", "providerID"], id)
+        self.set_at(&["spec", "providerID"], id)
     }
 
     /// Sets the condition `Ready` to true, without a time.

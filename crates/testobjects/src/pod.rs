@@ -23,22 +23,22 @@ pub fn pod(name: &str) -> PodBuilder {
 impl Builder<Pod> {
     /// Sets the first container's request for a resource.
     pub fn request(self, resource: &str, amount: impl Into<Value>) -> PodBuilder {
-        self.at(&["spec", "containers", "0", "resources", "requests", resource], amount)
+        self.set_at(&["spec", "containers", "0", "resources", "requests", resource], amount)
     }
 
     /// Sets `spec.nodeName`.
     pub fn on(self, node: &str) -> PodBuilder {
-        self.at(&["spec", "nodeName"], node)
+        self.set_at(&["spec", "nodeName"], node)
     }
 
     /// Sets `spec.priority`.
     pub fn priority(self, priority: i64) -> PodBuilder {
-        self.at(&["spec", "priority"], priority)
+        self.set_at(&["spec", "priority"], priority)
     }
 
     /// Adds a label to `spec.nodeSelector`.
     pub fn node_selector(self, key: &str, value: &str) -> PodBuilder {
-        self.at(&["spec", "nodeSelector", key], value)
+        self.set_at(&["spec", "nodeSelector", key], value)
     }
 
     /// Gives the first container a host port.
@@ -48,14 +48,14 @@ impl Builder<Pod> {
 
     /// Sets `status.phase`.
     pub fn phase(self, phase: &str) -> PodBuilder {
-        self.at(&["status", "phase"], phase)
+        self.set_at(&["status", "phase"], phase)
     }
 
     /// Sets the condition that the scheduler writes when no node fits.
     pub fn unschedulable(self, message: &str) -> PodBuilder {
         let condition =
             json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
-        self.at(&["status", "conditions"], json!([condition]))
+        self.set_at(&["status", "conditions"], json!([condition]))
     }
 }
 

@@ -7,22 +7,26 @@ use std::sync::Arc;
 
 use model::{IncomingChange, Kind, Moment, Object, What};
 
-use crate::chance::{Chance, nth_suffix};
-use crate::objects::event::{Event, Regarding};
+use crate::objects::event::{EventObject, EventRegarding};
 use crate::objects::node::Node;
-use crate::objects::pod::{Condition, Container, Ended, Phase, Pod, Running, Scheduled};
-use crate::objects::template::{Outline, STANDARD, Shape, Template};
-use crate::objects::workloads::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, SetStatus};
-use crate::objects::{Deletion, Meta, Owner, Printed, SECOND};
+use crate::objects::pod::{
+    ContainerState, KubeletStatus, Phase, Pod, PodCondition, ScheduledCondition, Termination,
+};
+use crate::objects::template::{PodTemplate, STANDARD, TemplateParameters, WorkloadKind};
+use crate::objects::workloads::{
+    Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetStatus,
+};
+use crate::objects::{Deletion, Meta, Owner, SECOND, WriteJson};
+use crate::rng::{SeededRng, nth_suffix};
 
 /// The options of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Churn {
+pub struct ChurnOptions {
     /// The same seed gives the same bytes.
     pub seed: u64,
     /// The number of objects that exist at any moment: 70 % pods, 13 % Events, 10 % ReplicaSets, 5 % Deployments, 2 %
     /// nodes.
-    pub alive: usize,
+    pub live_objects: usize,
     /// The number of versions of an object before its deletion, plus or minus one. Nodes are never deleted.
     pub versions: u32,
     /// The number of changes in the stream, including the initial list.
@@ -33,209 +37,209 @@ pub struct Churn {
 
 /// The common properties of one Deployment's pods.
 struct Workload {
-    template: Arc<Template>,
+    template: Arc<PodTemplate>,
     owner: Owner,
     generate_name: Arc<str>,
     labels: String,
 }
 
 /// One object, and how many of its updates have been made.
-struct Life {
-    it: Living,
-    step: u32,
-    steps: u32,
+struct TrackedObject {
+    object: AnyObject,
+    updates_made: u32,
+    updates: u32,
 }
 
-enum Living {
+enum AnyObject {
     /// A pod, with the number of the node it will be bound to.
     Pod(Box<Pod>, usize),
-    Set(Box<ReplicaSet>),
+    ReplicaSet(Box<ReplicaSet>),
     Deployment(Box<Deployment>),
-    Event(Box<Event>),
+    Event(Box<EventObject>),
     Node(Box<Node>),
 }
 
 /// Generates the changes.
-struct Stream {
-    settings: Churn,
-    tape: Tape,
+struct ChurnGenerator {
+    options: ChurnOptions,
+    factory: ObjectFactory,
     workloads: Vec<Workload>,
-    lives: Vec<Life>,
+    objects: Vec<TrackedObject>,
     /// The slots of objects that are currently changing; the others are idle. In a real cluster, too, a pod changes
     /// five times in its first seconds and then not for hours.
-    moving: Vec<usize>,
+    changing: Vec<usize>,
     /// The first slot of the workload that is being rolled out, and how many of its slots have been updated.
     rollout: (usize, usize),
     /// The slot of the object deleted last.
-    vacant: Option<usize>,
+    vacant_slot: Option<usize>,
 }
 
 /// Creates objects and writes them, with the stream's clock and counters.
-struct Tape {
+struct ObjectFactory {
     source: Arc<str>,
-    chance: Chance,
+    rng: SeededRng,
     now: Moment,
     version: u64,
-    born: u64,
-    managed: bool,
-    text: String,
+    pods_created: u64,
+    managed_fields: bool,
+    buffer: String,
 }
 
 /// The name under which the stream is recorded.
 pub const SOURCE: &str = "churn";
 
 /// The number of objects that change at a time: as during the rollout of one or two Deployments.
-const MOVING: usize = 48;
+const CHANGING_OBJECTS: usize = 48;
 /// The slots of a workload: twenty pods, and their share of other objects.
-const WORKLOAD_PLACES: usize = 28;
+const SLOTS_PER_WORKLOAD: usize = 28;
 /// Monday, 2 November 2026, 07:00 UTC.
 const BEGIN: i64 = 1_793_602_800 * SECOND;
 const NAMESPACES: [&str; 8] = ["ads", "billing", "catalog", "checkout", "ingest", "media", "ml", "search"];
 
 /// A stream that begins with a list of objects at all stages of their life, followed by their changes.
-pub fn churn(settings: Churn) -> impl Iterator<Item = IncomingChange> {
+pub fn churn(settings: ChurnOptions) -> impl Iterator<Item = IncomingChange> {
     let changes = settings.changes;
-    let mut stream = Stream::new(settings);
+    let mut stream = ChurnGenerator::new(settings);
     (0..changes).map(move |_| stream.next_change())
 }
 
-// === impl Churn ===
+// === impl ChurnOptions ===
 
-impl Default for Churn {
-    fn default() -> Churn {
-        Churn { seed: 1, alive: 10_000, versions: 6, changes: 100_000, managed_fields: false }
+impl Default for ChurnOptions {
+    fn default() -> ChurnOptions {
+        ChurnOptions { seed: 1, live_objects: 10_000, versions: 6, changes: 100_000, managed_fields: false }
     }
 }
 
-// === impl Stream ===
+// === impl ChurnGenerator ===
 
-impl Stream {
-    fn new(settings: Churn) -> Stream {
-        let mut tape = Tape {
+impl ChurnGenerator {
+    fn new(settings: ChurnOptions) -> ChurnGenerator {
+        let mut factory = ObjectFactory {
             source: SOURCE.into(),
-            chance: Chance::new(settings.seed),
+            rng: SeededRng::new(settings.seed),
             now: Moment::from_nanos(BEGIN),
             version: 1_000_000,
-            born: 0,
-            managed: settings.managed_fields,
-            text: String::with_capacity(8 * 1024),
+            pods_created: 0,
+            managed_fields: settings.managed_fields,
+            buffer: String::with_capacity(8 * 1024),
         };
-        let pods = settings.alive * 70 / 100;
-        let workloads = (0..pods.div_ceil(20).max(1)).map(|number| tape.workload(number)).collect();
-        let lives = Vec::with_capacity(settings.alive);
-        Stream {
-            settings,
-            tape,
+        let pods = settings.live_objects * 70 / 100;
+        let workloads = (0..pods.div_ceil(20).max(1)).map(|number| factory.workload(number)).collect();
+        let objects = Vec::with_capacity(settings.live_objects);
+        ChurnGenerator {
+            options: settings,
+            factory,
             workloads,
-            lives,
-            moving: Vec::new(),
-            rollout: (0, WORKLOAD_PLACES),
-            vacant: None,
+            objects,
+            changing: Vec::new(),
+            rollout: (0, SLOTS_PER_WORKLOAD),
+            vacant_slot: None,
         }
     }
 
     fn next_change(&mut self) -> IncomingChange {
-        self.tape.pass_time(self.settings.alive);
-        let place = self.lives.len();
-        if place < self.settings.alive.max(1) {
-            let mut life = self.begin(place);
+        self.factory.advance_clock(self.options.live_objects);
+        let slot = self.objects.len();
+        if slot < self.options.live_objects.max(1) {
+            let mut object = self.new_object(slot);
             // Objects of the initial list have random ages.
-            let age = self.tape.chance.below(life.steps as usize + 1) as u32;
+            let age = self.factory.rng.below(object.updates as usize + 1) as u32;
             for _ in 0..age {
-                life.advance(&mut self.tape);
+                object.advance(&mut self.factory);
             }
-            let change = life.emit(&mut self.tape, What::Added);
-            self.lives.push(life);
+            let change = object.emit(&mut self.factory, What::Added);
+            self.objects.push(object);
             return change;
         }
-        if let Some(place) = self.vacant.take() {
-            self.lives[place] = self.begin(place);
-            return self.lives[place].emit(&mut self.tape, What::Added);
+        if let Some(slot) = self.vacant_slot.take() {
+            self.objects[slot] = self.new_object(slot);
+            return self.objects[slot].emit(&mut self.factory, What::Added);
         }
-        while self.moving.len() < MOVING {
-            let place = self.next_to_move();
-            self.moving.push(place);
+        while self.changing.len() < CHANGING_OBJECTS {
+            let slot = self.next_slot();
+            self.changing.push(slot);
         }
-        let turn = self.tape.chance.below(MOVING);
-        let place = self.moving[turn];
-        let life = &mut self.lives[place];
-        let is_node = matches!(life.it, Living::Node(_));
-        if life.step < life.steps || is_node {
-            life.advance(&mut self.tape);
+        let turn = self.factory.rng.below(CHANGING_OBJECTS);
+        let slot = self.changing[turn];
+        let object = &mut self.objects[slot];
+        let is_node = matches!(object.object, AnyObject::Node(_));
+        if object.updates_made < object.updates || is_node {
+            object.advance(&mut self.factory);
             // Once fully started an object is idle until its end; a node is idle after each heartbeat.
-            if life.step + 1 == life.steps || is_node {
-                self.moving[turn] = self.next_to_move();
+            if object.updates_made + 1 == object.updates || is_node {
+                self.changing[turn] = self.next_slot();
             }
-            return self.lives[place].emit(&mut self.tape, What::Modified);
+            return self.objects[slot].emit(&mut self.factory, What::Modified);
         }
-        life.end(&mut self.tape);
-        self.vacant = Some(place);
-        life.emit(&mut self.tape, What::Deleted)
+        object.end(&mut self.factory);
+        self.vacant_slot = Some(slot);
+        object.emit(&mut self.factory, What::Deleted)
     }
 
     /// The slot of the object that changes next: one workload after the other, as in successive rollouts.
-    fn next_to_move(&mut self) -> usize {
+    fn next_slot(&mut self) -> usize {
         let (mut first, mut past) = self.rollout;
-        if past >= WORKLOAD_PLACES {
-            let workloads = self.lives.len().div_ceil(WORKLOAD_PLACES);
-            (first, past) = (self.tape.chance.below(workloads) * WORKLOAD_PLACES, 0);
+        if past >= SLOTS_PER_WORKLOAD {
+            let workloads = self.objects.len().div_ceil(SLOTS_PER_WORKLOAD);
+            (first, past) = (self.factory.rng.below(workloads) * SLOTS_PER_WORKLOAD, 0);
         }
         self.rollout = (first, past + 1);
-        (first + past) % self.lives.len()
+        (first + past) % self.objects.len()
     }
 
     /// A new object. Its slot determines its kind and workload, so that the shares of kinds never change and a new
     /// object belongs to the workload of the one it replaces.
-    fn begin(&mut self, place: usize) -> Life {
-        let tape = &mut self.tape;
-        let workload = &self.workloads[place / WORKLOAD_PLACES % self.workloads.len()];
-        let it = match place % 100 {
-            0 | 50 => Living::Node(Box::new(tape.node(place))),
-            1..=10 => Living::Set(Box::new(tape.replica_set(workload))),
-            11..=15 => Living::Deployment(Box::new(tape.deployment(workload))),
-            16..=28 => Living::Event(Box::new(tape.event(workload))),
+    fn new_object(&mut self, slot: usize) -> TrackedObject {
+        let factory = &mut self.factory;
+        let workload = &self.workloads[slot / SLOTS_PER_WORKLOAD % self.workloads.len()];
+        let it = match slot % 100 {
+            0 | 50 => AnyObject::Node(Box::new(factory.node(slot))),
+            1..=10 => AnyObject::ReplicaSet(Box::new(factory.replica_set(workload))),
+            11..=15 => AnyObject::Deployment(Box::new(factory.deployment(workload))),
+            16..=28 => AnyObject::Event(Box::new(factory.event(workload))),
             _ => {
-                let nodes = (self.settings.alive / 50).max(1);
-                Living::Pod(Box::new(tape.pod(workload)), tape.chance.below(nodes))
+                let nodes = (self.options.live_objects / 50).max(1);
+                AnyObject::Pod(Box::new(factory.pod(workload)), factory.rng.below(nodes))
             }
         };
-        let steps = self.settings.versions.saturating_sub(1) + u32::from(tape.chance.below(2) == 0);
-        Life { it, step: 0, steps: steps.max(1) }
+        let updates = self.options.versions.saturating_sub(1) + u32::from(factory.rng.below(2) == 0);
+        TrackedObject { object: it, updates_made: 0, updates: updates.max(1) }
     }
 }
 
-// === impl Life ===
+// === impl TrackedObject ===
 
-impl Life {
-    fn emit(&mut self, tape: &mut Tape, what: fn(Object) -> What) -> IncomingChange {
-        match &mut self.it {
-            Living::Pod(it, _) => tape.emit(what, it.as_mut()),
-            Living::Set(it) => tape.emit(what, it.as_mut()),
-            Living::Deployment(it) => tape.emit(what, it.as_mut()),
-            Living::Event(it) => tape.emit(what, it.as_mut()),
-            Living::Node(it) => tape.emit(what, it.as_mut()),
+impl TrackedObject {
+    fn emit(&mut self, factory: &mut ObjectFactory, what: fn(Object) -> What) -> IncomingChange {
+        match &mut self.object {
+            AnyObject::Pod(it, _) => factory.emit(what, it.as_mut()),
+            AnyObject::ReplicaSet(it) => factory.emit(what, it.as_mut()),
+            AnyObject::Deployment(it) => factory.emit(what, it.as_mut()),
+            AnyObject::Event(it) => factory.emit(what, it.as_mut()),
+            AnyObject::Node(it) => factory.emit(what, it.as_mut()),
         }
     }
 
     /// Makes the object's next update.
-    fn advance(&mut self, tape: &mut Tape) {
-        self.step += 1;
-        let now = tape.now;
-        match &mut self.it {
-            Living::Pod(pod, node) => advance_pod(pod, *node, self.step, self.steps, tape),
-            Living::Set(set) => {
-                set.status = SetStatus {
+    fn advance(&mut self, factory: &mut ObjectFactory) {
+        self.updates_made += 1;
+        let now = factory.now;
+        match &mut self.object {
+            AnyObject::Pod(pod, node) => advance_pod(pod, *node, self.updates_made, self.updates, factory),
+            AnyObject::ReplicaSet(set) => {
+                set.status = ReplicaSetStatus {
                     replicas: set.replicas,
-                    ready: set.replicas.min(i64::from(self.step) - 1),
+                    ready: set.replicas.min(i64::from(self.updates_made) - 1),
                     terminating: 0,
-                    observed: set.meta.generation,
+                    observed_generation: set.meta.generation,
                 };
             }
-            Living::Deployment(deployment) => {
-                let ready = deployment.replicas.min(i64::from(self.step) - 1);
+            AnyObject::Deployment(deployment) => {
+                let ready = deployment.replicas.min(i64::from(self.updates_made) - 1);
                 let conditions = std::mem::take(&mut deployment.status.conditions);
                 deployment.status = DeploymentStatus {
-                    observed: deployment.meta.generation,
+                    observed_generation: deployment.meta.generation,
                     replicas: deployment.replicas,
                     updated: deployment.replicas,
                     ready,
@@ -244,91 +248,96 @@ impl Life {
                     terminating: 0,
                     conditions,
                 };
-                deployment.status.set(DeploymentCondition {
+                deployment.status.set_condition(DeploymentCondition {
                     kind: "Progressing",
-                    holds: true,
+                    is_true: true,
                     updated: now,
                     since: now,
                     reason: "ReplicaSetUpdated",
                     message: format!("ReplicaSet of {} is progressing.", deployment.meta.key.name),
                 });
             }
-            Living::Event(event) => (event.count, event.last) = (event.count + 1, now),
-            Living::Node(node) => node.heartbeat = now,
+            AnyObject::Event(event) => (event.count, event.last_observed) = (event.count + 1, now),
+            AnyObject::Node(node) => node.heartbeat = now,
         }
     }
 
     /// Sets the object's final state before its deletion.
-    fn end(&mut self, tape: &mut Tape) {
-        let Living::Pod(pod, _) = &mut self.it else { return };
-        let to = tape.now;
-        if let Some(running) = &mut pod.running {
+    fn end(&mut self, factory: &mut ObjectFactory) {
+        let AnyObject::Pod(pod, _) = &mut self.object else { return };
+        let to = factory.now;
+        if let Some(running) = &mut pod.kubelet_status {
             let from = running.start;
             let container_id = running.container_id.clone();
-            running.container =
-                Container::Ended(Ended { from, to, code: 0, reason: "Completed", container_id });
-            running.ready = Condition { holds: false, since: to, reason: "PodCompleted" };
+            running.container = ContainerState::Terminated(Termination {
+                started: from,
+                finished: to,
+                exit_code: 0,
+                reason: "Completed",
+                container_id,
+            });
+            running.ready = PodCondition { is_true: false, since: to, reason: "PodCompleted" };
             running.containers_ready = running.ready;
             pod.phase = Phase::Succeeded;
         }
     }
 }
 
-// === impl Tape ===
+// === impl ObjectFactory ===
 
-impl Tape {
+impl ObjectFactory {
     /// Advances the clock: a cluster of a thousand objects has ten changes a second, a larger one proportionally more.
-    fn pass_time(&mut self, alive: usize) {
-        let millis = self.chance.between(50_000_000..=150_000_000);
+    fn advance_clock(&mut self, alive: usize) {
+        let nanos = self.rng.between(50_000_000..=150_000_000);
         let share = i64::try_from(alive / 1_000).unwrap_or(i64::MAX).max(1);
-        self.now = self.now.plus_nanos((millis / share).max(1));
+        self.now = self.now.plus_nanos((nanos / share).max(1));
     }
 
-    fn emit(&mut self, what: fn(Object) -> What, object: &mut impl Printed) -> IncomingChange {
-        self.version += self.chance.between(1..=3).unsigned_abs();
+    fn emit(&mut self, what: fn(Object) -> What, object: &mut impl WriteJson) -> IncomingChange {
+        self.version += self.rng.between(1..=3).unsigned_abs();
         object.meta_mut().version = self.version;
-        self.text.clear();
-        object.write(&mut self.text);
+        self.buffer.clear();
+        object.write(&mut self.buffer);
         IncomingChange {
             seen: self.now,
             key: object.meta().key.clone(),
-            what: what(Object::from_trusted(&*self.text)),
+            what: what(Object::from_trusted(&*self.buffer)),
             inferred: false,
         }
     }
 
     fn meta(&mut self, group: &str, kind: &str, namespace: &str, name: &str) -> Meta {
-        let uid = self.chance.uid();
+        let uid = self.rng.uid();
         let mut meta = Meta::new(&self.source, Kind::new(group, kind), namespace, name, uid);
-        (meta.created, meta.managed) = (self.now, self.managed);
+        (meta.created, meta.managed_fields) = (self.now, self.managed_fields);
         meta
     }
 
     fn workload(&mut self, number: usize) -> Workload {
         let namespace = NAMESPACES[number % NAMESPACES.len()];
-        let app = format!("{namespace}-{}", self.chance.suffix(6));
+        let app = format!("{namespace}-{}", self.rng.suffix(6));
         let env = vec![
             ("LOG_LEVEL", "info".to_owned()),
             ("SERVICE", app.clone()),
             ("DATABASE_URL", format!("postgres://{app}@db.{namespace}.svc.cluster.example:5432/{app}")),
         ];
-        let outline = Outline {
-            image: format!("registry.example/{namespace}/{app}:1.{}", self.chance.below(90)),
-            digest: self.chance.hex(64),
+        let outline = TemplateParameters {
+            image: format!("registry.example/{namespace}/{app}:1.{}", self.rng.below(90)),
+            digest: self.rng.hex(64),
             namespace: namespace.to_owned(),
             env,
-            milli_cpu: self.chance.between(1..=20) * 50,
-            mebibytes: self.chance.between(1..=32) * 64,
-            class: STANDARD,
-            shape: Shape::Serving,
-            tolerates: None,
-            patience: 300,
+            milli_cpu: self.rng.between(1..=20) * 50,
+            mebibytes: self.rng.between(1..=32) * 64,
+            priority_class: STANDARD,
+            kind: WorkloadKind::Serving,
+            tolerated_dedication: None,
+            toleration_seconds: 300,
             app,
         };
-        let hash = self.chance.suffix(10);
+        let hash = self.rng.suffix(10);
         let name: Arc<str> = format!("{}-{hash}", outline.app).into();
-        let uid = self.chance.uid().into();
-        let template = Arc::new(Template::new(outline));
+        let uid = self.rng.uid().into();
+        let template = Arc::new(PodTemplate::new(outline));
         Workload {
             labels: template.labels(&[("pod-template-hash", &hash)]),
             template,
@@ -339,73 +348,73 @@ impl Tape {
 
     fn pod(&mut self, workload: &Workload) -> Pod {
         let Workload { template, owner, generate_name, labels } = workload;
-        self.born += 1;
-        let name = format!("{generate_name}{}", nth_suffix(self.born));
-        let mut meta = self.meta("", "Pod", &template.outline.namespace, &name);
+        self.pods_created += 1;
+        let name = format!("{generate_name}{}", nth_suffix(self.pods_created));
+        let mut meta = self.meta("", "Pod", &template.parameters.namespace, &name);
         meta.owner = Some(owner.clone());
-        let mut pod = Pod::new(meta, template.clone(), labels.clone(), self.chance.suffix(5));
+        let mut pod = Pod::new(meta, template.clone(), labels.clone(), self.rng.suffix(5));
         pod.generate_name = generate_name.clone();
         pod
     }
 
     fn replica_set(&mut self, workload: &Workload) -> ReplicaSet {
         let template = workload.template.clone();
-        let outline = &template.outline;
-        let hash = self.chance.suffix(10);
+        let outline = &template.parameters;
+        let hash = self.rng.suffix(10);
         let mut meta =
             self.meta("apps", "ReplicaSet", &outline.namespace, &format!("{}-{hash}", outline.app));
-        let (name, uid) = (outline.app.as_str().into(), self.chance.uid().into());
+        let (name, uid) = (outline.app.as_str().into(), self.rng.uid().into());
         meta.owner = Some(Owner { api_version: "apps/v1", kind: "Deployment", name, uid });
-        let replicas = self.chance.between(1..=20);
+        let replicas = self.rng.between(1..=20);
         let wanted = (replicas, replicas + (replicas + 3) / 4);
-        let status = SetStatus::default();
-        ReplicaSet { meta, template, hash, replicas, wanted, revision: 1, status }
+        let status = ReplicaSetStatus::default();
+        ReplicaSet { meta, template, hash, replicas, desired_and_max: wanted, revision: 1, status }
     }
 
     fn deployment(&mut self, workload: &Workload) -> Deployment {
         let template = workload.template.clone();
-        let name = format!("{}-{}", template.outline.app, self.chance.suffix(8));
-        let meta = self.meta("apps", "Deployment", &template.outline.namespace, &name);
-        let replicas = self.chance.between(1..=20);
+        let name = format!("{}-{}", template.parameters.app, self.rng.suffix(8));
+        let meta = self.meta("apps", "Deployment", &template.parameters.namespace, &name);
+        let replicas = self.rng.between(1..=20);
         Deployment { meta, template, replicas, revision: 1, status: DeploymentStatus::default() }
     }
 
-    fn event(&mut self, workload: &Workload) -> Event {
-        let pod = format!("{}{}", workload.generate_name, self.chance.suffix(5));
-        let namespace = &*workload.template.outline.namespace;
+    fn event(&mut self, workload: &Workload) -> EventObject {
+        let pod = format!("{}{}", workload.generate_name, self.rng.suffix(5));
+        let namespace = &*workload.template.parameters.namespace;
         let name = format!("{pod}.{:x}", self.now.nanos());
         let mut meta = self.meta("events.k8s.io", "Event", namespace, &name);
         meta.generation = 0;
-        let regarding = Regarding {
+        let regarding = EventRegarding {
             kind: "Pod".into(),
             api_version: "v1",
             namespace: namespace.into(),
             name: pod.into(),
-            uid: self.chance.uid().into(),
+            uid: self.rng.uid().into(),
             version: self.version,
             container: None,
         };
         let note = "0/9 nodes are available: 2 node(s) had untolerated taint(s), 7 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.";
-        Event {
+        EventObject {
             meta,
             action: "Scheduling",
-            warning: true,
+            is_warning: true,
             reason: "FailedScheduling",
             regarding,
             note: note.to_owned(),
-            last: self.now,
+            last_observed: self.now,
             count: 1,
         }
     }
 
-    fn node(&mut self, place: usize) -> Node {
-        let number = place / 50;
+    fn node(&mut self, slot: usize) -> Node {
+        let number = slot / 50;
         let mut meta = self.meta("", "Node", "", &node_name(number));
         meta.generation = 0;
         let images = (0..6)
             .map(|_| {
-                let image = format!("registry.example/{}:1.0", self.chance.suffix(12));
-                (image, self.chance.hex(64))
+                let image = format!("registry.example/{}:1.0", self.rng.suffix(12));
+                (image, self.rng.hex(64))
             })
             .collect();
         let now = self.now;
@@ -416,40 +425,40 @@ impl Tape {
             subnet: number % 256,
             unschedulable: false,
             taints: Vec::new(),
-            since: now,
+            ready_since: now,
             heartbeat: now,
             started: now,
             kernel: "6.12.57+deb13-cloud-amd64",
-            machine: self.chance.uid(),
-            boot: self.chance.uid(),
+            machine_id: self.rng.uid(),
+            boot_id: self.rng.uid(),
             images,
         }
     }
 }
 
 /// The updates of a pod: bound, acknowledged by the kubelet, started, ready and sometimes not, finally terminating.
-fn advance_pod(pod: &mut Pod, node: usize, step: u32, steps: u32, tape: &mut Tape) {
-    let now = tape.now;
-    let no = Condition { holds: false, since: now, reason: "ContainersNotReady" };
+fn advance_pod(pod: &mut Pod, node: usize, step: u32, steps: u32, factory: &mut ObjectFactory) {
+    let now = factory.now;
+    let no = PodCondition { is_true: false, since: now, reason: "ContainersNotReady" };
     if step == steps && steps > 1 {
         pod.meta.deletion = Some(Deletion { deadline: now.plus_nanos(30 * SECOND), grace: 30 });
         pod.meta.generation += 1;
         return;
     }
-    match (step, &mut pod.running) {
+    match (step, &mut pod.kubelet_status) {
         (1, _) => {
             pod.node = Some(node_name(node).into());
             pod.host_ip = node_address(node).into();
-            pod.scheduled = Scheduled::Done { since: now };
+            pod.scheduled = ScheduledCondition::Done { since: now };
         }
         (2, _) | (_, None) => {
-            pod.running = Some(Running {
+            pod.kubelet_status = Some(KubeletStatus {
                 start: now,
                 sandbox: None,
                 ready: no,
                 containers_ready: no,
-                container: Container::Waiting { reason: "ContainerCreating", message: String::new() },
-                last: None,
+                container: ContainerState::Waiting { reason: "ContainerCreating", message: String::new() },
+                last_termination: None,
                 restarts: 0,
                 container_id: String::new(),
                 reported: now,
@@ -457,15 +466,16 @@ fn advance_pod(pod: &mut Pod, node: usize, step: u32, steps: u32, tape: &mut Tap
         }
         (3, Some(running)) => {
             running.sandbox = Some(now);
-            running.container = Container::Running { since: now };
-            running.container_id = tape.chance.hex(64);
+            running.container = ContainerState::Running { since: now };
+            running.container_id = factory.rng.hex(64);
             running.reported = now;
-            pod.ip = format!("10.244.{}.{}", tape.chance.below(256), tape.chance.below(256));
+            pod.ip = format!("10.244.{}.{}", factory.rng.below(256), factory.rng.below(256));
             pod.phase = Phase::Running;
         }
         (_, Some(running)) => {
-            let holds = !running.ready.holds;
-            running.ready = Condition { holds, since: now, reason: if holds { "" } else { no.reason } };
+            let holds = !running.ready.is_true;
+            running.ready =
+                PodCondition { is_true: holds, since: now, reason: if holds { "" } else { no.reason } };
             running.containers_ready = running.ready;
             running.reported = now;
         }

@@ -2,7 +2,7 @@
 //!
 //! The same seed gives the same bytes. Nothing in this crate reads a clock, a file, a socket or the environment.
 
-mod chance;
 pub mod churn;
 mod objects;
+mod rng;
 pub mod shop;

@@ -39,15 +39,15 @@ impl ObservedCloud {
     }
 
     /// Applies a change of a node. Other objects are ignored.
-    pub fn apply(&mut self, what: &What) {
-        let object = what.object();
+    pub fn apply(&mut self, event: &What) {
+        let object = event.object();
         if object.meta().kind != "Node" || object.meta().api_version != "v1" {
             return;
         }
         for state in &mut self.observed_groups {
             state.nodes.remove(&*object.meta().name);
         }
-        if let What::Added(object) | What::Modified(object) = what {
+        if let What::Added(object) | What::Modified(object) = event {
             let node = ProviderNode::read(object);
             if let Some(group) = self.group_for_node(&node.node_ref()) {
                 self.observed_groups[group.index()]
@@ -59,8 +59,8 @@ impl ObservedCloud {
 
     /// Sets the target size of a group.
     pub fn set_target(&mut self, group: &str, target: i64) {
-        if let Some(place) = self.groups.iter().position(|other| *other.name == *group) {
-            self.observed_groups[place].target = Some(target.clamp(0, MAX_GROUP_SIZE));
+        if let Some(index) = self.groups.iter().position(|other| *other.name == *group) {
+            self.observed_groups[index].target = Some(target.clamp(0, MAX_GROUP_SIZE));
         }
     }
 
@@ -78,8 +78,8 @@ impl CloudProvider for ObservedCloud {
     }
 
     fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId> {
-        let place = self.groups.iter().position(|group| node.is_member(&group.members))?;
-        Some(GroupId(place as u32))
+        let index = self.groups.iter().position(|group| node.is_member(&group.members))?;
+        Some(GroupId(index as u32))
     }
 
     fn target_size(&self, group: GroupId) -> i64 {

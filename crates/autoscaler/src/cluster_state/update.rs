@@ -21,32 +21,32 @@ impl ClusterStateRegistry {
             return false;
         };
         let Some(counts) = counts else { return acceptable.target > 0 };
-        let arrived = if self.version < Version::V1_36 {
+        let provisioned = if self.version < Version::V1_36 {
             counts.registered - counts.not_started.len() as i64
         } else {
             counts.provisioned()
         };
-        acceptable.target > arrived
+        acceptable.target > provisioned
     }
 
     pub(super) fn change_scale_up_request(
         &mut self,
         group: GroupId,
-        by: i64,
+        delta: i64,
         now: Moment,
         expected_within: Duration,
     ) {
         let expected = after(now, expected_within);
         match self.scale_up_requests.get_mut(&group) {
-            None if by > 0 => drop(
-                self.scale_up_requests
-                    .insert(group, ScaleUpRequest { increase: by, time: now, expected_add_time: expected }),
-            ),
+            None if delta > 0 => {
+                let request = ScaleUpRequest { increase: delta, time: now, expected_add_time: expected };
+                self.scale_up_requests.insert(group, request);
+            }
             None => {}
-            Some(request) if request.increase + by <= 0 => drop(self.scale_up_requests.remove(&group)),
+            Some(request) if request.increase + delta <= 0 => drop(self.scale_up_requests.remove(&group)),
             Some(request) => {
-                request.increase += by;
-                if by > 0 {
+                request.increase += delta;
+                if delta > 0 {
                     (request.time, request.expected_add_time) = (now, expected);
                 }
             }
@@ -67,11 +67,11 @@ impl ClusterStateRegistry {
         });
         let current: Vec<_> = current.collect();
         self.instance_cache.has_creation_errors.resize(current.len(), false);
-        for (place, instances) in current.iter().enumerate() {
-            let before = self.instance_cache.current.get(place);
+        for (index, instances) in current.iter().enumerate() {
+            let before = self.instance_cache.current.get(index);
             if !before.is_some_and(|before| Arc::ptr_eq(before, instances)) {
-                let has_failed = |one: &Instance| matches!(one.state, InstanceState::Failed(_));
-                self.instance_cache.has_creation_errors[place] = instances.iter().any(has_failed);
+                let has_failed = |instance: &Instance| matches!(instance.state, InstanceState::Failed(_));
+                self.instance_cache.has_creation_errors[index] = instances.iter().any(has_failed);
             }
         }
         self.instance_cache.previous = std::mem::replace(&mut self.instance_cache.current, current);
@@ -84,18 +84,19 @@ impl ClusterStateRegistry {
         {
             return;
         }
-        let mut found = BTreeMap::new();
+        let mut unregistered_nodes = BTreeMap::new();
         for (group, instances) in group_ids(input.cloud).zip(&self.instance_cache.current) {
-            let expected = instances
-                .iter()
-                .filter(|one| matches!(one.state, InstanceState::Running | InstanceState::Creating));
-            for instance in expected.filter(|one| !input.cluster.is_registered(&one.id)) {
-                let known = self.unregistered_nodes.get(&instance.id).cloned();
+            let expected = instances.iter().filter(|cloud_instance| {
+                matches!(cloud_instance.state, InstanceState::Running | InstanceState::Creating)
+            });
+            for instance in expected.filter(|cloud_instance| !input.cluster.is_registered(&cloud_instance.id))
+            {
+                let existing = self.unregistered_nodes.get(&instance.id).cloned();
                 let new = UnregisteredNode { group, since: input.clock.now() };
-                found.insert(instance.id.clone(), known.unwrap_or(new));
+                unregistered_nodes.insert(instance.id.clone(), existing.unwrap_or(new));
             }
         }
-        self.unregistered_nodes = found;
+        self.unregistered_nodes = unregistered_nodes;
     }
 
     /// Counts registered and unregistered nodes by state.
@@ -170,11 +171,12 @@ impl ClusterStateRegistry {
     }
 
     pub(super) fn update_acceptable_ranges(&mut self, targets: &[i64]) {
-        for (place, (group, target)) in self.groups.iter_mut().zip(targets).enumerate() {
-            let gone = group.counts.as_ref().map_or(0, |counts| counts.long_unregistered);
+        for (index, (group, target)) in self.groups.iter_mut().zip(targets).enumerate() {
+            let long_unregistered = group.counts.as_ref().map_or(0, |counts| counts.long_unregistered);
             let pending =
-                self.scale_up_requests.get(&GroupId(place as u32)).map_or(0, |request| request.increase);
-            group.acceptable_range = Some(AcceptableRange { min: target - gone - pending, target: *target });
+                self.scale_up_requests.get(&GroupId(index as u32)).map_or(0, |request| request.increase);
+            group.acceptable_range =
+                Some(AcceptableRange { min: target - long_unregistered - pending, target: *target });
         }
     }
 
@@ -214,32 +216,32 @@ impl ClusterStateRegistry {
     pub(super) fn handle_instance_creation_errors(&mut self, input: &mut UpdateInput<'_>) {
         let (now, settings) = (input.clock.now(), input.settings);
         for group in group_ids(input.cloud) {
-            let place = group.index();
-            let before = self.instance_cache.previous.get(place).map_or(&[][..], |instances| instances);
-            if std::ptr::eq(before, &*self.instance_cache.current[place]) {
+            let index = group.index();
+            let before = self.instance_cache.previous.get(index).map_or(&[][..], |instances| instances);
+            if std::ptr::eq(before, &*self.instance_cache.current[index]) {
                 continue;
             }
-            let seen: BTreeSet<Arc<str>> =
+            let previous_ids: BTreeSet<Arc<str>> =
                 group_by_error(before).into_values().flatten().map(|(id, _)| id.clone()).collect();
             let mut failures = Vec::new();
-            for ((code, out_of_resources), instances) in group_by_error(&self.instance_cache.current[place]) {
-                let new = instances.iter().filter(|(id, _)| !seen.contains(*id)).count() as i64;
+            for ((code, out_of_resources), instances) in group_by_error(&self.instance_cache.current[index]) {
+                let new = instances.iter().filter(|(id, _)| !previous_ids.contains(*id)).count() as i64;
                 let messages: BTreeSet<&str> = instances.iter().map(|(_, error)| &*error.message).collect();
                 failures.push((code.to_owned(), out_of_resources, new, join_messages(&messages)));
             }
-            for (code, out_of_resources, new, words) in failures {
+            for (code, out_of_resources, new, error_messages) in failures {
                 if new == 0 || !self.is_scaling_up(group) {
                     continue;
                 }
-                let name = input.cloud.groups()[place].name.clone();
-                let class = if out_of_resources { "OutOfResource" } else { "Other" };
+                let name = input.cloud.groups()[index].name.clone();
+                let error_class = if out_of_resources { "OutOfResource" } else { "Other" };
                 let message = format!(
-                    "Failed adding {new} nodes to group {name} due to {class}.{code}; source errors: {words}"
+                    "Failed adding {new} nodes to group {name} due to {error_class}.{code}; source errors: {error_messages}"
                 );
                 input.events.push(warning_event("ScaleUpFailed", message));
-                let within = max_node_provision_time(input.cloud, group, settings);
-                self.change_scale_up_request(group, -new, now, within);
-                self.register_failed_scale_up(group, &code, &words, now, settings);
+                let max_provision_time = max_node_provision_time(input.cloud, group, settings);
+                self.change_scale_up_request(group, -new, now, max_provision_time);
+                self.register_failed_scale_up(group, &code, &error_messages, now, settings);
             }
         }
     }
@@ -256,11 +258,12 @@ impl ClusterStateRegistry {
                 group.incorrect_size = None;
                 continue;
             }
-            let same =
-                |known: &IncorrectNodeGroupSize| known.current == current && known.expected == expected;
-            let known = group.incorrect_size.filter(same);
+            let is_same = |existing: &IncorrectNodeGroupSize| {
+                existing.current == current && existing.expected == expected
+            };
+            let existing = group.incorrect_size.filter(is_same);
             group.incorrect_size =
-                Some(known.unwrap_or(IncorrectNodeGroupSize { expected, current, since: now }));
+                Some(existing.unwrap_or(IncorrectNodeGroupSize { expected, current, since: now }));
         }
     }
 }

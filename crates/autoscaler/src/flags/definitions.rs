@@ -56,7 +56,7 @@ pub(super) enum FlagAvailability {
 
 /// A flag by its name.
 pub(super) fn find(name: &str) -> Option<(&'static str, &'static Flag)> {
-    FLAGS.iter().find(|(other, _)| *other == name).map(|(name, flag)| (*name, flag))
+    FLAGS.iter().find(|(right, _)| *right == name).map(|(name, flag)| (*name, flag))
 }
 
 /// Whether a version has a flag.
@@ -162,13 +162,13 @@ impl FlagType {
     }
 
     /// Whether two texts have the same value.
-    pub(super) fn is_same(self, one: &str, other: &str) -> bool {
+    pub(super) fn is_same(self, left: &str, right: &str) -> bool {
         match self {
-            FlagType::Bool => values::parse_bool(one) == values::parse_bool(other),
-            FlagType::Int => values::parse_int(one) == values::parse_int(other),
-            FlagType::Float => values::parse_float(one) == values::parse_float(other),
-            FlagType::Duration => values::parse_duration(one) == values::parse_duration(other),
-            FlagType::StringSlice | FlagType::String | FlagType::StringArray => one == other,
+            FlagType::Bool => values::parse_bool(left) == values::parse_bool(right),
+            FlagType::Int => values::parse_int(left) == values::parse_int(right),
+            FlagType::Float => values::parse_float(left) == values::parse_float(right),
+            FlagType::Duration => values::parse_duration(left) == values::parse_duration(right),
+            FlagType::StringSlice | FlagType::String | FlagType::StringArray => left == right,
         }
     }
 }

@@ -65,8 +65,10 @@ const VERSIONS_TO_TRY: [Version; 6] =
 impl Settings {
     /// The settings of the cluster-autoscaler in a Deployment; `None` if it runs none.
     pub fn from_deployment(deployment: &Object) -> Result<Option<DeployedAutoscaler>, BadFlags> {
-        let json: DeploymentJson = view(deployment)
-            .map_err(|why| BadFlags { flag: format!("of the Deployment {}", deployment.meta().name), why })?;
+        let json: DeploymentJson = view(deployment).map_err(|error| BadFlags {
+            flag: format!("of the Deployment {}", deployment.meta().name),
+            why: error,
+        })?;
         let containers = json.spec.template.spec.containers;
         let Some(container) = containers.iter().find(|container| container.is_autoscaler()) else {
             return Ok(None);
@@ -80,7 +82,9 @@ impl Settings {
                 from_flags_of_any_version(nearest_version(tag), &arguments, &mut assumed)?
             }
             None => {
-                assumed.push("no image names a version of cluster-autoscaler".to_owned());
+                assumed.push(
+                    "the version of cluster-autoscaler is unknown: the image has no version tag".to_owned(),
+                );
                 from_flags_of_any_version(Version::V1_36, &arguments, &mut assumed)?
             }
         };
@@ -90,7 +94,10 @@ impl Settings {
 
 /// The simulated version nearest to another one.
 fn nearest_version(tag: &str) -> Version {
-    let minor = tag.trim_start_matches('v').strip_prefix("1.").and_then(|rest| rest.split(['.', '-']).next());
+    let minor = tag
+        .trim_start_matches('v')
+        .strip_prefix("1.")
+        .and_then(|after_major| after_major.split(['.', '-']).next());
     match minor.and_then(|minor| minor.parse::<u32>().ok()) {
         Some(..32) => Version::V1_32,
         Some(38..) => Version::V1_37,
@@ -108,7 +115,10 @@ fn from_flags_of_any_version(
     let others = VERSIONS_TO_TRY.iter().map(|other| Settings::from_flags(*other, arguments));
     match std::iter::once(first.clone()).chain(others).find_map(Result::ok) {
         Some(settings) => {
-            assumed.push(format!("it is taken for {}, which knows all of its flags", settings.version));
+            assumed.push(format!(
+                "cluster-autoscaler {} is simulated, which supports all of its flags",
+                settings.version
+            ));
             Ok(settings)
         }
         None => first,
@@ -119,11 +129,11 @@ fn from_flags_of_any_version(
 
 impl ContainerJson {
     fn is_autoscaler(&self) -> bool {
-        let runs = |word: &String| word.split_whitespace().any(is_program);
+        let runs_autoscaler = |token: &String| token.split_whitespace().any(is_program);
         self.name == PROGRAM
             || self.image_name().ends_with(PROGRAM)
-            || self.command.first().is_some_and(runs)
-            || (self.command.len() > 1 && self.command[1..].iter().chain(&self.args).any(runs))
+            || self.command.first().is_some_and(runs_autoscaler)
+            || (self.command.len() > 1 && self.command[1..].iter().chain(&self.args).any(runs_autoscaler))
     }
 
     /// `registry.k8s.io/autoscaling/cluster-autoscaler` of `registry.k8s.io/autoscaling/cluster-autoscaler:v1.36.1@…`.
@@ -145,21 +155,20 @@ impl ContainerJson {
 
     /// The arguments of the program.
     fn arguments(&self, assumed: &mut Vec<String>) -> Vec<String> {
-        let words: Vec<&String> = self.command.iter().chain(&self.args).collect();
-        let script = words
+        let command_line: Vec<&String> = self.command.iter().chain(&self.args).collect();
+        let script = command_line
             .iter()
-            .find(|word| word.contains(char::is_whitespace) && word.split_whitespace().any(is_program));
+            .find(|token| token.contains(char::is_whitespace) && token.split_whitespace().any(is_program));
         let Some(script) = script else {
-            return words.into_iter().cloned().collect();
+            return command_line.into_iter().cloned().collect();
         };
-        assumed
-            .push("the autoscaler is started by a shell; its flags are taken as they stand there".to_owned());
-        let ends = |word: &&str| !word.contains(['>', '<', '|', ';', '&']);
-        let after = script.split_whitespace().skip_while(|word| !is_program(word)).skip(1).take_while(ends);
-        after.map(|word| word.replace(['"', '\''], "")).collect()
+        assumed.push("the autoscaler is started by a shell; its flags are read from the script".to_owned());
+        let ends = |token: &&str| !token.contains(['>', '<', '|', ';', '&']);
+        let after = script.split_whitespace().skip_while(|token| !is_program(token)).skip(1).take_while(ends);
+        after.map(|token| token.replace(['"', '\''], "")).collect()
     }
 }
 
-fn is_program(word: &str) -> bool {
-    word.rsplit('/').next() == Some(PROGRAM)
+fn is_program(token: &str) -> bool {
+    token.rsplit('/').next() == Some(PROGRAM)
 }

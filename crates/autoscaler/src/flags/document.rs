@@ -13,7 +13,7 @@ impl Settings {
     /// are `version` (`"1.36"`), `seed`, and `scheduler`, a `KubeSchedulerConfiguration`.
     pub fn read(document: &Value) -> Result<Settings, BadFlags> {
         let Value::Object(fields) = document else {
-            return Err(bad("settings", "they are not flags with values"));
+            return Err(bad("settings", "expected flags with values"));
         };
         let version = version(fields)?;
         let mut parser = FlagParser::new(version);
@@ -21,7 +21,7 @@ impl Settings {
             match name.as_str() {
                 "version" => {}
                 "seed" => {
-                    let seed = value.as_u64().ok_or_else(|| bad(name, "it takes a whole number"))?;
+                    let seed = value.as_u64().ok_or_else(|| bad(name, "must be a non-negative integer"))?;
                     parser.settings.seed = seed;
                 }
                 "scheduler" => {
@@ -40,7 +40,7 @@ fn version(fields: &Map<String, Value>) -> Result<Version, BadFlags> {
     match fields.get("version") {
         None => Ok(Version::V1_36),
         Some(Value::String(text)) => Version::parse(text).map_err(|error| bad("version", &error.to_string())),
-        Some(other) => Err(bad("version", &format!("{other} is not a text: put it in quotes"))),
+        Some(other) => Err(bad("version", &format!("{other} is not a string: put it in quotes"))),
     }
 }
 
@@ -59,14 +59,14 @@ fn set_field(parser: &mut FlagParser, name: &str, value: &Value) -> Result<(), B
         }
         None | Some(FlagType::String) => set_flag_text(parser, name, &texts.join(",")),
         Some(FlagType::Bool | FlagType::Int | FlagType::Float | FlagType::Duration) => {
-            Err(bad(name, "it takes one value, not a list"))
+            Err(bad(name, "expected one value, found a list"))
         }
     }
 }
 
 fn set_flag_text(parser: &mut FlagParser, name: &str, text: &str) -> Result<(), BadFlags> {
-    let taken = parser.set_flag(name, Some(text)).map_err(|error| bad(name, &error.why))?;
-    debug_assert!(taken == NextArgument::Flag, "a flag with a value wants no other");
+    let next_argument = parser.set_flag(name, Some(text)).map_err(|error| bad(name, &error.why))?;
+    debug_assert!(next_argument == NextArgument::Flag, "a flag with a value wants no other");
     Ok(())
 }
 
@@ -74,11 +74,11 @@ fn value_text(name: &str, value: &Value) -> Result<String, BadFlags> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
-        Value::Null => Err(bad(name, "it has no value: leave it out")),
-        Value::Array(_) | Value::Object(_) => Err(bad(name, "its value is not a plain one")),
+        Value::Null => Err(bad(name, "no value: omit the field")),
+        Value::Array(_) | Value::Object(_) => Err(bad(name, "expected a string, number or boolean")),
     }
 }
 
-fn bad(flag: &str, why: &str) -> BadFlags {
-    BadFlags { flag: flag.to_owned(), why: why.to_owned() }
+fn bad(flag: &str, reason: &str) -> BadFlags {
+    BadFlags { flag: flag.to_owned(), why: reason.to_owned() }
 }

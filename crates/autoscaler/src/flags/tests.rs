@@ -93,8 +93,8 @@ fn defaults_are_those_of_each_version() {
             if takes == "each" || name == "drain-priority-config" {
                 continue;
             }
-            let given = Settings::from_flags(version, &[format!("--{name}={default}")]);
-            assert_eq!(given.as_ref(), Ok(&plain), "--{name}={default} of {version}");
+            let parsed = Settings::from_flags(version, &[format!("--{name}={default}")]);
+            assert_eq!(parsed.as_ref(), Ok(&plain), "--{name}={default} of {version}");
         }
     }
 }
@@ -102,7 +102,7 @@ fn defaults_are_those_of_each_version() {
 #[test]
 fn every_effective_flag_sets_a_field_of_its_own() {
     let plain = Settings::from_flags(Version::V1_36, &[]).unwrap();
-    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    let mut flags_by_effect: BTreeMap<String, &str> = BTreeMap::new();
     for (name, flag) in FLAGS.iter().filter(|(name, _)| {
         matches!(definitions::availability(name, Version::V1_36), definitions::FlagAvailability::Available)
     }) {
@@ -117,7 +117,7 @@ fn every_effective_flag_sets_a_field_of_its_own() {
         let other = values.iter().map(|value| read(&format!("--{name}={value}")).unwrap());
         let changed: Vec<Settings> = other.filter(|settings| *settings != plain).collect();
         assert_eq!(changed.len(), 1, "{name}");
-        let twin = seen.insert(format!("{changed:?}"), name);
+        let twin = flags_by_effect.insert(format!("{changed:?}"), name);
         assert!(
             twin.is_none() || (twin, *name) == (Some("ignore-taint"), "startup-taint"),
             "{twin:?} and {name}"
@@ -130,114 +130,108 @@ fn every_effective_flag_sets_a_field_of_its_own() {
 fn command_lines_are_read_as_pflag_reads_them() {
     for line in COMMAND_LINES.lines() {
         let CommandLine { args, error, set } = serde_json::from_str(line).unwrap();
-        let ours = Settings::from_flags(Version::V1_36, &args);
+        let our_settings = Settings::from_flags(Version::V1_36, &args);
         let last = args.last().unwrap();
         // pflag accepts these, which are refused here: negative durations, NaN, hexadecimal floats.
         if ["--scan-interval=-5s", "nan", "0x1p-2"].iter().any(|odd| last.ends_with(odd)) {
-            assert!(error.is_none() && ours.is_err(), "{args:?}");
+            assert!(error.is_none() && our_settings.is_err(), "{args:?}");
             continue;
         }
-        assert_eq!(ours.is_err(), error.is_some(), "{args:?}: {ours:?}");
-        let Ok(ours) = ours else { continue };
+        assert_eq!(our_settings.is_err(), error.is_some(), "{args:?}: {our_settings:?}");
+        let Ok(our_settings) = our_settings else { continue };
         for (name, value) in set {
-            let given = match name.as_str() {
-                "scan-interval" => json!(ours.scan_interval.as_nanos() as u64),
-                "max-nodes-total" => json!(ours.max_nodes_total.to_string()),
-                "scale-down-enabled" => json!(ours.scale_down_enabled.to_string()),
+            let parsed = match name.as_str() {
+                "scan-interval" => json!(our_settings.scan_interval.as_nanos() as u64),
+                "max-nodes-total" => json!(our_settings.max_nodes_total.to_string()),
+                "scale-down-enabled" => json!(our_settings.scale_down_enabled.to_string()),
                 "scale-down-utilization-threshold" => {
-                    let share = ours.group_defaults.scale_down_utilization_threshold;
+                    let share = our_settings.group_defaults.scale_down_utilization_threshold;
                     json!(if share.is_infinite() { "+Inf".to_owned() } else { share.to_string() })
                 }
                 "bypassed-scheduler-names" => {
                     let mut sorted: Vec<Value> = value.as_array().unwrap().clone();
                     sorted.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
-                    assert_eq!(json!(ours.bypassed_scheduler_names), json!(sorted), "{args:?}");
+                    assert_eq!(json!(our_settings.bypassed_scheduler_names), json!(sorted), "{args:?}");
                     continue;
                 }
-                "startup-taint" => json!(ours.startup_taints),
+                "startup-taint" => json!(our_settings.startup_taints),
                 "gpu-total" => {
                     let text = |(kind, range): &(std::sync::Arc<str>, MinMax)| {
                         format!("{kind}:{}:{}", range.min, range.max)
                     };
-                    json!(ours.gpu_total.iter().map(text).collect::<Vec<_>>())
+                    json!(our_settings.gpu_total.iter().map(text).collect::<Vec<_>>())
                 }
-                "namespace" => json!(ours.namespace),
+                "namespace" => json!(our_settings.namespace),
                 "v" => continue,
                 other => panic!("{other}"),
             };
-            assert_eq!(given, value, "{args:?}");
+            assert_eq!(parsed, value, "{args:?}");
         }
     }
 }
 
 #[test]
 fn a_bad_value_is_refused_and_named() {
-    check_error("--nope=1", "bad autoscaler flag --nope=1: there is no such flag");
+    check_error("--nope=1", "invalid autoscaler flag --nope=1: unknown flag");
     check_error(
         "--expander=cheapest",
-        "bad autoscaler flag --expander=cheapest: there is no expander \"cheapest\": give random, most-pods, least-waste, least-nodes, price or priority",
+        "invalid autoscaler flag --expander=cheapest: unknown expander \"cheapest\": expected random, most-pods, least-waste, least-nodes, price or priority",
     );
-    check_error("--expander=price,price", "bad autoscaler flag --expander=price,price: price is there twice");
+    check_error(
+        "--expander=price,price",
+        "invalid autoscaler flag --expander=price,price: duplicate expander price",
+    );
     check_error(
         "--expander=random,price",
-        "bad autoscaler flag --expander=random,price: price never has its turn: random leaves one",
+        "invalid autoscaler flag --expander=random,price: price is never used: random chooses a single option",
     );
     check_error(
         "--estimator=old",
-        "bad autoscaler flag --estimator=old: there is no other estimator than binpacking",
+        "invalid autoscaler flag --estimator=old: unknown estimator: expected binpacking",
     );
-    check_error(
-        "--cores-total=8",
-        "bad autoscaler flag --cores-total=8: it takes the fewest and the most, such as 8:64",
-    );
-    check_error(
-        "--cores-total=9:8",
-        "bad autoscaler flag --cores-total=9:8: the most, 8, is less than the fewest, 9",
-    );
+    check_error("--cores-total=8", "invalid autoscaler flag --cores-total=8: expected min:max, such as 8:64");
+    check_error("--cores-total=9:8", "invalid autoscaler flag --cores-total=9:8: max 8 is less than min 9");
     check_error(
         "--cores-total=-1:8",
-        "bad autoscaler flag --cores-total=-1:8: the fewest, -1, may not be negative",
+        "invalid autoscaler flag --cores-total=-1:8: min -1 must not be negative",
     );
     check_error(
         "--gpu-total=8:9",
-        "bad autoscaler flag --gpu-total=8:9: it takes a kind of GPU, the fewest and the most, such as nvidia-tesla-k80:0:16",
+        "invalid autoscaler flag --gpu-total=8:9: expected gpu_type:min:max, such as nvidia-tesla-k80:0:16",
     );
-    check_error(
-        "--nodes=3:2:a",
-        "bad autoscaler flag --nodes=3:2:a: the most, 2, is less than the fewest, 3",
-    );
+    check_error("--nodes=3:2:a", "invalid autoscaler flag --nodes=3:2:a: max 2 is less than min 3");
     check_error(
         "--scan-interval=-5s",
-        "bad autoscaler flag --scan-interval=-5s: a span of time may not be negative",
+        "invalid autoscaler flag --scan-interval=-5s: the duration must not be negative",
     );
-    check_error("--scan-interval", "bad autoscaler flag --scan-interval: it needs a value");
+    check_error("--scan-interval", "invalid autoscaler flag --scan-interval: value required");
     check_error(
         "--predicate-parallelism=0",
-        "bad autoscaler flag --predicate-parallelism=0: it takes 1 or more",
+        "invalid autoscaler flag --predicate-parallelism=0: must be at least 1",
     );
     check_error(
         "--max-empty-bulk-delete=3",
-        "bad autoscaler flag --max-empty-bulk-delete=3: cluster-autoscaler 1.36 does not know it: it went with 1.33",
+        "invalid autoscaler flag --max-empty-bulk-delete=3: not supported by cluster-autoscaler 1.36: removed in 1.33",
     );
     check_error(
         "--enable-graceful-degradation",
-        "bad autoscaler flag --enable-graceful-degradation: cluster-autoscaler 1.36 does not know it: it came with 1.37",
+        "invalid autoscaler flag --enable-graceful-degradation: not supported by cluster-autoscaler 1.36: added in 1.37",
     );
     check_error(
         "--drain-priority-config=0:60 --max-graceful-termination-sec=60",
-        "bad autoscaler flag --drain-priority-config: it excludes --max-graceful-termination-sec",
+        "invalid autoscaler flag --drain-priority-config: cannot be used with --max-graceful-termination-sec",
     );
     check_error(
         "--drain-priority-config=0:x",
-        "bad autoscaler flag --drain-priority-config=0:x: \"0:x\" is not a priority and its seconds, such as 1000:60",
+        "invalid autoscaler flag --drain-priority-config=0:x: \"0:x\" is not priority:seconds, such as 1000:60",
     );
     check_error(
         "--bypassed-scheduler-names=a --allowed-scheduler-names=b",
-        "bad autoscaler flag --bypassed-scheduler-names: --allowed-scheduler-names does not have a",
+        "invalid autoscaler flag --bypassed-scheduler-names: a is not in --allowed-scheduler-names",
     );
     check_error(
         "--enable-dynamic-resource-allocation=false",
-        "bad autoscaler flag --enable-dynamic-resource-allocation=false: it cannot be turned off any more",
+        "invalid autoscaler flag --enable-dynamic-resource-allocation=false: cannot be disabled since 1.35",
     );
 }
 
@@ -264,9 +258,9 @@ fn unsupported_flags_are_reported_unless_they_have_the_default() {
     assert_eq!(
         settings.unsupported,
         [
-            "--enable-proactive-scaleup=true: pods that controllers have yet to make are not made up",
-            "--max-binpacking-time=2m: a decision takes no time here, so its limit is never reached",
-            "--expander=grpc: the expander behind grpc is not asked: it leaves all that it is given",
+            "--enable-proactive-scaleup=true: pods not yet created by controllers are not injected",
+            "--max-binpacking-time=2m: simulated decisions take no time, so the limit is never reached",
+            "--expander=grpc: the grpc expander is not called: it keeps all options",
         ]
     );
     assert_eq!(settings.expander, [Expander::Random]);
@@ -288,16 +282,19 @@ fn a_document_has_a_field_per_flag() {
     assert_eq!(settings.startup_taints, ["a".into(), "b,c".into()]);
     assert_eq!(settings.bypassed_scheduler_names, ["x".into(), "y,z".into()]);
     for (document, message) in [
-        (json!([]), "bad autoscaler flag settings: they are not flags with values"),
-        (json!({"version": 1.36}), "bad autoscaler flag version: 1.36 is not a text: put it in quotes"),
-        (json!({"scanInterval": "5s"}), "bad autoscaler flag scanInterval: there is no such flag"),
+        (json!([]), "invalid autoscaler flag settings: expected flags with values"),
+        (json!({"version": 1.36}), "invalid autoscaler flag version: 1.36 is not a string: put it in quotes"),
+        (json!({"scanInterval": "5s"}), "invalid autoscaler flag scanInterval: unknown flag"),
         (
             json!({"scan-interval": ["5s"]}),
-            "bad autoscaler flag scan-interval: it takes one value, not a list",
+            "invalid autoscaler flag scan-interval: expected one value, found a list",
         ),
-        (json!({"scan-interval": null}), "bad autoscaler flag scan-interval: it has no value: leave it out"),
-        (json!({"expander": {"a": 1}}), "bad autoscaler flag expander: its value is not a plain one"),
-        (json!({"seed": -1}), "bad autoscaler flag seed: it takes a whole number"),
+        (json!({"scan-interval": null}), "invalid autoscaler flag scan-interval: no value: omit the field"),
+        (
+            json!({"expander": {"a": 1}}),
+            "invalid autoscaler flag expander: expected a string, number or boolean",
+        ),
+        (json!({"seed": -1}), "invalid autoscaler flag seed: must be a non-negative integer"),
     ] {
         assert_eq!(Settings::read(&document).unwrap_err().to_string(), message);
     }
@@ -334,14 +331,14 @@ fn a_deployment_without_version_gets_one_that_has_its_flags() {
     assert_eq!(
         running.assumptions,
         [
-            "no image names a version of cluster-autoscaler",
-            "it is taken for 1.32, which knows all of its flags",
+            "the version of cluster-autoscaler is unknown: the image has no version tag",
+            "cluster-autoscaler 1.32 is simulated, which supports all of its flags",
         ]
     );
 }
 
 #[test]
-fn a_deployment_may_start_it_by_a_shell_or_not_at_all() {
+fn a_deployment_may_run_the_autoscaler_by_a_shell_or_not_at_all() {
     let script =
         "exec /cluster-autoscaler --v=4 --scan-interval=7s --expander='price' 1>>/var/log/ca.log 2>&1 --nope";
     let container = json!({"name": "c", "image": "ca:v1.30.2", "command": ["/bin/sh", "-c", script]});
@@ -351,9 +348,9 @@ fn a_deployment_may_start_it_by_a_shell_or_not_at_all() {
     assert_eq!(
         running.assumptions,
         [
-            "the autoscaler is started by a shell; its flags are taken as they stand there",
+            "the autoscaler is started by a shell; its flags are read from the script",
             "cluster-autoscaler v1.30.2 is not simulated",
-            "it is taken for 1.32, which knows all of its flags",
+            "cluster-autoscaler 1.32 is simulated, which supports all of its flags",
         ]
     );
     assert_eq!(
@@ -379,9 +376,9 @@ fn further_flags_override_earlier_ones() {
     let expander = before.expander.clone();
     assert_eq!(Settings { expander, startup_taints: before.startup_taints.clone(), ..after }, before);
     let stray = before.clone().with_flags(&arguments("--scale-down-enabled false")).unwrap_err();
-    assert_eq!(stray.to_string(), "bad autoscaler flag false: it is no flag: give --name=value");
+    assert_eq!(stray.to_string(), "invalid autoscaler flag false: not a flag: expected --name=value");
     let error = before.with_flags(&arguments("--wombat=1")).unwrap_err();
-    assert_eq!(error.to_string(), "bad autoscaler flag --wombat=1: there is no such flag");
+    assert_eq!(error.to_string(), "invalid autoscaler flag --wombat=1: unknown flag");
 }
 
 /// The defaults of every version become those of every other; explicit values are kept.
@@ -393,6 +390,6 @@ fn settings_become_those_of_another_version() {
             assert_eq!(other, Settings::for_version(to), "{from} to {to}");
         }
     }
-    let said = Settings::from_flags(Version::V1_36, &arguments("--expander=most-pods")).unwrap();
-    assert_eq!(said.with_version(Version::V1_32).expander, [Expander::MostPods]);
+    let settings = Settings::from_flags(Version::V1_36, &arguments("--expander=most-pods")).unwrap();
+    assert_eq!(settings.with_version(Version::V1_32).expander, [Expander::MostPods]);
 }

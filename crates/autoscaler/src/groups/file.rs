@@ -31,7 +31,7 @@ pub struct NodeGroups {
 
 /// An error in a node groups file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bad node groups: {why} ({place})")]
+#[error("invalid node groups: {place}: {why}")]
 pub struct BadGroups {
     /// The path of the field: `groups[2].template.cpu`.
     pub place: String,
@@ -62,18 +62,18 @@ struct PricingFile {
 impl NodeGroups {
     /// Parses the text of a `node-groups.yaml`.
     pub fn parse(text: &str) -> Result<NodeGroups, BadGroups> {
-        let document = yaml::parse_strict(text).map_err(|why| BadGroups::new("the document", why))?;
+        let document = yaml::parse_strict(text).map_err(|message| BadGroups::new("the document", message))?;
         NodeGroups::read(&document)
     }
 
     /// Reads the document of a `node-groups.yaml`.
     pub fn read(document: &Value) -> Result<NodeGroups, BadGroups> {
         if !document.is_object() {
-            return Err(BadGroups::new("the document", "is not made of fields: give groups at least"));
+            return Err(BadGroups::new("the document", "expected an object with groups"));
         }
         let file: NodeGroupsFile = serde_path_to_error::deserialize(document).map_err(|error| {
-            let place = error.path().to_string();
-            BadGroups::new(if place == "." { "the document" } else { &place }, error.into_inner().to_string())
+            let path = error.path().to_string();
+            BadGroups::new(if path == "." { "the document" } else { &path }, error.into_inner().to_string())
         })?;
         let settings = file.settings.as_ref().map(Settings::read).transpose();
         let settings = settings.map_err(|error| match error.flag.as_str() {
@@ -83,12 +83,12 @@ impl NodeGroups {
         let pricing = file.pricing.map(PricingFile::pricing).transpose()?;
         let mut groups: Vec<NodeGroup> = Vec::new();
         for (index, group) in file.groups.into_iter().enumerate() {
-            let place = format!("groups[{index}]");
+            let path = format!("groups[{index}]");
             if let Some(first) = groups.iter().position(|other| *other.name == *group.name) {
-                let why = format!("{:?} is the name of groups[{first}] already", group.name);
-                return Err(BadGroups::new(&format!("{place}.name"), why));
+                let message = format!("duplicate name {:?}, see groups[{first}]", group.name);
+                return Err(BadGroups::new(&format!("{path}.name"), message));
             }
-            groups.push(group.group(&place)?);
+            groups.push(group.group(&path)?);
         }
         let groups = NodeGroups { groups, pricing, gpu_label: file.gpu_label.into(), settings };
         groups.check_prices()?;
@@ -97,17 +97,17 @@ impl NodeGroups {
 
     /// Checks that all prices are present if the expander `price` is used.
     fn check_prices(&self) -> Result<(), BadGroups> {
-        let asks = |settings: &Settings| settings.expander.contains(&Expander::Price);
-        if !self.settings.as_ref().is_some_and(asks) {
+        let uses_price_expander = |settings: &Settings| settings.expander.contains(&Expander::Price);
+        if !self.settings.as_ref().is_some_and(uses_price_expander) {
             return Ok(());
         }
         if self.pricing.is_none() {
-            return Err(BadGroups::new("pricing", "is missing: the expander price asks what pods cost"));
+            return Err(BadGroups::new("pricing", "required by the expander price"));
         }
         match self.groups.iter().position(|group| group.price.is_none()) {
             Some(index) => {
-                let place = format!("groups[{index}].price");
-                Err(BadGroups::new(&place, "is missing: the expander price asks what nodes cost"))
+                let path = format!("groups[{index}].price");
+                Err(BadGroups::new(&path, "required by the expander price"))
             }
             None => Ok(()),
         }
@@ -127,17 +127,15 @@ impl PricingFile {
 // === impl BadGroups ===
 
 impl BadGroups {
-    fn new(place: &str, why: impl Into<String>) -> BadGroups {
-        BadGroups { place: place.to_owned(), why: why.into() }
+    fn new(path: &str, message: impl Into<String>) -> BadGroups {
+        BadGroups { place: path.to_owned(), why: message.into() }
     }
 }
 
-fn price(price: f64, place: &str) -> Result<f64, BadGroups> {
+fn price(price: f64, path: &str) -> Result<f64, BadGroups> {
     match price {
-        price if !price.is_finite() => Err(BadGroups::new(place, "is not a price")),
-        price if price < 0.0 => {
-            Err(BadGroups::new(place, format!("{price} is negative: nobody pays for nodes to be taken")))
-        }
+        price if !price.is_finite() => Err(BadGroups::new(path, "not a price")),
+        price if price < 0.0 => Err(BadGroups::new(path, format!("{price} must not be negative"))),
         price => Ok(price),
     }
 }

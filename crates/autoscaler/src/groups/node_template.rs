@@ -59,10 +59,10 @@ impl TemplateSpec {
     pub fn reserve(&mut self, reserved: &BTreeMap<String, Quantity>) {
         self.allocatable = self.capacity.clone();
         for (name, amount) in reserved {
-            if let Some(left) = self.allocatable.get_mut(name) {
-                *left -= amount;
-                if left.sign() < 0 {
-                    *left = Quantity::ZERO;
+            if let Some(remaining) = self.allocatable.get_mut(name) {
+                *remaining -= amount;
+                if remaining.sign() < 0 {
+                    *remaining = Quantity::ZERO;
                 }
             }
         }

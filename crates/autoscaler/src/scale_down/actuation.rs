@@ -128,8 +128,8 @@ impl Actuator {
 
     /// When background work is due next.
     pub(super) fn next_wake(&self) -> Option<Moment> {
-        let wakes = self.deletions.iter().filter_map(|deletion| deletion.stage.next_wake());
-        wakes.chain(self.batch_deadlines.values().copied()).min()
+        let wake_times = self.deletions.iter().filter_map(|deletion| deletion.stage.next_wake());
+        wake_times.chain(self.batch_deadlines.values().copied()).min()
     }
 
     /// Continues deletions that are due, as far as possible until the caller has carried out the returned actions.
@@ -138,18 +138,22 @@ impl Actuator {
         let due = |deletion: &NodeDeletion| {
             deletion.stage.next_wake().is_some_and(|wake| wake <= context.clock.now())
         };
-        let due: Vec<Arc<str>> =
-            self.deletions.iter().filter(|deletion| due(deletion)).map(|it| it.node.clone()).collect();
+        let due: Vec<Arc<str>> = self
+            .deletions
+            .iter()
+            .filter(|deletion| due(deletion))
+            .map(|node_deletion| node_deletion.node.clone())
+            .collect();
         for node in due {
             // The abort or deletion of another node of a zero-or-max group may have removed this one.
-            let Some(place) = self.deletions.iter().position(|deletion| deletion.node == node) else {
+            let Some(index) = self.deletions.iter().position(|deletion| deletion.node == node) else {
                 continue;
             };
-            match self.deletions[place].step(context, &mut actions) {
+            match self.deletions[index].step(context, &mut actions) {
                 StepOutcome::Waiting => {}
-                StepOutcome::Ready => self.queue(context, place, &mut actions),
+                StepOutcome::Ready => self.queue(context, index, &mut actions),
                 StepOutcome::Failed(result, error) => {
-                    self.abort(context, place, result, &error, &mut actions)
+                    self.abort(context, index, result, &error, &mut actions)
                 }
             }
         }
@@ -198,8 +202,10 @@ impl Actuator {
 
     fn queued(&self, group: GroupId) -> impl Iterator<Item = usize> + '_ {
         let all = self.deletions.iter().enumerate();
-        all.filter(move |(_, it)| it.group == group && matches!(it.stage, DeletionStage::Queued))
-            .map(|(place, _)| place)
+        all.filter(move |(_, node_deletion)| {
+            node_deletion.group == group && matches!(node_deletion.stage, DeletionStage::Queued)
+        })
+        .map(|(index, _)| index)
     }
 
     /// Deletes the nodes of a group in that stage.
@@ -210,31 +216,35 @@ impl Actuator {
         stage: impl Fn(&DeletionStage) -> bool,
         actions: &mut Vec<Action>,
     ) {
-        let is_meant = |deletion: &NodeDeletion| deletion.group == group && stage(&deletion.stage);
-        let instances: Vec<Arc<str>> =
-            self.deletions.iter().filter(|it| is_meant(it)).map(|it| it.instance_id.clone()).collect();
+        let is_selected = |deletion: &NodeDeletion| deletion.group == group && stage(&deletion.stage);
+        let instances: Vec<Arc<str>> = self
+            .deletions
+            .iter()
+            .filter(|node_deletion| is_selected(node_deletion))
+            .map(|node_deletion| node_deletion.instance_id.clone())
+            .collect();
         if instances.is_empty() {
             return;
         }
-        let answer = context.cloud.delete_nodes(context.clock.now(), group, &instances);
-        if answer.is_err() {
+        let cloud_result = context.cloud.delete_nodes(context.clock.now(), group, &instances);
+        if cloud_result.is_err() {
             context.registry.register_failed_scale_down(group, context.clock.now());
         }
         let name = context.cloud.groups()[group.index()].name.clone();
-        while let Some(place) = self.deletions.iter().position(is_meant) {
-            match &answer {
-                Ok(()) => self.succeed(context, place),
+        while let Some(index) = self.deletions.iter().position(is_selected) {
+            match &cloud_result {
+                Ok(()) => self.succeed(context, index),
                 Err(error) => {
                     let error = format!("failed to delete nodes from group {name}: {error}");
                     let result = DeleteResult::NodeDeleteErrorFailedToDelete;
-                    self.abort_one(context, place, result, &error, actions);
+                    self.abort_one(context, index, result, &error, actions);
                 }
             }
         }
     }
 
-    fn succeed(&mut self, context: &mut AutoscalingContext<'_>, place: usize) {
-        let NodeDeletion { node, group, drain, .. } = self.deletions.remove(place);
+    fn succeed(&mut self, context: &mut AutoscalingContext<'_>, index: usize) {
+        let NodeDeletion { node, group, drain, .. } = self.deletions.remove(index);
         emit_node_event(context, &node, false, "nodes removed by cluster autoscaler");
         context.registry.register_scale_down(group, context.clock.now());
         let (reason, message) = match drain {
@@ -254,14 +264,14 @@ impl Actuator {
     fn abort(
         &mut self,
         context: &mut AutoscalingContext<'_>,
-        place: usize,
+        index: usize,
         result: DeleteResult,
         error: &str,
         actions: &mut Vec<Action>,
     ) {
-        let group = self.deletions[place].group;
+        let group = self.deletions[index].group;
         self.failed_groups.insert(group);
-        self.abort_one(context, place, result, error, actions);
+        self.abort_one(context, index, result, error, actions);
         loop {
             let Some(other) = self.queued(group).next() else { break };
             self.abort_one(
@@ -277,14 +287,15 @@ impl Actuator {
     fn abort_one(
         &mut self,
         context: &mut AutoscalingContext<'_>,
-        place: usize,
+        index: usize,
         result: DeleteResult,
         error: &str,
         actions: &mut Vec<Action>,
     ) {
-        let NodeDeletion { node, drain, .. } = self.deletions.remove(place);
-        let what = if drain { "failed to drain and delete node" } else { "failed to delete empty node" };
-        emit_node_event(context, &node, true, &format!("{what}: {error}"));
+        let NodeDeletion { node, drain, .. } = self.deletions.remove(index);
+        let failure_message =
+            if drain { "failed to drain and delete node" } else { "failed to delete empty node" };
+        emit_node_event(context, &node, true, &format!("{failure_message}: {error}"));
         taints::remove_to_be_deleted_taint(context, &node, actions);
         self.delete_results.insert(node, result);
     }
@@ -356,11 +367,11 @@ impl NodeDeletion {
         let node = &self.node;
         let snapshot = &context.cluster.snapshot;
         // A node that no longer exists has no pods; the cloud provider decides whether its deletion is an error.
-        let bound = |id: NodeId| -> Vec<PodId> {
+        let pods_bound_to = |id: NodeId| -> Vec<PodId> {
             let pods = snapshot.pods_on(id).into_iter();
             pods.filter(|pod| snapshot.pod(*pod).node_name.is_some()).collect()
         };
-        let pods = snapshot.find_node(node).map(bound).unwrap_or_default();
+        let pods = snapshot.find_node(node).map(pods_bound_to).unwrap_or_default();
         let disruptions = RemainingPdbTracker::of(context.cluster);
         let rules = DrainabilityRules {
             settings: context.settings,
@@ -369,8 +380,8 @@ impl NodeDeletion {
             disruptions: self.drain.then_some(&disruptions),
         };
         let drain = rules.pods_to_move(snapshot, &pods).map_err(|(pod, reason)| {
-            let why = blocking_message(snapshot.pod(pod), reason);
-            format!("GetPodsToMove for \"{node}\" returned error: {why}")
+            let blocking_error = blocking_message(snapshot.pod(pod), reason);
+            format!("GetPodsToMove for \"{node}\" returned error: {blocking_error}")
         })?;
         if !self.drain && !drain.pods.is_empty() {
             return Err(format!("failed to delete empty node \"{node}\", new pods scheduled"));

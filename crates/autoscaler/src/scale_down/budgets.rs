@@ -47,8 +47,8 @@ pub(super) fn crop_nodes(
     // One such group may exceed the budget: otherwise large ones could never be deleted.
     let mut may_exceed = true;
     for (mut batch, size) in empty_atomic {
-        let with = drained_atomic.iter().position(|(other, _)| other.group == batch.group);
-        let to_drain = with.map_or(0, |place| drained_atomic[place].0.nodes.len());
+        let drained_index = drained_atomic.iter().position(|(other, _)| other.group == batch.group);
+        let to_drain = drained_index.map_or(0, |index| drained_atomic[index].0.nodes.len());
         let count = batch.nodes.len() + to_drain;
         let exceeds = budget.all < count as i64 || budget.drained < to_drain as i64;
         if exceeds && (budget.all == 0 || (to_drain > 0 && budget.drained == 0) || !may_exceed) {
@@ -58,8 +58,8 @@ pub(super) fn crop_nodes(
         if !size.is_whole_group(count) {
             continue;
         }
-        if let Some(place) = with {
-            let (mut other, _) = drained_atomic.remove(place);
+        if let Some(index) = drained_index {
+            let (mut other, _) = drained_atomic.remove(index);
             other.batch_size = batch.batch_size;
             drained.push(other);
         }
@@ -116,17 +116,17 @@ fn split_by_atomicity(
 }
 
 /// Takes as many nodes as the budget allows, and returns their number.
-fn crop_individual_nodes(taken: &mut Vec<NodeBatch>, batches: Vec<NodeBatch>, budget: i64) -> i64 {
-    let mut left = budget;
+fn crop_individual_nodes(cropped: &mut Vec<NodeBatch>, batches: Vec<NodeBatch>, budget: i64) -> i64 {
+    let mut remaining = budget;
     for mut batch in batches {
-        if left < 1 {
+        if remaining < 1 {
             break;
         }
-        batch.nodes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        left -= batch.nodes.len() as i64;
-        taken.push(batch);
+        batch.nodes.truncate(usize::try_from(remaining).unwrap_or(usize::MAX));
+        remaining -= batch.nodes.len() as i64;
+        cropped.push(batch);
     }
-    budget - left
+    budget - remaining
 }
 
 // === impl AtomicGroupSize ===

@@ -71,44 +71,44 @@ impl CandidateRanking {
         previous: &BTreeSet<Arc<str>>,
     ) -> ScaleDownCandidates {
         let snapshot = &context.cluster.snapshot;
-        let ground = RankingInputs {
+        let inputs = RankingInputs {
             nodes: nodes.to_vec(),
             previously_unneeded: previous.iter().filter_map(|name| snapshot.find_node(name)).collect(),
             can_scale_down: groups.ids().map(|id| groups.get(id).target > groups.get(id).min).collect(),
         };
-        let touched = context.cluster.snapshot.filter_snapshot.take_touched();
-        let holds =
-            self.valid_until.is_some_and(|until| !context.clock.is_past(until)) && self.inputs == ground;
-        if holds {
-            if self.update_ranks(&touched, context, groups, summaries) {
+        let touched_nodes = context.cluster.snapshot.filter_snapshot.take_touched();
+        let is_valid =
+            self.valid_until.is_some_and(|until| !context.clock.is_past(until)) && self.inputs == inputs;
+        if is_valid {
+            if self.update_ranks(&touched_nodes, context, groups, summaries) {
                 self.sort();
             }
         } else {
-            self.reset(ground);
+            self.reset(inputs);
             self.update_ranks(nodes, context, groups, summaries);
             self.sort();
         }
         let local = context.settings.scale_down_delay_type_local;
-        let resting: Vec<bool> =
+        let in_cooldown: Vec<bool> =
             groups.ids().map(|group| local && is_in_local_cooldown(context, group)).collect();
         let mut candidates = self.sorted.clone();
         for candidates in [&mut candidates.all, &mut candidates.eligible] {
-            candidates.retain(|candidate| !resting[candidate.group.index()]);
+            candidates.retain(|candidate| !in_cooldown[candidate.group.index()]);
         }
         candidates
     }
 
     /// Clears all ranks.
-    fn reset(&mut self, ground: RankingInputs) {
-        let (nodes, end) = (ground.nodes.len(), ground.nodes.iter().map(|node| node.index() + 1).max());
+    fn reset(&mut self, inputs: RankingInputs) {
+        let (nodes, end) = (inputs.nodes.len(), inputs.nodes.iter().map(|node| node.index() + 1).max());
         self.positions = vec![None; end.unwrap_or(0)];
-        for (place, node) in ground.nodes.iter().enumerate() {
-            self.positions[node.index()] = Some(place);
+        for (position, node) in inputs.nodes.iter().enumerate() {
+            self.positions[node.index()] = Some(position);
         }
         self.sorted.destinations = self.positions.iter().map(Option::is_some).collect();
         (self.generations, self.ranked) = (vec![0; nodes], vec![None; nodes]);
         self.valid_until = Some(Moment::MAX);
-        self.inputs = ground;
+        self.inputs = inputs;
     }
 
     /// Updates the ranks of those of these nodes that changed. Returns whether any rank changed.
@@ -119,14 +119,14 @@ impl CandidateRanking {
         groups: &ScaleDownGroups,
         summaries: &mut NodeDetailsCache,
     ) -> bool {
-        let mut is_other = false;
+        let mut changed = false;
         for &node in nodes {
-            let Some(place) = self.positions.get(node.index()).copied().flatten() else { continue };
+            let Some(position) = self.positions.get(node.index()).copied().flatten() else { continue };
             let generation = context.cluster.snapshot.filter_snapshot.generation(node);
-            if self.generations[place] == generation {
+            if self.generations[position] == generation {
                 continue;
             }
-            self.generations[place] = generation;
+            self.generations[position] = generation;
             let summary = self.node_summaries.get(summaries, context, groups, node);
             self.valid_until = self.valid_until.min(Some(summary.valid_until));
             let ranked =
@@ -141,17 +141,17 @@ impl CandidateRanking {
                         eligible: summary.is_eligible,
                     }
                 });
-            is_other |= std::mem::replace(&mut self.ranked[place], ranked) != ranked;
+            changed |= std::mem::replace(&mut self.ranked[position], ranked) != ranked;
         }
-        is_other
+        changed
     }
 
     fn sort(&mut self) {
         let mut ranked: Vec<RankedCandidate> = self.ranked.iter().flatten().copied().collect();
         // Go's sort determines the order of equal ranks.
         go::sort(&mut ranked, |a, b| a.rank < b.rank);
-        let promising = ranked.iter().filter(|ranked| ranked.eligible);
-        self.sorted.eligible = promising.map(|ranked| ranked.candidate).collect();
+        let eligible = ranked.iter().filter(|ranked| ranked.eligible);
+        self.sorted.eligible = eligible.map(|ranked| ranked.candidate).collect();
         self.sorted.all = ranked.iter().map(|ranked| ranked.candidate).collect();
     }
 }
@@ -159,10 +159,10 @@ impl CandidateRanking {
 /// Whether a group is in its own cooldown (`--scale-down-delay-type-local`).
 fn is_in_local_cooldown(context: &AutoscalingContext<'_>, group: GroupId) -> bool {
     let (settings, registry) = (context.settings, &*context.registry);
-    let recent = |last: Option<&Moment>, delay: Duration| {
+    let is_recent = |last: Option<&Moment>, delay: Duration| {
         last.is_some_and(|last| !context.clock.has_reached(after(*last, delay)))
     };
-    recent(registry.last_scale_ups.get(&group), settings.scale_down_delay_after_add)
-        || recent(registry.last_scale_downs.get(&group), settings.scale_down_delay_after_delete)
-        || recent(registry.last_failed_scale_downs.get(&group), settings.scale_down_delay_after_failure)
+    is_recent(registry.last_scale_ups.get(&group), settings.scale_down_delay_after_add)
+        || is_recent(registry.last_scale_downs.get(&group), settings.scale_down_delay_after_delete)
+        || is_recent(registry.last_failed_scale_downs.get(&group), settings.scale_down_delay_after_failure)
 }

@@ -141,8 +141,8 @@ impl DrainabilityRules<'_> {
             return Some(BlockingPodReason::ControllerNotFound);
         };
         let counts = matches!(kind, ControllerKind::ReplicationController | ControllerKind::ReplicaSet);
-        let too_few = controller.replicas.is_some_and(|count| count < self.settings.min_replica_count);
-        (counts && too_few).then_some(BlockingPodReason::MinReplicasReached)
+        let is_below_min = controller.replicas.is_some_and(|count| count < self.settings.min_replica_count);
+        (counts && is_below_min).then_some(BlockingPodReason::MinReplicasReached)
     }
 
     fn is_replicated(&self, pod: &Pod) -> bool {

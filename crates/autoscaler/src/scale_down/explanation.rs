@@ -63,7 +63,7 @@ impl ScaleDownState {
         let name = |pod| snapshot.pod(pod).name.clone();
         match rules.pods_to_move(snapshot, &snapshot.pods_on(id)) {
             Ok(drain) => Ok(drain.pods.into_iter().map(name).collect()),
-            Err((pod, why)) => Err((name(pod), why)),
+            Err((pod, reason)) => Err((name(pod), reason)),
         }
     }
 

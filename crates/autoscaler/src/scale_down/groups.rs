@@ -27,11 +27,11 @@ pub(super) struct ScaleDownGroup {
 impl ScaleDownGroups {
     pub(super) fn of(context: &AutoscalingContext<'_>) -> ScaleDownGroups {
         let settings = context.settings;
-        let group = |(place, group): (usize, &super::super::groups::NodeGroup)| {
+        let group = |(index, group): (usize, &super::super::groups::NodeGroup)| {
             let options = settings.group_options(group.options.as_ref());
             ScaleDownGroup {
                 min: group.min,
-                target: context.cloud.target_size(GroupId(place as u32)),
+                target: context.cloud.target_size(GroupId(index as u32)),
                 atomic: group.options.as_ref().is_some_and(|options| options.zero_or_max_node_scaling),
                 ignored_pods: IgnoredPods {
                     daemon_set_pods: options.ignore_daemonsets_utilization,
@@ -62,6 +62,7 @@ pub(super) fn registered_count(
     instances.sort_unstable();
     let nodes = snapshot.order().iter().map(|id| snapshot.node(*id));
     let is_upcoming = |value: &str| matches!(value, "1" | "t" | "T" | "TRUE" | "true" | "True");
-    let there = nodes.filter(|node| !node.annotations.get(UPCOMING_NODE_ANNOTATION).is_some_and(is_upcoming));
-    there.filter(|node| instances.binary_search(&node.provider_id).is_ok()).count()
+    let registered =
+        nodes.filter(|node| !node.annotations.get(UPCOMING_NODE_ANNOTATION).is_some_and(is_upcoming));
+    registered.filter(|node| instances.binary_search(&node.provider_id).is_ok()).count()
 }

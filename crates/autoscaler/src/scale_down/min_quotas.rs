@@ -36,12 +36,12 @@ impl MinQuotaTracker {
     pub(super) fn of(context: &mut AutoscalingContext<'_>) -> Option<MinQuotaTracker> {
         let settings = context.settings;
         // Of a GPU type that is given twice the last value counts.
-        let least: BTreeMap<Arc<str>, i64> =
+        let min_gpus: BTreeMap<Arc<str>, i64> =
             settings.gpu_total.iter().map(|(kind, range)| (kind.clone(), range.min)).collect();
         let mut quotas = MinQuotaTracker {
             cores: 0,
             memory: 0,
-            gpus: least.keys().map(|kind| (kind.clone(), 0)).collect(),
+            gpus: min_gpus.keys().map(|kind| (kind.clone(), 0)).collect(),
             node_capacity_by_group: vec![None; context.cloud.groups().len()],
         };
         let mut counts = vec![0_i64; quotas.node_capacity_by_group.len()];
@@ -57,14 +57,14 @@ impl MinQuotaTracker {
                 }
             }
         }
-        for (has, count) in quotas.node_capacity_by_group.clone().into_iter().zip(counts) {
-            has.iter().for_each(|capacity| quotas.add(capacity, count));
+        for (group_capacity, count) in quotas.node_capacity_by_group.clone().into_iter().zip(counts) {
+            group_capacity.iter().for_each(|capacity| quotas.add(capacity, count));
         }
         quotas.cores = quotas.cores.saturating_sub(settings.cores_total.min.max(0)).max(0);
         quotas.memory =
             quotas.memory.saturating_sub(settings.memory_total.min.max(0).saturating_mul(GIB)).max(0);
-        for ((_, left), least) in quotas.gpus.iter_mut().zip(least.values()) {
-            *left = left.saturating_sub((*least).max(0)).max(0);
+        for ((_, remaining), min_gpus) in quotas.gpus.iter_mut().zip(min_gpus.values()) {
+            *remaining = remaining.saturating_sub((*min_gpus).max(0)).max(0);
         }
         Some(quotas)
     }
@@ -74,9 +74,9 @@ impl MinQuotaTracker {
         self.cores = self.cores.saturating_add(capacity.cores.saturating_mul(nodes));
         self.memory = self.memory.saturating_add(capacity.memory.saturating_mul(nodes));
         if let Some((kind, count)) = &capacity.gpu
-            && let Some(left) = self.gpu_left(kind)
+            && let Some(remaining) = self.gpu_left(kind)
         {
-            *left = left.saturating_add(count.saturating_mul(nodes));
+            *remaining = remaining.saturating_add(count.saturating_mul(nodes));
         }
     }
 
@@ -92,22 +92,22 @@ impl MinQuotaTracker {
         let gpus_fit = capacity
             .gpu
             .as_ref()
-            .is_none_or(|(kind, count)| self.gpu_left(kind).is_none_or(|left| fits(*count, *left)));
+            .is_none_or(|(kind, count)| self.gpu_left(kind).is_none_or(|remaining| fits(*count, *remaining)));
         if !(gpus_fit && fits(capacity.cores, self.cores) && fits(capacity.memory, self.memory)) {
             return false;
         }
         self.cores = (self.cores - capacity.cores).max(0);
         self.memory = (self.memory - capacity.memory).max(0);
         if let Some((kind, count)) = capacity.gpu
-            && let Some(left) = self.gpu_left(&kind)
+            && let Some(remaining) = self.gpu_left(&kind)
         {
-            *left = (*left - count).max(0);
+            *remaining = (*remaining - count).max(0);
         }
         true
     }
 
     fn gpu_left(&mut self, kind: &str) -> Option<&mut i64> {
-        self.gpus.iter_mut().find(|(other, _)| &**other == kind).map(|(_, left)| left)
+        self.gpus.iter_mut().find(|(other, _)| &**other == kind).map(|(_, remaining)| remaining)
     }
 
     fn node_capacity(
@@ -117,9 +117,9 @@ impl MinQuotaTracker {
         group: Option<GroupId>,
     ) -> Option<NodeCapacity> {
         if let Some(group) = group
-            && let Some(known) = &self.node_capacity_by_group[group.index()]
+            && let Some(cached_capacity) = &self.node_capacity_by_group[group.index()]
         {
-            return Some(known.clone());
+            return Some(cached_capacity.clone());
         }
         let node = context.cluster.snapshot.node(id);
         let capacity = NodeCapacity {

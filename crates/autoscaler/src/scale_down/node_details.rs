@@ -48,11 +48,11 @@ impl NodeDetailsCache {
             self.nodes.resize(id.index() + 1, None);
         }
         let generation = context.cluster.snapshot.filter_snapshot.generation(id);
-        if let Some(known) = self.nodes[id.index()]
-            && known.generation == generation
-            && !context.clock.is_past(known.valid_until)
+        if let Some(cached) = self.nodes[id.index()]
+            && cached.generation == generation
+            && !context.clock.is_past(cached.valid_until)
         {
-            return known;
+            return cached;
         }
         let summary = NodeDetails::of(context, id, ignored, generation);
         self.nodes[id.index()] = Some(summary);

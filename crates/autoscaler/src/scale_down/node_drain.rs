@@ -87,18 +87,18 @@ impl NodeDrain {
             best_effort_eviction_pods: Vec::new(),
         };
         let mut buckets: VecDeque<EvictionBucket> = classes.iter().map(bucket).collect();
-        let (of_daemon_sets, others): (Vec<&Arc<Pod>>, Vec<_>) =
+        let (daemon_set_pods, others): (Vec<&Arc<Pod>>, Vec<_>) =
             pods.iter().filter(|pod| !pod.is_mirror()).partition(|pod| pod.is_daemon_set_pod());
         for pod in others.into_iter().filter(|_| drain) {
             let bucket = &mut buckets[bucket_index(classes, pod)];
             bucket.full_eviction_pods.push(PodEviction::of(pod, bucket.max_grace_seconds));
         }
-        for pod in of_daemon_sets {
-            let may_be_asked = match pod.annotation(ENABLE_DAEMON_SET_EVICTION) {
-                Some(said) => said == "true",
+        for pod in daemon_set_pods {
+            let should_evict = match pod.annotation(ENABLE_DAEMON_SET_EVICTION) {
+                Some(annotation) => annotation == "true",
                 None => by_default,
             };
-            if !may_be_asked {
+            if !should_evict {
                 continue;
             }
             let bucket = &mut buckets[bucket_index(classes, pod)];
@@ -160,8 +160,8 @@ impl NodeDrain {
                         self.phase = DrainPhase::AwaitingTermination { since: now, next: now };
                     }
                 }
-                DrainPhase::EvictionRefused { again, .. } if now < again => {
-                    return DrainProgress::WaitUntil(again);
+                DrainPhase::EvictionRefused { again: retry_at, .. } if now < retry_at => {
+                    return DrainProgress::WaitUntil(retry_at);
                 }
                 DrainPhase::EvictionRefused { until, .. } if now < until => {
                     let refused = bucket.all().filter(|eviction| eviction.is_not_terminating(context, node));
@@ -257,21 +257,21 @@ fn is_on(pod: &Pod, node: &str) -> bool {
 /// The bucket of a pod: the last one whose priority it reaches, or the first.
 fn bucket_index(classes: &[(i32, i64)], pod: &Pod) -> usize {
     let priority = pod.priority.unwrap_or(0);
-    let place = classes.partition_point(|(from, _)| *from < priority);
+    let index = classes.partition_point(|(from, _)| *from < priority);
     // Of buckets with equal priority the first counts.
-    let is_exact = classes.get(place).is_some_and(|(from, _)| *from == priority);
-    if is_exact { place } else { place.saturating_sub(1) }
+    let is_exact = classes.get(index).is_some_and(|(from, _)| *from == priority);
+    if is_exact { index } else { index.saturating_sub(1) }
 }
 
 fn drain_error(node: &str, refused: &[&PodEviction]) -> String {
-    let each = refused.iter().map(|eviction| {
+    let messages = refused.iter().map(|eviction| {
         let NamespacedName { namespace, name } = &eviction.pod;
         format!(
             "failed to evict pod {namespace}/{name} within allowed timeout (last error: Cannot evict pod as it would violate the pod's disruption budget.)"
         )
     });
-    let each: Vec<String> = each.collect();
-    format!("Failed to drain node /{node}, due to following errors: [{}]", each.join(" "))
+    let messages: Vec<String> = messages.collect();
+    format!("Failed to drain node /{node}, due to following errors: [{}]", messages.join(" "))
 }
 
 fn emit_pod_event(
@@ -281,11 +281,6 @@ fn emit_pod_event(
     reason: &'static str,
     message: &str,
 ) {
-    let about = InvolvedObject::Pod(eviction.pod.clone());
-    context.events.push(Event {
-        involved_object: about,
-        is_warning: warning,
-        reason,
-        message: message.to_owned(),
-    });
+    let involved_object = InvolvedObject::Pod(eviction.pod.clone());
+    context.events.push(Event { involved_object, is_warning: warning, reason, message: message.to_owned() });
 }

@@ -18,13 +18,13 @@ pub(super) fn is_scale_down_disabled(node: &Node) -> bool {
 }
 
 /// Until when a node that was tainted at that moment counts as being deleted; `None` if it does not any more.
-pub(super) fn being_deleted_until(marked: Moment, clock: &LoopClock) -> Option<Moment> {
-    let end = marked.plus_nanos(seconds(MAX_DELETION_SECONDS));
+pub(super) fn being_deleted_until(tainted_at: Moment, clock: &LoopClock) -> Option<Moment> {
+    let end = tainted_at.plus_nanos(seconds(MAX_DELETION_SECONDS));
     (!clock.has_reached(end)).then(|| end.plus_nanos(-1))
 }
 
 /// When a node was tainted, by the taint's value.
 pub(super) fn taint_time(node: &Node, key: &str) -> Option<Moment> {
-    let marked: i64 = node.taint(key)?.value.parse().ok()?;
-    Some(Moment::from_nanos(seconds(marked)))
+    let tainted_at: i64 = node.taint(key)?.value.parse().ok()?;
+    Some(Moment::from_nanos(seconds(tainted_at)))
 }

@@ -46,11 +46,11 @@ impl NodeSummaryCache {
             self.nodes.resize(id.index() + 1, None);
         }
         let generation = context.cluster.snapshot.filter_snapshot.generation(id);
-        if let Some(known) = self.nodes[id.index()]
-            && known.generation == generation
-            && !context.clock.is_past(known.valid_until)
+        if let Some(cached) = self.nodes[id.index()]
+            && cached.generation == generation
+            && !context.clock.is_past(cached.valid_until)
         {
-            return known;
+            return cached;
         }
         let node = summarize(summaries, context, groups, id, generation);
         self.nodes[id.index()] = Some(node);

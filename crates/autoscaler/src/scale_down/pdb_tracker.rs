@@ -41,15 +41,15 @@ impl RemainingPdbTracker {
 
     /// Subtracts the eviction of these pods. Returns whether all of them may be evicted at once.
     pub(super) fn remove_pods<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) -> bool {
-        let mut at_once = true;
+        let mut in_parallel = true;
         for pod in pods {
             let budgets = self.by_namespace.get_mut(&pod.name.namespace).into_iter().flatten();
             for remaining in budgets.filter(|remaining| remaining.matches(pod)) {
                 remaining.left = remaining.left.saturating_sub(1);
-                at_once &= remaining.left >= 0;
+                in_parallel &= remaining.left >= 0;
             }
         }
-        at_once
+        in_parallel
     }
 
     fn matching<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a RemainingPdb> {

@@ -85,20 +85,23 @@ impl Planner {
         self.unremovable.clear();
         let recently_unremovable = self.recently_unremovable_nodes(context, end);
         // Nodes being deleted are not destinations any more, and no candidates either.
-        let is_kept = |candidate: &&ScaleDownCandidate| destinations[candidate.node.index()];
+        let is_destination = |candidate: &&ScaleDownCandidate| destinations[candidate.node.index()];
         let eligible: Vec<ScaleDownCandidate> = if self.skips_unremovable_report {
-            let promising = candidates.eligible.iter().filter(is_kept);
-            promising.filter(|candidate| !recently_unremovable[candidate.node.index()]).copied().collect()
+            let eligible_candidates = candidates.eligible.iter().filter(is_destination);
+            eligible_candidates
+                .filter(|candidate| !recently_unremovable[candidate.node.index()])
+                .copied()
+                .collect()
         } else {
             let candidates: Vec<ScaleDownCandidate> =
-                candidates.all.iter().filter(is_kept).copied().collect();
+                candidates.all.iter().filter(is_destination).copied().collect();
             self.filter_out_unremovable(context, groups, &candidates, &recently_unremovable)
         };
         let fork = context.cluster.snapshot.fork();
-        let found = self.simulate_removals(context, groups, destinations, &eligible);
+        let nodes_to_remove = self.simulate_removals(context, groups, destinations, &eligible);
         context.cluster.snapshot.revert(fork);
-        let leads_elsewhere = self.hinting_simulator.drop_old_hints(|node| context.cluster.has_node(node));
-        if self.unneeded.update(found, now) || leads_elsewhere {
+        let hints_changed = self.hinting_simulator.drop_old_hints(|node| context.cluster.has_node(node));
+        if self.unneeded.update(nodes_to_remove, now) || hints_changed {
             context.clock.prevent_repeat();
         }
     }
@@ -117,7 +120,7 @@ impl Planner {
 
     /// By node ID, whether a node is recently unremovable. Expired entries are removed.
     fn recently_unremovable_nodes(&mut self, context: &AutoscalingContext<'_>, end: usize) -> Vec<bool> {
-        let (clock, snapshot, known) =
+        let (clock, snapshot, previous_count) =
             (context.clock, &context.cluster.snapshot, self.recently_unremovable.len());
         let mut recently_unremovable = vec![false; end];
         self.recently_unremovable.retain(|name, until| {
@@ -129,7 +132,7 @@ impl Planner {
             }
             node.is_some()
         });
-        if self.recently_unremovable.len() != known {
+        if self.recently_unremovable.len() != previous_count {
             clock.prevent_repeat();
         }
         recently_unremovable
@@ -175,9 +178,9 @@ impl Planner {
         let recheck_at = after(context.clock.now(), context.settings.unremovable_node_recheck_timeout);
         let limit = self.unneeded_nodes_limit(context.settings);
         let mut disruptions = RemainingPdbTracker::of(context.cluster);
-        let (mut found, mut single) = (Vec::new(), 0_i64);
+        let (mut nodes_to_remove, mut individual_count) = (Vec::new(), 0_i64);
         for candidate in eligible {
-            if single >= limit {
+            if individual_count >= limit {
                 break;
             }
             let name = context.cluster.snapshot.node(candidate.node).name.clone();
@@ -193,7 +196,7 @@ impl Planner {
                     let risky = !disruptions.remove_pods(pods);
                     destinations[candidate.node.index()] = false;
                     let drains = !drain.pods.is_empty();
-                    found.push((
+                    nodes_to_remove.push((
                         name,
                         NodeToBeRemoved {
                             candidate: *candidate,
@@ -202,24 +205,24 @@ impl Planner {
                             is_risky: risky,
                         },
                     ));
-                    single += i64::from(!groups.get(candidate.group).atomic);
+                    individual_count += i64::from(!groups.get(candidate.group).atomic);
                 }
-                Err(refusal) => {
+                Err(failure) => {
                     context.clock.prevent_repeat();
                     self.recently_unremovable.insert(name.clone(), recheck_at);
-                    self.add_unremovable_with_pod(context, name, refusal);
+                    self.add_unremovable_with_pod(context, name, failure);
                 }
             }
         }
-        found
+        nodes_to_remove
     }
 
     /// The limit of unneeded nodes: more could not be deleted in time.
     fn unneeded_nodes_limit(&self, settings: &Settings) -> i64 {
-        let at_once = settings.max_scale_down_parallelism;
+        let max_parallelism = settings.max_scale_down_parallelism;
         let loops = unneeded_nanos(settings).max(self.min_update_interval) / self.min_update_interval;
-        let soon = (self.unneeded.len() as i64).saturating_add(at_once.saturating_mul(2));
-        at_once.saturating_mul(loops).saturating_add(at_once).min(soon)
+        let upper_limit = (self.unneeded.len() as i64).saturating_add(max_parallelism.saturating_mul(2));
+        max_parallelism.saturating_mul(loops).saturating_add(max_parallelism).min(upper_limit)
     }
 
     /// The nodes to delete now: empty ones, and ones to drain.
@@ -230,9 +233,9 @@ impl Planner {
         in_progress: &DeletionsInProgress,
     ) -> (Vec<ScaleDownCandidate>, Vec<ScaleDownCandidate>) {
         let Some(quotas) = self.min_quotas(context) else { return (Vec::new(), Vec::new()) };
-        let RemovableNodes { empty, need_drain: drained, unremovable: not } =
+        let RemovableNodes { empty, need_drain: drained, unremovable } =
             self.unneeded.removable_now(context, groups, in_progress, quotas);
-        for (node, reason) in not {
+        for (node, reason) in unremovable {
             self.add_unremovable(context, node, reason);
         }
         let (risky, safe): (Vec<_>, Vec<_>) = drained.into_iter().partition(|removable| removable.is_risky);
@@ -273,21 +276,21 @@ impl Planner {
         groups: &ScaleDownGroups,
         removable: Vec<NodeToBeRemoved>,
     ) -> Vec<NodeToBeRemoved> {
-        let (atomic, mut going): (Vec<_>, Vec<_>) =
+        let (atomic, mut removals): (Vec<_>, Vec<_>) =
             removable.into_iter().partition(|removable| groups.get(removable.candidate.group).atomic);
         let mut by_group: BTreeMap<GroupId, Vec<NodeToBeRemoved>> = BTreeMap::new();
         for removable in atomic {
             by_group.entry(removable.candidate.group).or_default().push(removable);
         }
         let snapshot = &context.cluster.snapshot;
-        for (group, all) in by_group {
-            let is_whole = groups.get(group).target == all.len() as i64
-                || registered_count(snapshot, &*context.cloud, group) == all.len();
-            if is_whole {
-                going.extend(all);
+        for (group, group_nodes) in by_group {
+            let is_whole_group = groups.get(group).target == group_nodes.len() as i64
+                || registered_count(snapshot, &*context.cloud, group) == group_nodes.len();
+            if is_whole_group {
+                removals.extend(group_nodes);
                 continue;
             }
-            for removable in all {
+            for removable in group_nodes {
                 self.add_unremovable(
                     context,
                     removable.candidate.node,
@@ -295,7 +298,7 @@ impl Planner {
                 );
             }
         }
-        going
+        removals
     }
 
     fn add_unremovable(&mut self, context: &AutoscalingContext<'_>, node: NodeId, reason: UnremovableReason) {
@@ -315,7 +318,8 @@ impl Planner {
         if self.skips_unremovable_report {
             return;
         }
-        let blocking = blocking.map(|(pod, why)| (context.cluster.snapshot.pod(pod).name.clone(), why));
+        let blocking =
+            blocking.map(|(pod, pod_reason)| (context.cluster.snapshot.pod(pod).name.clone(), pod_reason));
         self.unremovable.insert(node.clone(), UnremovableNode { node, reason, blocking_pod: blocking });
     }
 }

@@ -43,19 +43,20 @@ pub(super) fn simulate_node_removal(
         // The node stays in the snapshot, tainted, while its pods are moved: it still counts as a topology domain.
         let acceptable =
             |id: NodeId| id != node && destinations.get(id.index()).is_some_and(|destination| *destination);
-        let moving: Vec<PodId> = drain.pods.iter().map(|pod| clear_tpu_requests(snapshot, *pod)).collect();
-        if moving.iter().any(|pod| snapshot.filter_snapshot.spread_honors_taints(*pod)) {
-            let ghost = with_to_be_deleted_taint(snapshot.node(node), context.clock.now());
-            snapshot.replace_node(node, Arc::new(ghost));
+        let pods_to_move: Vec<PodId> =
+            drain.pods.iter().map(|pod| clear_tpu_requests(snapshot, *pod)).collect();
+        if pods_to_move.iter().any(|pod| snapshot.filter_snapshot.spread_honors_taints(*pod)) {
+            let tainted_node = with_to_be_deleted_taint(snapshot.node(node), context.clock.now());
+            snapshot.replace_node(node, Arc::new(tainted_node));
         }
-        let placed = hinting_simulator.try_schedule_pods(
+        let scheduled = hinting_simulator.try_schedule_pods(
             snapshot,
             context.settings.version,
-            &moving,
+            &pods_to_move,
             true,
             &acceptable,
         );
-        if placed.len() != moving.len() {
+        if scheduled.len() != pods_to_move.len() {
             snapshot.revert(fork);
             return Err((UnremovableReason::NoPlaceToMovePods, None));
         }
@@ -67,14 +68,14 @@ pub(super) fn simulate_node_removal(
 
 /// A copy of a node with the `ToBeDeleted` taint.
 fn with_to_be_deleted_taint(node: &Node, now: Moment) -> Node {
-    let mut ghost = node.clone();
-    let mut taints = ghost.taints.clone();
+    let mut tainted_node = node.clone();
+    let mut taints = tainted_node.taints.clone();
     taints.push(NodeTaint {
         key: TO_BE_DELETED_TAINT.into(),
         value: super::taints::taint_value(now).into(),
         effect: "NoSchedule".into(),
         time_added: None,
     });
-    ghost.set_taints(taints);
-    ghost
+    tainted_node.set_taints(taints);
+    tainted_node
 }

@@ -60,12 +60,12 @@ pub(super) fn update_soft_deletion_taints(
     let eligibility = |name: &Arc<str>| context.node_eligibility(snapshot.find_node(name)?);
     let unneeded_names = || unneeded.iter().map(|(name, _)| name);
     // If all soft-tainted nodes are unneeded, no taint has to be removed.
-    let marked =
+    let tainted_count =
         unneeded_names().filter_map(eligibility).filter(|eligibility| eligibility.is_soft_tainted()).count();
-    let nodes = if marked == context.node_eligibilities.soft_tainted_count { &[] } else { nodes };
-    let is_marked =
+    let nodes = if tainted_count == context.node_eligibilities.soft_tainted_count { &[] } else { nodes };
+    let is_tainted =
         |id: &&NodeId| context.node_eligibility(**id).is_some_and(NodeEligibility::is_soft_tainted);
-    let needed = nodes.iter().filter(is_marked).map(|id| &snapshot.node(*id).name);
+    let needed = nodes.iter().filter(is_tainted).map(|id| &snapshot.node(*id).name);
     let unmarked = needed.filter(|name| !unneeded.contains(name));
     let mut changes: Vec<Action> = unmarked
         .take(max_changes)
@@ -73,10 +73,12 @@ pub(super) fn update_soft_deletion_taints(
         .collect();
     let value = taint_value(context.clock.now());
     let is_new = |name: &&Arc<str>| {
-        eligibility(name).is_some_and(|it| it.is_soft_taintable() && !it.is_deletion_candidate)
+        eligibility(name).is_some_and(|node_eligibility| {
+            node_eligibility.is_soft_taintable() && !node_eligibility.is_deletion_candidate
+        })
     };
-    let left = max_changes - changes.len();
-    changes.extend(unneeded_names().filter(is_new).take(left).map(|node| Action::Taint {
+    let remaining = max_changes - changes.len();
+    changes.extend(unneeded_names().filter(is_new).take(remaining).map(|node| Action::Taint {
         node: node.clone(),
         key: DELETION_CANDIDATE_TAINT,
         value: value.clone(),
@@ -88,7 +90,7 @@ pub(super) fn update_soft_deletion_taints(
 /// Removes the taints that an earlier autoscaler left, before the first loop.
 pub(crate) fn clean_up(context: &mut AutoscalingContext<'_>) {
     let nodes: Vec<NodeId> = context.cluster.nodes().collect();
-    let (ttl, softly) =
+    let (ttl, soft_taint_limit) =
         (context.settings.node_deletion_candidate_ttl, context.settings.max_bulk_soft_taint_count);
     for id in &nodes {
         let node = context.cluster.snapshot.node(*id).clone();
@@ -102,11 +104,12 @@ pub(crate) fn clean_up(context: &mut AutoscalingContext<'_>) {
         context.actions.append(&mut actions);
         emit_cleanup_event(context, &node, TO_BE_DELETED_TAINT);
     }
-    for id in nodes.iter().filter(|_| softly == 0) {
+    for id in nodes.iter().filter(|_| soft_taint_limit == 0) {
         let node = context.cluster.snapshot.node(*id).clone();
-        let fresh = |marked: Moment| !ttl.is_zero() && !context.clock.has_reached(after(marked, ttl));
+        let is_recent =
+            |tainted_count: Moment| !ttl.is_zero() && !context.clock.has_reached(after(tainted_count, ttl));
         if node.taint(DELETION_CANDIDATE_TAINT).is_none()
-            || taint_time(&node, DELETION_CANDIDATE_TAINT).is_some_and(fresh)
+            || taint_time(&node, DELETION_CANDIDATE_TAINT).is_some_and(is_recent)
         {
             continue;
         }

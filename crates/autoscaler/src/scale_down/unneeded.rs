@@ -106,19 +106,21 @@ impl UnneededNodes {
             .ids()
             .map(|group| groups.get(group).target.saturating_sub(in_progress.count(group)))
             .collect();
-        let mut may_go = RemovableNodes::default();
+        let mut removable = RemovableNodes::default();
         for drains in [false, true] {
             for unneeded in
                 self.nodes.values().filter(|unneeded| unneeded.to_be_removed.needs_drain == drains)
             {
                 match unremovable_reason(context, groups, unneeded, &mut sizes, &mut quotas) {
-                    Some(reason) => may_go.unremovable.push((unneeded.to_be_removed.candidate.node, reason)),
-                    None if drains => may_go.need_drain.push(unneeded.to_be_removed),
-                    None => may_go.empty.push(unneeded.to_be_removed),
+                    Some(reason) => {
+                        removable.unremovable.push((unneeded.to_be_removed.candidate.node, reason))
+                    }
+                    None if drains => removable.need_drain.push(unneeded.to_be_removed),
+                    None => removable.empty.push(unneeded.to_be_removed),
                 }
             }
         }
-        may_go
+        removable
     }
 }
 
@@ -135,10 +137,11 @@ fn unremovable_reason(
     }
     let options = &groups.get(group).options;
     let ready = context.is_ready(id);
-    let wait = if ready { options.scale_down_unneeded_time } else { options.scale_down_unready_time };
+    let unneeded_time =
+        if ready { options.scale_down_unneeded_time } else { options.scale_down_unready_time };
     // A threshold of zero skips the wait altogether; up to 1.34 the node had to wait for the next loop.
-    let must_wait = wait > Duration::ZERO || context.settings.version < Version::V1_35;
-    if must_wait && !context.clock.is_past(after(unneeded.since, wait)) {
+    let must_wait = unneeded_time > Duration::ZERO || context.settings.version < Version::V1_35;
+    if must_wait && !context.clock.is_past(after(unneeded.since, unneeded_time)) {
         return Some(if ready {
             UnremovableReason::NotUnneededLongEnough
         } else {

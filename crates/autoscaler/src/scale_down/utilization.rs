@@ -68,8 +68,8 @@ impl fmt::Display for Utilization {
 
 /// The GPU resource of a node that has a GPU or the GPU label.
 pub(super) fn gpu_resource(node: &Node, gpu_label: &str) -> Option<&'static str> {
-    let promised = || node.label(gpu_label).map(|_| gpu_names::RESOURCES[0]);
-    gpu_names::allocatable(node).map(|(name, _)| name).or_else(promised)
+    let labeled_resource = || node.label(gpu_label).map(|_| gpu_names::RESOURCES[0]);
+    gpu_names::allocatable(node).map(|(name, _)| name).or_else(labeled_resource)
 }
 
 /// The utilization of one resource; `None` if the node has none of it.
@@ -85,17 +85,17 @@ fn resource_utilization<'a>(
     if allocatable == 0 {
         return None;
     }
-    let (mut used, mut taken) = (0_i64, 0_i64);
+    let (mut used, mut daemon_set_and_mirror_usage) = (0_i64, 0_i64);
     for pod in pods {
         let amount = pod.scheduler_pod.usage.requested.get(resource);
         let amount = if resource == Resource::Cpu { amount } else { amount.saturating_mul(1000) };
         if (ignored.daemon_set_pods && pod.is_daemon_set_pod()) || (ignored.mirror_pods && pod.is_mirror()) {
-            taken = taken.saturating_add(amount);
+            daemon_set_and_mirror_usage = daemon_set_and_mirror_usage.saturating_add(amount);
         } else if !is_long_terminating(pod, clock) {
             used = used.saturating_add(amount);
         }
     }
-    Some(used as f64 / allocatable.saturating_sub(taken) as f64)
+    Some(used as f64 / allocatable.saturating_sub(daemon_set_and_mirror_usage) as f64)
 }
 
 /// A number in Go's format.

@@ -15,39 +15,40 @@ pub(super) struct PlannedIncrease {
 
 /// Distributes new nodes between groups, up to their maximum sizes. Returns only groups that are increased.
 pub(super) fn balance(cloud: &dyn CloudProvider, groups: &[GroupId], mut nodes: i64) -> Vec<PlannedIncrease> {
-    let grown = groups.iter().map(|group| {
+    let increases = groups.iter().map(|group| {
         let (from, max) = (cloud.target_size(*group), cloud.groups()[group.index()].max);
         PlannedIncrease { group: *group, from, to: from, max }
     });
-    let mut grown: Vec<PlannedIncrease> = grown.filter(|growth| growth.from != growth.max).collect();
-    let room = |growth: &PlannedIncrease| growth.max.saturating_sub(growth.from).max(0);
-    nodes = nodes.min(grown.iter().map(room).fold(0, i64::saturating_add));
-    if let [only] = &mut *grown {
-        only.to += nodes.max(0);
+    let mut increases: Vec<PlannedIncrease> =
+        increases.filter(|increase| increase.from != increase.max).collect();
+    let headroom = |increase: &PlannedIncrease| increase.max.saturating_sub(increase.from).max(0);
+    nodes = nodes.min(increases.iter().map(headroom).fold(0, i64::saturating_add));
+    if let [single_increase] = &mut *increases {
+        single_increase.to += nodes.max(0);
     } else {
         // Go's sort determines the order of groups of equal size.
-        go::sort(&mut grown, |a, b| a.from < b.from);
-        distribute(&mut grown, nodes);
+        go::sort(&mut increases, |a, b| a.from < b.from);
+        distribute(&mut increases, nodes);
     }
-    grown.retain(|growth| growth.to != growth.from);
-    grown
+    increases.retain(|increase| increase.to != increase.from);
+    increases
 }
 
 /// Distributes one node at a time. Groups before `start` are full; those from there to `current` have one more than
 /// those that follow.
-fn distribute(grown: &mut [PlannedIncrease], mut nodes: i64) {
+fn distribute(increases: &mut [PlannedIncrease], mut nodes: i64) {
     let (mut start, mut current) = (0, 0);
     while nodes > 0 {
         // After a full group is swapped to the start, the comparison below uses the group that took its position.
-        if grown[current].to < grown[current].max {
-            grown[current].to += 1;
+        if increases[current].to < increases[current].max {
+            increases[current].to += 1;
             nodes -= 1;
         } else {
-            grown.swap(start, current);
+            increases.swap(start, current);
             start += 1;
         }
-        let goes_on = grown.get(current + 1).is_some_and(|next| grown[current].to > next.to);
-        current = if goes_on { current + 1 } else { start };
+        let next_is_smaller = increases.get(current + 1).is_some_and(|next| increases[current].to > next.to);
+        current = if next_is_smaller { current + 1 } else { start };
     }
 }
 
@@ -68,10 +69,12 @@ mod tests {
             .collect();
         let harness = harness(&groups);
         let ids: Vec<GroupId> = (0..groups.len() as u32).map(GroupId).collect();
-        let mut grown: Vec<(u32, i64)> =
-            balance(&harness.cloud, &ids, nodes).iter().map(|growth| (growth.group.0, growth.to)).collect();
-        grown.sort_unstable();
-        assert_eq!(grown, expected);
+        let mut increases: Vec<(u32, i64)> = balance(&harness.cloud, &ids, nodes)
+            .iter()
+            .map(|increase| (increase.group.0, increase.to))
+            .collect();
+        increases.sort_unstable();
+        assert_eq!(increases, expected);
     }
 
     #[test]

@@ -41,14 +41,15 @@ impl PodEquivalenceGroup {
             let pod = snapshot.pod(id);
             let controller = pod.controller.as_ref().filter(|_| !pod.is_daemon_set_pod());
             if let Some(controller) = controller {
-                let known = of_controller.entry(&controller.uid).or_default();
-                let found = known.iter().find(|group| pod.is_similar(snapshot.pod(groups[**group][0])));
-                if let Some(group) = found {
+                let controller_groups = of_controller.entry(&controller.uid).or_default();
+                let existing =
+                    controller_groups.iter().find(|group| pod.is_similar(snapshot.pod(groups[**group][0])));
+                if let Some(group) = existing {
                     groups[*group].push(id);
                     continue;
                 }
-                if known.len() < MAX_GROUPS_PER_CONTROLLER {
-                    known.push(groups.len());
+                if controller_groups.len() < MAX_GROUPS_PER_CONTROLLER {
+                    controller_groups.push(groups.len());
                 }
             }
             groups.push(vec![id]);
@@ -86,14 +87,14 @@ impl PodEquivalenceGroup {
         &mut self,
         lost: impl Fn(GroupId) -> bool,
         name: impl Fn(GroupId) -> Arc<str>,
-        why: &str,
+        reason: &str,
     ) {
         if !self.is_schedulable || self.schedulable_groups.is_empty() {
             return;
         }
         for group in self.schedulable_groups.clone() {
             if lost(group) {
-                self.add_scheduling_errors(&name(group), vec![why.to_owned()]);
+                self.add_scheduling_errors(&name(group), vec![reason.to_owned()]);
             }
         }
         self.is_schedulable = !self.schedulable_groups.iter().all(|group| lost(*group));

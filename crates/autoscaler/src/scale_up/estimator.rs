@@ -110,8 +110,8 @@ fn packing_order(
     let (cpu, memory) = (node.allocatable.milli("cpu"), node.allocatable.value("memory"));
     let score = |group: &usize| {
         let requests = &snapshot.filter_snapshot.pod(groups[*group].pods[0]).spec.requests;
-        let share = |requests: i64, has: i64| if has > 0 { requests as f64 / has as f64 } else { 0.0 };
-        share(requests.cpu, cpu) + share(requests.memory, memory)
+        let ratio = |requests: i64, has: i64| if has > 0 { requests as f64 / has as f64 } else { 0.0 };
+        ratio(requests.cpu, cpu) + ratio(requests.memory, memory)
     };
     let mut scored: Vec<(f64, usize)> = indices.iter().map(|group| (score(group), *group)).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -119,8 +119,8 @@ fn packing_order(
     let fast = (options.fastpath && options.version >= Version::V1_36)
         .then(|| fastpath::best_group(snapshot, node, groups, &order))
         .flatten();
-    if let Some(place) = fast {
-        order[place..].rotate_left(1);
+    if let Some(position) = fast {
+        order[position..].rotate_left(1);
     }
     (order, fast.is_some())
 }
@@ -133,16 +133,16 @@ fn pack(
     fast: bool,
 ) -> Estimate {
     let mut estimate = Estimate::default();
-    let mut more = true;
+    let mut may_add_nodes = true;
     // Nodes that the fastpath counts without adding them.
     let mut extra_nodes = 0;
-    for (place, &group) in order.iter().enumerate() {
+    for (position, &group) in order.iter().enumerate() {
         let count = groups[group].pods.len();
         let mut helped = nodes.schedule_on_existing(group);
-        if more && fast && place + 1 == order.len() {
+        if may_add_nodes && fast && position + 1 == order.len() {
             extra_nodes = schedule_on_new_nodes_fastpath(nodes, group, count, &mut helped, &mut limit);
-        } else if more {
-            more = schedule_on_new_nodes(nodes, group, count, &mut helped, &mut limit);
+        } else if may_add_nodes {
+            may_add_nodes = schedule_on_new_nodes(nodes, group, count, &mut helped, &mut limit);
         }
         if helped > 0 {
             estimate.helped.push((group, helped));
@@ -162,8 +162,8 @@ fn schedule_on_new_nodes(
 ) -> bool {
     while *helped < count {
         if let Some(last_is_used) = nodes.last_has_pods() {
-            let put = nodes.schedule_on_last(group, *helped);
-            *helped += put;
+            let scheduled_count = nodes.schedule_on_last(group, *helped);
+            *helped += scheduled_count;
             if *helped == count {
                 break;
             }
@@ -172,7 +172,7 @@ fn schedule_on_new_nodes(
                 continue;
             }
             // A pod that does not fit on an empty node does not fit on another one.
-            if !last_is_used && put == 0 {
+            if !last_is_used && scheduled_count == 0 {
                 return true;
             }
         }
@@ -180,11 +180,11 @@ fn schedule_on_new_nodes(
             return false;
         }
         nodes.add_node();
-        let put = nodes.schedule_on_last(group, *helped);
-        if put == 0 {
+        let scheduled_count = nodes.schedule_on_last(group, *helped);
+        if scheduled_count == 0 {
             return true;
         }
-        *helped += put;
+        *helped += scheduled_count;
     }
     true
 }
@@ -217,16 +217,16 @@ fn schedule_on_new_nodes_fastpath(
 impl EstimationLimiter {
     /// The smallest of several limits; zero means no limit, a negative one no nodes.
     pub(super) fn from_thresholds(limits: &[i64]) -> EstimationLimiter {
-        let most = limits.iter().fold(0, |least: i64, &limit| {
-            if least < 0 || limit < 0 {
+        let max_nodes = limits.iter().fold(0, |smallest: i64, &limit| {
+            if smallest < 0 || limit < 0 {
                 -1
-            } else if limit > 0 && (least == 0 || least > limit) {
+            } else if limit > 0 && (smallest == 0 || smallest > limit) {
                 limit
             } else {
-                least
+                smallest
             }
         });
-        EstimationLimiter { max_nodes: most, added: 0 }
+        EstimationLimiter { max_nodes, added: 0 }
     }
 
     fn permission_to_add_node(&mut self) -> bool {

@@ -17,15 +17,15 @@ pub(super) struct ScaleUpFailure {
 /// Increases each group: until the first failure, or with `--parallel-scale-up` all of them.
 pub(super) fn execute_scale_ups(
     context: &mut AutoscalingContext<'_>,
-    growths: &[PlannedIncrease],
+    planned_increases: &[PlannedIncrease],
 ) -> Result<(), ScaleUpFailure> {
     let mut failed: Vec<(GroupId, String)> = Vec::new();
-    for growth in growths {
-        if context.templates.get(growth.group).is_none() {
+    for planned_increase in planned_increases {
+        if context.templates.get(planned_increase.group).is_none() {
             continue;
         }
-        if let Err(error) = execute_scale_up(context, growth) {
-            failed.push((growth.group, error));
+        if let Err(error) = execute_scale_up(context, planned_increase) {
+            failed.push((planned_increase.group, error));
             if !context.settings.parallel_scale_up {
                 break;
             }
@@ -41,8 +41,11 @@ pub(super) fn execute_scale_ups(
     })
 }
 
-fn execute_scale_up(context: &mut AutoscalingContext<'_>, growth: &PlannedIncrease) -> Result<(), String> {
-    let PlannedIncrease { group, from, to, max } = *growth;
+fn execute_scale_up(
+    context: &mut AutoscalingContext<'_>,
+    planned_increase: &PlannedIncrease,
+) -> Result<(), String> {
+    let PlannedIncrease { group, from, to, max } = *planned_increase;
     let node_group = &context.cloud.groups()[group.index()];
     let name = node_group.name.clone();
     let expected_within = context.settings.group_options(node_group.options.as_ref()).max_node_provision_time;
@@ -78,9 +81,9 @@ fn execute_scale_up(context: &mut AutoscalingContext<'_>, growth: &PlannedIncrea
 /// Combines several errors into one message.
 fn combine_errors(mut errors: Vec<String>) -> String {
     errors.sort();
-    let are_one = errors.iter().all(|error| *error == errors[0]);
+    let all_equal = errors.iter().all(|error| *error == errors[0]);
     let first = errors.remove(0);
-    if are_one {
+    if all_equal {
         return first;
     }
     let others: Vec<String> = errors.iter().map(|error| format!("{error:?}")).collect();
@@ -94,13 +97,16 @@ impl ScaleUpFailure {
     pub(super) fn groups_not_increased(
         &self,
         context: &AutoscalingContext<'_>,
-        growths: &[PlannedIncrease],
+        planned_increases: &[PlannedIncrease],
     ) -> BTreeSet<GroupId> {
-        let mut lost: BTreeSet<GroupId> = self.groups.iter().copied().collect();
+        let mut not_increased: BTreeSet<GroupId> = self.groups.iter().copied().collect();
         if let (false, [failed]) = (context.settings.parallel_scale_up, &*self.groups) {
-            let after = growths.iter().map(|growth| growth.group).skip_while(|group| group != failed);
-            lost.extend(after);
+            let after = planned_increases
+                .iter()
+                .map(|planned_increase| planned_increase.group)
+                .skip_while(|group| group != failed);
+            not_increased.extend(after);
         }
-        lost
+        not_increased
     }
 }

@@ -34,66 +34,66 @@ pub(super) fn best_option(
     groups: &[PodEquivalenceGroup],
     candidates: &[ExpansionOption],
 ) -> (Option<usize>, Vec<ExpanderChoice>) {
-    let mut left: Vec<usize> = (0..candidates.len()).collect();
+    let mut remaining: Vec<usize> = (0..candidates.len()).collect();
     let mut choices = Vec::new();
     for &expander in &context.settings.expander {
         let scores = match expander {
             Expander::Random => Vec::new(),
-            Expander::MostPods => scores(&left, |place| Some(candidates[place].pod_count() as f64)),
-            Expander::LeastNodes => scores(&left, |place| {
-                let nodes = candidates[place].nodes;
+            Expander::MostPods => scores(&remaining, |index| Some(candidates[index].pod_count() as f64)),
+            Expander::LeastNodes => scores(&remaining, |index| {
+                let nodes = candidates[index].nodes;
                 (nodes != 0).then_some(nodes as f64)
             }),
-            Expander::LeastWaste => scores(&left, |place| waste(context, groups, &candidates[place])),
-            Expander::Price => price::scores(context, groups, candidates, &left),
-            Expander::Priority => priority::scores(context, candidates, &left),
+            Expander::LeastWaste => scores(&remaining, |index| waste(context, groups, &candidates[index])),
+            Expander::Price => price::scores(context, groups, candidates, &remaining),
+            Expander::Priority => priority::scores(context, candidates, &remaining),
         };
-        left = match expander {
-            Expander::Random => random_option(context, &left),
+        remaining = match expander {
+            Expander::Random => random_option(context, &remaining),
             Expander::MostPods => with_highest_score(&scores, 0.0),
             Expander::LeastWaste | Expander::LeastNodes | Expander::Price => with_lowest_score(&scores),
             // Without any matching priority nothing is filtered out.
             Expander::Priority => {
-                Some(with_highest_score(&scores, -1.0)).filter(|best| !best.is_empty()).unwrap_or(left)
+                Some(with_highest_score(&scores, -1.0)).filter(|best| !best.is_empty()).unwrap_or(remaining)
             }
         };
-        let name = |place: usize| candidates[place].name.clone();
+        let name = |index: usize| candidates[index].name.clone();
         choices.push(ExpanderChoice {
             expander,
-            scores: scores.iter().map(|(place, score)| (name(*place), *score)).collect(),
-            remaining_groups: left.iter().map(|place| name(*place)).collect(),
+            scores: scores.iter().map(|(index, score)| (name(*index), *score)).collect(),
+            remaining_groups: remaining.iter().map(|index| name(*index)).collect(),
             is_tie: false,
         });
-        if left.len() == 1 {
-            return (Some(left[0]), choices);
+        if remaining.len() == 1 {
+            return (Some(remaining[0]), choices);
         }
     }
     if let Some(last) = choices.last_mut() {
-        last.is_tie = left.len() > 1;
+        last.is_tie = remaining.len() > 1;
     }
-    (left.into_iter().min_by_key(|place| &candidates[*place].name), choices)
+    (remaining.into_iter().min_by_key(|index| &candidates[*index].name), choices)
 }
 
-fn scores(left: &[usize], score: impl Fn(usize) -> Option<f64>) -> Vec<(usize, f64)> {
-    left.iter().filter_map(|place| Some((*place, score(*place)?))).collect()
+fn scores(remaining: &[usize], score: impl Fn(usize) -> Option<f64>) -> Vec<(usize, f64)> {
+    remaining.iter().filter_map(|index| Some((*index, score(*index)?))).collect()
 }
 
-fn random_option(context: &mut AutoscalingContext<'_>, left: &[usize]) -> Vec<usize> {
-    if left.is_empty() {
+fn random_option(context: &mut AutoscalingContext<'_>, remaining: &[usize]) -> Vec<usize> {
+    if remaining.is_empty() {
         return Vec::new();
     }
-    vec![left[context.rng.random_range(0..left.len())]]
+    vec![remaining[context.rng.random_range(0..remaining.len())]]
 }
 
 /// The options with the lowest score. A NaN is kept if it comes first, and ignored otherwise.
 fn with_lowest_score(scores: &[(usize, f64)]) -> Vec<usize> {
     let mut best: Vec<usize> = Vec::new();
     let mut lowest = 0.0;
-    for &(place, score) in scores {
+    for &(index, score) in scores {
         if best.is_empty() || score < lowest {
-            (lowest, best) = (score, vec![place]);
+            (lowest, best) = (score, vec![index]);
         } else if score == lowest {
-            best.push(place);
+            best.push(index);
         }
     }
     best
@@ -102,7 +102,7 @@ fn with_lowest_score(scores: &[(usize, f64)]) -> Vec<usize> {
 /// The options with the highest score, if that is at least `floor`.
 fn with_highest_score(scores: &[(usize, f64)], floor: f64) -> Vec<usize> {
     let highest = scores.iter().fold(floor, |highest, (_, score)| score.max(highest));
-    scores.iter().filter(|(_, score)| *score == highest).map(|(place, _)| *place).collect()
+    scores.iter().filter(|(_, score)| *score == highest).map(|(index, _)| *index).collect()
 }
 
 /// The unused fractions of CPU and memory. Relative to capacity, not to allocatable.
@@ -113,15 +113,15 @@ fn waste(
 ) -> Option<f64> {
     let node = &context.templates.get(candidate.group)?.node;
     let (mut cpu, mut memory) = (0_i64, 0_i64);
-    candidate.for_each_request(&context.cluster.snapshot, groups, |asked, count| {
-        cpu = cpu.saturating_add(asked.cpu.saturating_mul(count));
-        memory = memory.saturating_add(asked.memory.saturating_mul(count));
+    candidate.for_each_request(&context.cluster.snapshot, groups, |pod_requests, count| {
+        cpu = cpu.saturating_add(pod_requests.cpu.saturating_mul(count));
+        memory = memory.saturating_add(pod_requests.memory.saturating_mul(count));
     });
-    let share = |has: i64, requests: i64| {
+    let wasted_ratio = |has: i64, requests: i64| {
         let has = has.wrapping_mul(candidate.nodes);
         has.wrapping_sub(requests) as f64 / has as f64
     };
-    Some(share(node.capacity.milli("cpu"), cpu) + share(node.capacity.value("memory"), memory))
+    Some(wasted_ratio(node.capacity.milli("cpu"), cpu) + wasted_ratio(node.capacity.value("memory"), memory))
 }
 
 // === impl ExpansionOption ===

@@ -35,11 +35,11 @@ impl QuotaTracker {
     /// The quotas less the resources of these nodes.
     pub(super) fn new(context: &AutoscalingContext<'_>, nodes: &[NodeId]) -> Result<QuotaTracker, String> {
         let settings = context.settings;
-        let mut left: BTreeMap<Arc<str>, i64> = BTreeMap::new();
-        left.insert("cpu".into(), settings.cores_total.max);
-        left.insert("memory".into(), settings.memory_total.max.saturating_mul(GIB));
-        left.extend(settings.gpu_total.iter().map(|(kind, range)| (kind.clone(), range.max)));
-        let mut quotas = QuotaTracker { limits_left: left, node_resources_by_group: BTreeMap::new() };
+        let mut remaining: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+        remaining.insert("cpu".into(), settings.cores_total.max);
+        remaining.insert("memory".into(), settings.memory_total.max.saturating_mul(GIB));
+        remaining.extend(settings.gpu_total.iter().map(|(kind, range)| (kind.clone(), range.max)));
+        let mut quotas = QuotaTracker { limits_left: remaining, node_resources_by_group: BTreeMap::new() };
         let mut counts: BTreeMap<GroupId, i64> = BTreeMap::new();
         for id in nodes {
             let Some(group) = context.group_for_quota(*id) else { continue };
@@ -58,15 +58,15 @@ impl QuotaTracker {
             let resources = quotas.node_resources_by_group[&group].clone();
             quotas.subtract(&resources, count);
         }
-        quotas.limits_left.values_mut().for_each(|left| *left = (*left).max(0));
+        quotas.limits_left.values_mut().for_each(|remaining| *remaining = (*remaining).max(0));
         Ok(quotas)
     }
 
     /// Subtracts the resources of that many nodes.
     fn subtract(&mut self, resources: &ResourceAmounts, nodes: i64) {
         for (resource, amount) in resources {
-            if let Some(left) = self.limits_left.get_mut(resource) {
-                *left = left.saturating_sub(amount.saturating_mul(nodes));
+            if let Some(remaining) = self.limits_left.get_mut(resource) {
+                *remaining = remaining.saturating_sub(amount.saturating_mul(nodes));
             }
         }
     }
@@ -103,8 +103,8 @@ impl QuotaTracker {
             return Ok(());
         }
         for (resource, amount) in self.node_resources(context, Some(group), node)? {
-            if let Some(left) = self.limits_left.get_mut(&resource) {
-                *left = left.saturating_sub(amount.saturating_mul(nodes)).max(0);
+            if let Some(remaining) = self.limits_left.get_mut(&resource) {
+                *remaining = remaining.saturating_sub(amount.saturating_mul(nodes)).max(0);
             }
         }
         Ok(())

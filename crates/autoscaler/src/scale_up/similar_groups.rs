@@ -46,9 +46,9 @@ const GCE_IGNORED_LABELS: [&str; 1] = ["topology.gke.io/zone"];
 /// Whether the templates of two groups are similar. Labels that identify nodes, pools and zones are ignored.
 pub(super) fn are_similar(a: &TemplateNodeInfo, b: &TemplateNodeInfo, settings: &Settings) -> bool {
     if !settings.balancing_labels.is_empty() {
-        let same =
+        let has_same_label =
             |label: &Arc<str>| a.node.label(label).is_some_and(|value| b.node.label(label) == Some(value));
-        return settings.balancing_labels.iter().all(same);
+        return settings.balancing_labels.iter().all(has_same_label);
     }
     let ignored: &[&str] = match &*settings.cloud_provider {
         "aws" => &AWS_IGNORED_LABELS,
@@ -121,8 +121,8 @@ fn free_resources(template: &TemplateNodeInfo) -> MilliAmounts<FreeResource> {
     ]
     .into();
     let spec = &template.node.spec.allocatable;
-    free.extend(requested.scalars.iter().map(|&(id, taken)| {
-        (FreeResource::Scalar(id), spec.scalar(id).saturating_sub(taken).saturating_mul(1000))
+    free.extend(requested.scalars.iter().map(|&(id, requested_amount)| {
+        (FreeResource::Scalar(id), spec.scalar(id).saturating_sub(requested_amount).saturating_mul(1000))
     }));
     free
 }
@@ -148,8 +148,8 @@ fn is_within_ratio(a: i64, b: i64, ratio: f64) -> bool {
 }
 
 fn have_same_labels(a: &Labels, b: &Labels, is_ignored: impl Fn(&str) -> bool) -> bool {
-    let kept = |(key, _): &(&Arc<str>, &Arc<str>)| !is_ignored(key);
-    a.iter().filter(kept).eq(b.iter().filter(kept))
+    let is_compared = |(key, _): &(&Arc<str>, &Arc<str>)| !is_ignored(key);
+    a.iter().filter(is_compared).eq(b.iter().filter(is_compared))
 }
 
 #[cfg(test)]

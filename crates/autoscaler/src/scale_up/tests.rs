@@ -65,17 +65,17 @@ fn run_scale_up(harness: &mut Harness) -> ScaleUpStatus {
     let nodes: Vec<NodeId> = harness.state.cluster.nodes().collect();
     harness.state.cluster.snapshot.begin_loop(nodes.clone());
     let pods: Vec<PodId> = harness.state.cluster.unscheduled_pods().collect();
-    let answer = harness.with(|context| {
-        let answer = scale_up(context, &pods, &nodes);
-        emit_pod_events(context, &answer);
-        answer
+    let status = harness.with(|context| {
+        let status = scale_up(context, &pods, &nodes);
+        emit_pod_events(context, &status);
+        status
     });
     harness.state.cluster.snapshot.end_loop();
-    answer
+    status
 }
 
-fn increased_groups(answer: &ScaleUpStatus) -> Vec<(&str, i64, i64)> {
-    answer.increases.iter().map(|increase| (&*increase.group, increase.from, increase.to)).collect()
+fn increased_groups(status: &ScaleUpStatus) -> Vec<(&str, i64, i64)> {
+    status.increases.iter().map(|increase| (&*increase.group, increase.from, increase.to)).collect()
 }
 
 #[test]
@@ -105,19 +105,19 @@ fn the_chosen_group_is_increased_and_events_are_emitted() {
     add_pods(&mut harness, [pod("b-1", "b", 9000, 1)]);
     add_pods(&mut harness, [pod("c-1", "c", 2000, 1)]);
     harness.state.settings.expander = vec![crate::settings::Expander::MostPods];
-    let answer = run_scale_up(&mut harness);
-    assert_eq!(answer.result, ScaleUpResult::Successful);
-    assert_eq!(answer.best_group.as_deref(), Some("large"));
+    let status = run_scale_up(&mut harness);
+    assert_eq!(status.result, ScaleUpResult::Successful);
+    assert_eq!(status.best_group.as_deref(), Some("large"));
     // Two of the smaller pods fit beside the larger one.
-    assert_eq!(increased_groups(&answer), [("large", 1, 3)]);
-    assert_eq!(answer.pods_triggered_scale_up.len(), 4);
-    assert_eq!(answer.pods_remain_unschedulable.len(), 1);
-    let remaining = &answer.pods_remain_unschedulable[0];
+    assert_eq!(increased_groups(&status), [("large", 1, 3)]);
+    assert_eq!(status.pods_triggered_scale_up.len(), 4);
+    assert_eq!(status.pods_remain_unschedulable.len(), 1);
+    let remaining = &status.pods_remain_unschedulable[0];
     assert_eq!(remaining.rejected_groups["large"], ["Insufficient cpu"]);
     assert_eq!(remaining.skipped_groups["full"], ["max node group size reached"]);
-    assert!(answer.pods_await_evaluation.is_empty());
+    assert!(status.pods_await_evaluation.is_empty());
     // The reasons of a rejecting group are reported even if another group helps the pod.
-    let helped = answer
+    let helped = status
         .equivalence_groups
         .iter()
         .find(|same| same.pods.iter().any(|pod| &*pod.name == "c-1"))
@@ -139,8 +139,8 @@ fn unschedulable_pods_get_an_event_with_reason_counts() {
         ("c", 3, 3, node("c", 1000, 2000, 10)),
     ]);
     add_pods(&mut harness, [pod("x", "x", 9000, 9000)]);
-    let answer = run_scale_up(&mut harness);
-    assert_eq!(answer.result, ScaleUpResult::NoOptionsAvailable);
+    let status = run_scale_up(&mut harness);
+    assert_eq!(status.result, ScaleUpResult::NoOptionsAvailable);
     assert_eq!(
         messages(&harness.events),
         ["NotTriggerScaleUp: pod didn't trigger scale-up: 2 Insufficient cpu, 2 Insufficient memory, \
@@ -154,12 +154,12 @@ fn pods_that_another_group_could_help_await_evaluation() {
         harness(&[("a", 0, 10, node("a", 1000, 2000, 10)), ("b", 0, 10, node("b", 8000, 2000, 10))]);
     add_pods(&mut harness, [pod("x", "x", 500, 1).node_selector("kubernetes.io/hostname", "a")]);
     add_pods(&mut harness, [pod("y", "y", 8000, 1)]);
-    let answer = run_scale_up(&mut harness);
+    let status = run_scale_up(&mut harness);
     // A selector for the template's own name does not match the nodes copied from it.
-    assert_eq!(answer.options.len(), 1);
-    assert_eq!(answer.best_group.as_deref(), Some("b"));
-    assert_eq!(answer.pods_await_evaluation.len(), 1);
-    assert_eq!(&*answer.pods_await_evaluation[0].name, "x");
+    assert_eq!(status.options.len(), 1);
+    assert_eq!(status.best_group.as_deref(), Some("b"));
+    assert_eq!(status.pods_await_evaluation.len(), 1);
+    assert_eq!(&*status.pods_await_evaluation[0].name, "x");
 }
 
 #[test]
@@ -170,26 +170,26 @@ fn cluster_wide_quotas_limit_a_scale_up() {
         harness.apply(node("old", 1500, 1024, 10).added());
         add_pods(&mut harness, pods("x", 5, 2000, 1));
         set(&mut harness.state.settings);
-        let answer = run_scale_up(&mut harness);
-        (answer, messages(&harness.events))
+        let status = run_scale_up(&mut harness);
+        (status, messages(&harness.events))
     };
-    let (answer, _) = with(&|settings| settings.max_nodes_total = 4);
-    assert_eq!(increased_groups(&answer), [("a", 0, 3)]);
+    let (status, _) = with(&|settings| settings.max_nodes_total = 4);
+    assert_eq!(increased_groups(&status), [("a", 0, 3)]);
     // Cores are rounded up: the old node has two.
-    let (answer, _) = with(&|settings| settings.cores_total.max = 7);
-    assert_eq!(increased_groups(&answer), [("a", 0, 2)]);
-    let (answer, _) = with(&|settings| settings.memory_total.max = 9);
-    assert_eq!(increased_groups(&answer), [("a", 0, 2)]);
-    let (answer, _) = with(&|settings| {
+    let (status, _) = with(&|settings| settings.cores_total.max = 7);
+    assert_eq!(increased_groups(&status), [("a", 0, 2)]);
+    let (status, _) = with(&|settings| settings.memory_total.max = 9);
+    assert_eq!(increased_groups(&status), [("a", 0, 2)]);
+    let (status, _) = with(&|settings| {
         settings.cores_total.max = 3;
         settings.memory_total.max = 4;
     });
     let reason = "exceeded quota: \"cluster-wide\", resources: cpu, memory";
-    assert_eq!(answer.skipped_groups["a"], [reason]);
-    let (answer, _) = with(&|settings| settings.max_nodes_per_scaleup = 2);
-    assert_eq!(increased_groups(&answer), [("a", 0, 2)]);
-    let (answer, _) = with(&|settings| settings.max_nodes_total = 1);
-    assert_eq!(answer.result, ScaleUpResult::NoOptionsAvailable);
+    assert_eq!(status.skipped_groups["a"], [reason]);
+    let (status, _) = with(&|settings| settings.max_nodes_per_scaleup = 2);
+    assert_eq!(increased_groups(&status), [("a", 0, 2)]);
+    let (status, _) = with(&|settings| settings.max_nodes_total = 1);
+    assert_eq!(status.result, ScaleUpResult::NoOptionsAvailable);
 }
 
 #[test]
@@ -214,14 +214,14 @@ fn a_failed_increase_is_an_error_and_later_groups_fail_with_it() {
     harness.state.settings.balance_similar_node_groups = true;
     harness.cloud.refuses = vec!["b"];
     add_pods(&mut harness, pods("x", 3, 600, 1));
-    let answer = run_scale_up(&mut harness);
-    assert_eq!(answer.result, ScaleUpResult::Error);
-    assert_eq!(answer.error.as_deref(), Some("failed to increase node group size: no"));
+    let status = run_scale_up(&mut harness);
+    assert_eq!(status.result, ScaleUpResult::Error);
+    assert_eq!(status.error.as_deref(), Some("failed to increase node group size: no"));
     assert_eq!(harness.cloud.targets, [1, 0, 0]);
-    assert_eq!(answer.failed_groups, ["b".into()]);
+    assert_eq!(status.failed_groups, ["b".into()]);
     // The first group was increased, so the pods are still schedulable.
-    assert!(answer.pods_remain_unschedulable.is_empty() && answer.increases.is_empty());
-    assert_eq!(answer.pods_triggered_scale_up.len(), 3);
+    assert!(status.pods_remain_unschedulable.is_empty() && status.increases.is_empty());
+    assert_eq!(status.pods_triggered_scale_up.len(), 3);
     assert!(
         messages(&harness.events)
             .contains(&"FailedToScaleUpGroup: Scale-up failed for group b: no".to_owned())
@@ -229,9 +229,9 @@ fn a_failed_increase_is_an_error_and_later_groups_fail_with_it() {
 
     harness.cloud.targets = vec![0; 3];
     harness.cloud.refuses = vec!["a"];
-    let answer = run_scale_up(&mut harness);
-    assert_eq!(answer.pods_remain_unschedulable.len(), 3);
-    assert_eq!(answer.pods_remain_unschedulable[0].rejected_groups["c"], ["scale-up execution failed"]);
+    let status = run_scale_up(&mut harness);
+    assert_eq!(status.pods_remain_unschedulable.len(), 3);
+    assert_eq!(status.pods_remain_unschedulable[0].rejected_groups["c"], ["scale-up execution failed"]);
 }
 
 #[test]
@@ -240,10 +240,10 @@ fn groups_below_their_minimum_size_are_increased() {
         harness(&[("a", 1, 9, node("a", 1000, 4000, 10)), ("b", 2, 9, node("b", 1000, 4000, 10))]);
     harness.cloud.groups[0].min = 3;
     harness.cloud.groups[1].min = 2;
-    let answer = harness.with(|context| scale_up_to_min_size(context, &[]));
-    assert_eq!(increased_groups(&answer), [("a", 1, 3)]);
-    let answer = harness.with(|context| scale_up_to_min_size(context, &[]));
-    assert_eq!(answer.result, ScaleUpResult::NotNeeded);
+    let status = harness.with(|context| scale_up_to_min_size(context, &[]));
+    assert_eq!(increased_groups(&status), [("a", 1, 3)]);
+    let status = harness.with(|context| scale_up_to_min_size(context, &[]));
+    assert_eq!(status.result, ScaleUpResult::NotNeeded);
 }
 
 #[test]
@@ -256,9 +256,9 @@ fn similar_groups_share_new_nodes() {
     harness.state.settings.balance_similar_node_groups = true;
     harness.state.settings.version = Version::V1_36;
     add_pods(&mut harness, pods("x", 4, 600, 3000));
-    let answer = run_scale_up(&mut harness);
+    let status = run_scale_up(&mut harness);
     // The options of the two groups tie: the first by name is chosen, and the smaller group is increased first.
-    assert!(answer.expander_choices[0].is_tie);
-    assert_eq!(answer.options[0].similar_groups, ["b".into()]);
-    assert_eq!(increased_groups(&answer), [("b", 0, 3), ("a", 2, 3)]);
+    assert!(status.expander_choices[0].is_tie);
+    assert_eq!(status.options[0].similar_groups, ["b".into()]);
+    assert_eq!(increased_groups(&status), [("b", 0, 3), ("a", 2, 3)]);
 }

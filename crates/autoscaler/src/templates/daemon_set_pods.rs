@@ -27,16 +27,16 @@ impl DaemonSetPods {
         sets: &BTreeMap<NamespacedName, Arc<DaemonSet>>,
         scalars: &mut ScalarResourceNames,
     ) {
-        let known = self.sets.iter().map(|(set, _)| set);
-        if self.sets.len() == sets.len() && known.zip(sets.values()).all(|(a, b)| Arc::ptr_eq(a, b)) {
+        let existing = self.sets.iter().map(|(set, _)| set);
+        if self.sets.len() == sets.len() && existing.zip(sets.values()).all(|(a, b)| Arc::ptr_eq(a, b)) {
             return;
         }
         self.revision += 1;
         let mut old = std::mem::take(&mut self.sets).into_iter().peekable();
         for (name, set) in sets {
-            while old.next_if(|(gone, _)| gone.name < *name).is_some() {}
-            let kept = old.next_if(|(known, _)| Arc::ptr_eq(known, set));
-            self.sets.push(kept.unwrap_or_else(|| (set.clone(), Pod::read(&pod_for(set), scalars))));
+            while old.next_if(|(old_set, _)| old_set.name < *name).is_some() {}
+            let unchanged = old.next_if(|(existing, _)| Arc::ptr_eq(existing, set));
+            self.sets.push(unchanged.unwrap_or_else(|| (set.clone(), Pod::read(&pod_for(set), scalars))));
         }
     }
 
@@ -48,14 +48,14 @@ impl DaemonSetPods {
     /// The pods of DaemonSets that run on a node but have no pod there yet, by name.
     pub(super) fn missing_pods<'a>(
         &'a self,
-        there: &'a [Arc<Pod>],
+        existing_pods: &'a [Arc<Pod>],
         node: &'a Node,
     ) -> impl Iterator<Item = &'a Pod> {
-        let is_there = |set: &DaemonSet| {
-            let mut controllers = there.iter().filter_map(|pod| pod.controller.as_ref());
+        let has_pod = |set: &DaemonSet| {
+            let mut controllers = existing_pods.iter().filter_map(|pod| pod.controller.as_ref());
             controllers.any(|owner| owner.kind == "DaemonSet" && *owner.uid == *set.uid)
         };
-        let missing = self.sets.iter().filter(move |(set, _)| !is_there(set));
+        let missing = self.sets.iter().filter(move |(set, _)| !has_pod(set));
         missing.map(|(_, pod)| pod).filter(|pod| runs_on(pod, node))
     }
 }
@@ -68,12 +68,12 @@ pub(super) fn is_critical_and_may_preempt(pod: &Pod) -> bool {
 
 /// Whether the DaemonSet controller runs its pod on a node. A pod template with a `nodeName` matches no new node.
 fn runs_on(pod: &Pod, node: &Node) -> bool {
-    let shape = &pod.scheduler_pod.spec;
+    let scheduling_spec = &pod.scheduler_pod.spec;
     pod.scheduler_pod.read_error.is_none()
         && pod.node_name.is_none()
         && node_should_run_daemon_pod(
-            &shape.required_node_affinity,
-            &shape.tolerations,
+            &scheduling_spec.required_node_affinity,
+            &scheduling_spec.tolerations,
             &node.name,
             &node.labels,
             &node.spec.taints,

@@ -46,28 +46,36 @@ struct Assumptions {
 }
 
 /// Adds the groups of machine deployments.
-pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
-    let machines: Vec<MachineGroup<'_>> =
-        found.machine_deployments.iter().map(|deployment| MachineGroup::of(deployment, found)).collect();
-    let mut guessed = Assumptions::default();
-    for own in &machines {
-        let (min, max) = size(own, &machines, found, &mut guessed);
-        let is_whole_pool = machines.iter().filter(|other| other.pool == own.pool).count() == 1;
-        let Some(template) = own.template(&mut guessed).and_then(|node| parse_object(&node)) else {
+pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+    let machine_groups: Vec<MachineGroup<'_>> = source_objects
+        .machine_deployments
+        .iter()
+        .map(|deployment| MachineGroup::of(deployment, source_objects))
+        .collect();
+    let mut assumptions = Assumptions::default();
+    for machine_group in &machine_groups {
+        let (min, max) = size(machine_group, &machine_groups, source_objects, &mut assumptions);
+        let is_whole_pool =
+            machine_groups.iter().filter(|other| other.pool == machine_group.pool).count() == 1;
+        let Some(template) = machine_group.template(&mut assumptions).and_then(|node| parse_object(&node))
+        else {
             derived.assumptions.push(format!(
-                "the machine deployment {} does not count: nothing tells what its machines are like",
-                own.name
+                "MachineDeployment {} is ignored: neither a node nor a MachineClass describes its machines",
+                machine_group.name
             ));
             continue;
         };
         derived.groups.push(NodeGroup {
-            name: own.name.as_str().into(),
+            name: machine_group.name.as_str().into(),
             min,
             max,
-            target: own.deployment["spec"]["replicas"].as_i64().filter(|replicas| *replicas >= 0),
-            members: match is_whole_pool && !own.pool.is_empty() {
-                true => Membership::Label { key: GARDENER_POOL_LABELS[0].into(), value: own.pool.into() },
-                false => nodes::named_members(&own.nodes),
+            target: machine_group.deployment["spec"]["replicas"].as_i64().filter(|replicas| *replicas >= 0),
+            members: match is_whole_pool && !machine_group.pool.is_empty() {
+                true => Membership::Label {
+                    key: GARDENER_POOL_LABELS[0].into(),
+                    value: machine_group.pool.into(),
+                },
+                false => nodes::named_members(&machine_group.nodes),
             },
             template,
             pods: Vec::new(),
@@ -82,58 +90,64 @@ pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
         return;
     }
     derived.assumptions.push(
-        "node groups are Gardener's machine deployments; a node belongs to that of its pool and zone"
+        "node groups are Gardener's MachineDeployments; a node belongs to the one of its worker pool and zone"
             .to_owned(),
     );
-    for (is_so, words) in [
-        (guessed.from_pools, "where no flag gives sizes, those of worker pools are spread over their zones"),
+    for (applies, assumption) in [
         (
-            guessed.from_replicas,
-            "where nothing gives sizes, a group may have from none to as many nodes as it is to have",
+            assumptions.from_pools,
+            "sizes without a --nodes flag are those of the worker pools, divided by their zones",
         ),
+        (assumptions.from_replicas, "groups without sizes have min size 0 and their target size as max size"),
         (
-            guessed.reserved,
-            "where no node shows what pods may have of it, that is the machine's capacity less 80m CPU and 1Gi memory, for 110 pods",
+            assumptions.reserved,
+            "allocatable of machine types without nodes is the capacity minus 80m CPU and 1Gi memory, and 110 pods",
         ),
     ] {
-        if is_so {
-            derived.assumptions.push(words.to_owned());
+        if applies {
+            derived.assumptions.push(assumption.to_owned());
         }
     }
 }
 
 /// Returns the minimum and maximum size: from flags, worker pools, or replicas.
 fn size(
-    own: &MachineGroup<'_>,
-    all: &[MachineGroup<'_>],
-    found: &SourceObjects,
-    guessed: &mut Assumptions,
+    machine_group: &MachineGroup<'_>,
+    machine_groups: &[MachineGroup<'_>],
+    source_objects: &SourceObjects,
+    assumptions: &mut Assumptions,
 ) -> (i64, i64) {
-    if let Some(size) = found.size(&own.name) {
+    if let Some(size) = source_objects.size(&machine_group.name) {
         return (size.min, size.max);
     }
-    if let Some((min, max)) = pool_size(own, all, found) {
-        guessed.from_pools = true;
+    if let Some((min, max)) = pool_size(machine_group, machine_groups, source_objects) {
+        assumptions.from_pools = true;
         return (min, max);
     }
-    guessed.from_replicas = true;
-    (0, own.deployment["spec"]["replicas"].as_i64().unwrap_or(0).max(0))
+    assumptions.from_replicas = true;
+    (0, machine_group.deployment["spec"]["replicas"].as_i64().unwrap_or(0).max(0))
 }
 
 /// Returns the group's share of its pool's size: zones are in the pool's order, and the first ones get the remainder.
-fn pool_size(own: &MachineGroup<'_>, all: &[MachineGroup<'_>], found: &SourceObjects) -> Option<(i64, i64)> {
-    let pools = found.workers.iter().filter_map(|worker| worker["spec"]["pools"].as_array()).flatten();
-    let pool = pools.into_iter().find(|pool| pool["name"] == own.pool)?;
+fn pool_size(
+    machine_group: &MachineGroup<'_>,
+    machine_groups: &[MachineGroup<'_>],
+    source_objects: &SourceObjects,
+) -> Option<(i64, i64)> {
+    let pools =
+        source_objects.workers.iter().filter_map(|worker| worker["spec"]["pools"].as_array()).flatten();
+    let pool = pools.into_iter().find(|pool| pool["name"] == machine_group.pool)?;
     let zones: Vec<&str> = pool["zones"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let siblings: Vec<&MachineGroup<'_>> = all.iter().filter(|other| other.pool == own.pool).collect();
-    let (index, count) = match zones.iter().position(|zone| *zone == own.zone) {
+    let siblings: Vec<&MachineGroup<'_>> =
+        machine_groups.iter().filter(|other| other.pool == machine_group.pool).collect();
+    let (index, count) = match zones.iter().position(|zone| *zone == machine_group.zone) {
         Some(index) => (index, zones.len()),
-        None => (siblings.iter().position(|other| other.name == own.name)?, siblings.len()),
+        None => (siblings.iter().position(|other| other.name == machine_group.name)?, siblings.len()),
     };
     let (index, count) = (index as i64, count as i64);
     let share = |field: &str| {
-        let whole = pool[field].as_i64().filter(|whole| *whole >= 0)?;
-        Some(whole / count + i64::from(index < whole % count))
+        let pool_total = pool[field].as_i64().filter(|pool_total| *pool_total >= 0)?;
+        Some(pool_total / count + i64::from(index < pool_total % count))
     };
     let (min, max) = (share("minimum")?, share("maximum")?);
     (min <= max).then_some((min, max))
@@ -142,23 +156,27 @@ fn pool_size(own: &MachineGroup<'_>, all: &[MachineGroup<'_>], found: &SourceObj
 // === impl MachineGroup ===
 
 impl<'a> MachineGroup<'a> {
-    fn of(deployment: &'a Value, found: &'a SourceObjects) -> MachineGroup<'a> {
-        let (namespace, own) = namespaced_name(deployment);
+    fn of(deployment: &'a Value, source_objects: &'a SourceObjects) -> MachineGroup<'a> {
+        let (namespace, deployment_name) = namespaced_name(deployment);
         let spec = &deployment["spec"]["template"]["spec"];
         let labels = &spec["nodeTemplate"]["metadata"]["labels"];
         let first = |keys: &[&str]| keys.iter().find_map(|key| labels[*key].as_str()).unwrap_or_default();
         let class = spec["class"]["name"].as_str().unwrap_or_default();
-        let of_class = |other: &&Value| name(other) == class && namespaced_name(other).0 == namespace;
-        let machines = MachineGroup {
+        let is_class = |other: &&Value| name(other) == class && namespaced_name(other).0 == namespace;
+        let machine_group = MachineGroup {
             deployment,
-            class: found.machine_classes.iter().find(of_class),
-            name: if namespace.is_empty() { own.to_owned() } else { format!("{namespace}.{own}") },
+            class: source_objects.machine_classes.iter().find(is_class),
+            name: if namespace.is_empty() {
+                deployment_name.to_owned()
+            } else {
+                format!("{namespace}.{deployment_name}")
+            },
             pool: first(&GARDENER_POOL_LABELS),
             zone: first(&GARDENER_ZONE_LABELS),
             nodes: Vec::new(),
         };
-        let nodes = found.nodes.iter().filter(|node| machines.has(node)).collect();
-        MachineGroup { nodes, ..machines }
+        let nodes = source_objects.nodes.iter().filter(|node| machine_group.has(node)).collect();
+        MachineGroup { nodes, ..machine_group }
     }
 
     /// Whether a node is in its pool and zone.
@@ -170,41 +188,41 @@ impl<'a> MachineGroup<'a> {
     }
 
     /// Returns the node template; `None` if the machines are unknown.
-    fn template(&self, guessed: &mut Assumptions) -> Option<Value> {
-        let described = self.class.map(|class| &class["nodeTemplate"]);
-        let capacity = described.map(|template| amounts(&template["capacity"])).unwrap_or_default();
-        let model = nodes::template_node(&self.nodes);
-        if capacity.is_empty() && model.is_none() {
+    fn template(&self, assumptions: &mut Assumptions) -> Option<Value> {
+        let node_template = self.class.map(|class| &class["nodeTemplate"]);
+        let capacity = node_template.map(|template| amounts(&template["capacity"])).unwrap_or_default();
+        let example_node = nodes::template_node(&self.nodes);
+        if capacity.is_empty() && example_node.is_none() {
             return None;
         }
-        let mut outline = TemplateSpec { labels: self.labels(), ..TemplateSpec::default() };
-        if let Some(template) = described {
+        let mut template_spec = TemplateSpec { labels: self.labels(), ..TemplateSpec::default() };
+        if let Some(template) = node_template {
             for (key, field) in [(INSTANCE_TYPE, "instanceType"), (REGION, "region"), (ZONE, "zone")] {
-                outline.set_default_label(key, template[field].as_str().unwrap_or_default());
+                template_spec.set_default_label(key, template[field].as_str().unwrap_or_default());
             }
         }
-        outline.set_default_label("kubernetes.io/os", "linux");
+        template_spec.set_default_label("kubernetes.io/os", "linux");
         let taints = self.deployment["spec"]["template"]["spec"]["nodeTemplate"]["spec"]["taints"].as_array();
-        outline.taints = taints.cloned().unwrap_or_default();
-        match model {
+        template_spec.taints = taints.cloned().unwrap_or_default();
+        match example_node {
             Some(node) => {
-                outline.capacity = amounts(&node["status"]["capacity"]);
-                outline.allocatable = amounts(&node["status"]["allocatable"]);
+                template_spec.capacity = amounts(&node["status"]["capacity"]);
+                template_spec.allocatable = amounts(&node["status"]["allocatable"]);
             }
             None => {
-                guessed.reserved = true;
-                outline.capacity = capacity;
-                if let Some(count) = outline.capacity.remove("gpu").filter(|count| count.sign() > 0) {
-                    outline.capacity.insert(GPU_RESOURCES[0].to_owned(), count);
+                assumptions.reserved = true;
+                template_spec.capacity = capacity;
+                if let Some(count) = template_spec.capacity.remove("gpu").filter(|count| count.sign() > 0) {
+                    template_spec.capacity.insert(GPU_RESOURCES[0].to_owned(), count);
                 }
                 let pods = || Quantity::parse("110").expect("a number is a quantity");
-                outline.capacity.entry("pods".to_owned()).or_insert_with(pods);
+                template_spec.capacity.entry("pods".to_owned()).or_insert_with(pods);
                 let amount =
                     |text: &str| Quantity::parse(text).expect("a number and a suffix are a quantity");
-                outline.reserve(&RESERVED.map(|(name, text)| (name.to_owned(), amount(text))).into());
+                template_spec.reserve(&RESERVED.map(|(name, text)| (name.to_owned(), amount(text))).into());
             }
         }
-        Some(outline.to_node(&self.name))
+        Some(template_spec.to_node(&self.name))
     }
 
     /// The labels of the deployment, and those of the class that are valid for a node.

@@ -16,33 +16,36 @@ const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 const UNLIMITED: i64 = 1000;
 
 /// Adds the groups of node pools.
-pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
+pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
     let mut unseen = Vec::new();
-    for pool in &found.node_pools {
-        let of_pool = found.nodes.iter().filter(|node| label(node, POOL) == Some(name(pool)));
-        let mut alike: BTreeMap<Vec<&str>, Vec<&Value>> = BTreeMap::new();
+    for pool in &source_objects.node_pools {
+        let of_pool = source_objects.nodes.iter().filter(|node| label(node, POOL) == Some(name(pool)));
+        let mut nodes_by_type: BTreeMap<Vec<&str>, Vec<&Value>> = BTreeMap::new();
         for node in of_pool {
             let Some(kind) = label(node, INSTANCE_TYPE) else { continue };
-            let more = [CAPACITY_TYPE, ZONE].map(|key| label(node, key).unwrap_or_default());
-            alike.entry(vec![name(pool), kind, more[0], more[1]]).or_default().push(node);
+            let capacity_and_zone = [CAPACITY_TYPE, ZONE].map(|key| label(node, key).unwrap_or_default());
+            nodes_by_type
+                .entry(vec![name(pool), kind, capacity_and_zone[0], capacity_and_zone[1]])
+                .or_default()
+                .push(node);
         }
         let types = required_instance_types(pool);
-        let is_seen = |kind: &&str| alike.keys().any(|parts| parts[1] == *kind);
+        let is_seen = |kind: &&str| nodes_by_type.keys().any(|parts| parts[1] == *kind);
         unseen.extend(
             types.into_iter().filter(|kind| !is_seen(kind)).map(|kind| format!("{kind} of {}", name(pool))),
         );
-        for (parts, nodes) in &alike {
+        for (parts, nodes) in &nodes_by_type {
             let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
             let group = nodes::node_group(&parts.join("/"), nodes, 0, max_nodes(pool, nodes));
             derived.groups.extend(group.map(|group| NodeGroup { target: Some(nodes.len() as i64), ..group }));
         }
     }
     if !derived.groups.is_empty() {
-        derived.assumptions.push("node groups are the types of machines that each of Karpenter's node pools uses, by zone and kind of capacity, as if an autoscaler with groups had to do its work; each may grow from none to the limits of its pool".to_owned());
+        derived.assumptions.push("node groups are the instance types of each Karpenter NodePool, by zone and capacity type, as cluster-autoscaler would need them; min size is 0, and the limits of the NodePool are the max size".to_owned());
     }
     if !unseen.is_empty() {
         derived.assumptions.push(format!(
-            "no node shows what these types are like, so none is made of them: {}",
+            "no nodes of these instance types were recorded, so they have no node group: {}",
             join_words(&unseen)
         ));
     }
@@ -71,11 +74,11 @@ fn max_nodes(pool: &Value, nodes: &[&Value]) -> i64 {
     let limits = pool["spec"]["limits"].as_object().into_iter().flatten();
     let counts = limits.filter_map(|(resource, limit)| {
         let limit = amount(limit)?.milli_value().max(0);
-        let one = match resource.as_str() {
+        let per_node = match resource.as_str() {
             "nodes" => 1000,
             resource => amount(&node["status"]["capacity"][resource])?.milli_value(),
         };
-        (one > 0).then(|| limit / one)
+        (per_node > 0).then(|| limit / per_node)
     });
     counts.min().unwrap_or(UNLIMITED).max(nodes.len() as i64)
 }

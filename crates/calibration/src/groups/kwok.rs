@@ -20,61 +20,71 @@ enum GroupKey<'a> {
 }
 
 /// Adds the groups of the kwok provider, if the cluster has one.
-pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
-    if found.cloud_provider().is_some_and(|cloud| cloud != "kwok") {
+pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+    if source_objects.cloud_provider().is_some_and(|cloud| cloud != "kwok") {
         return;
     }
-    let Some(config_map) = found.config_map(CONFIG) else { return };
-    if let Err(why) = read(config_map, found, derived) {
-        derived.assumptions.push(format!("the ConfigMap {CONFIG} does not count: {why}"));
+    let Some(config_map) = source_objects.config_map(CONFIG) else { return };
+    if let Err(error) = read(config_map, source_objects, derived) {
+        derived.assumptions.push(format!("ConfigMap {CONFIG} is ignored: {error}"));
     }
 }
 
-fn read(config_map: &Value, found: &SourceObjects, derived: &mut DerivedGroups) -> Result<(), String> {
-    let config = yaml::parse(config_map["data"]["config"].as_str().ok_or("it has no config")?)?;
+fn read(
+    config_map: &Value,
+    source_objects: &SourceObjects,
+    derived: &mut DerivedGroups,
+) -> Result<(), String> {
+    let config = yaml::parse(config_map["data"]["config"].as_str().ok_or("config is missing")?)?;
     let key = |field: &str| config["nodegroups"][field].as_str().filter(|key| !key.trim().is_empty());
-    let by = match (key("fromNodeLabelKey"), key("fromNodeAnnotationKey")) {
+    let group_key = match (key("fromNodeLabelKey"), key("fromNodeAnnotationKey")) {
         (Some(key), None) => GroupKey::Label(key),
         (None, Some(key)) => GroupKey::Annotation(key),
-        _ => return Err("it names not one label or annotation of groups".to_owned()),
+        _ => return Err("expected exactly one of fromNodeLabelKey and fromNodeAnnotationKey".to_owned()),
     };
     let nodes = match config["readNodesFrom"].as_str() {
-        Some("configmap") => templates(config["configmap"]["name"].as_str().unwrap_or_default(), found)?,
-        Some("cluster") => {
-            derived.assumptions.push("node groups are made of the nodes that are there now, as the kwok provider makes them when it starts".to_owned());
-            found.nodes.clone()
+        Some("configmap") => {
+            templates(config["configmap"]["name"].as_str().unwrap_or_default(), source_objects)?
         }
-        _ => return Err("readNodesFrom is neither configmap nor cluster".to_owned()),
+        Some("cluster") => {
+            derived.assumptions.push(
+                "node groups are derived from the nodes that exist now, as by the kwok provider at its start"
+                    .to_owned(),
+            );
+            source_objects.nodes.clone()
+        }
+        _ => return Err("readNodesFrom must be configmap or cluster".to_owned()),
     };
     let with_taint = config["nodes"]["skipTaint"] != true;
     if let Some(key) = config["nodes"]["gpuConfig"]["gpuLabelKey"].as_str() {
         derived.gpu_label = key.into();
     }
     for node in &nodes {
-        let marked = match by {
+        let group_value = match group_key {
             GroupKey::Label(key) => label(node, key),
             GroupKey::Annotation(key) => annotation(node, key),
         };
-        let Some(marked) = marked else { continue };
-        let group = annotation(node, GROUP).unwrap_or(marked);
+        let Some(group_value) = group_value else { continue };
+        let group = annotation(node, GROUP).unwrap_or(group_value);
         if derived.groups.iter().any(|other| &*other.name == group) {
             continue;
         }
         match node_group(node, group, with_taint) {
             Ok(group) => derived.groups.push(group),
-            Err(why) => derived.assumptions.push(format!("the node group {group} does not count: {why}")),
+            Err(error) => derived.assumptions.push(format!("node group {group} is ignored: {error}")),
         }
     }
     if !derived.groups.is_empty() {
         derived.assumptions.push(format!(
-            "node groups are those of the kwok provider: new nodes are there at once, and a group is to have as many as it has; the order of groups is that of {CONFIG}"
+            "node groups are those of the kwok provider: new nodes are created immediately, target sizes are the numbers of nodes, and groups are in the order of {CONFIG}"
         ));
     }
     Ok(())
 }
 
-fn templates(name: &str, found: &SourceObjects) -> Result<Vec<Value>, String> {
-    let config_map = found.config_map(name).ok_or_else(|| format!("there is no ConfigMap {name:?}"))?;
+fn templates(name: &str, source_objects: &SourceObjects) -> Result<Vec<Value>, String> {
+    let config_map =
+        source_objects.config_map(name).ok_or_else(|| format!("ConfigMap {name:?} not found"))?;
     let text = config_map["data"]["templates"].as_str().ok_or_else(|| format!("{name} has no templates"))?;
     let mut documents = yaml::parse_all(text)?;
     documents.retain(|document| !document.is_null());
@@ -89,15 +99,15 @@ fn templates(name: &str, found: &SourceObjects) -> Result<Vec<Value>, String> {
 }
 
 fn node_group(node: &Value, group: &str, with_taint: bool) -> Result<NodeGroup, String> {
-    let size = |key: &str, usual: i64| match annotation(node, key) {
-        Some(text) => text.parse::<i64>().map_err(|_| format!("{key}, {text:?}, is not a whole number")),
-        None => Ok(usual),
+    let size = |key: &str, default_size: i64| match annotation(node, key) {
+        Some(text) => text.parse::<i64>().map_err(|_| format!("{key}: {text:?} is not an integer")),
+        None => Ok(default_size),
     };
     let (min, max) = (size(MIN, 0)?, size(MAX, 200)?);
     if min < 0 || max < min {
-        return Err(format!("it has from {min} to {max} nodes"));
+        return Err(format!("invalid sizes: min {min}, max {max}"));
     }
-    let at_once = Delay::Constant(Duration::ZERO);
+    let no_delay = Delay::Constant(Duration::ZERO);
     Ok(NodeGroup {
         name: group.into(),
         min,
@@ -105,12 +115,12 @@ fn node_group(node: &Value, group: &str, with_taint: bool) -> Result<NodeGroup, 
         target: None,
         members: Membership::Annotation { key: GROUP.into(), value: group.into() },
         template: parse_object(&template(node.clone(), group, with_taint))
-            .ok_or("its template is no Node")?,
+            .ok_or("the template is not a Node")?,
         pods: Vec::new(),
         template_pods: parse_object(&kube_proxy(group)).into_iter().collect(),
         price: None,
         options: None,
-        provisioning: Provisioning { registers_after: at_once.clone(), ready_after: at_once },
+        provisioning: Provisioning { registers_after: no_delay.clone(), ready_after: no_delay },
         failures: Vec::new(),
     })
 }

@@ -9,29 +9,30 @@ use serde_json::Value;
 use super::{DerivedGroups, SourceObjects, label, name};
 
 /// Adds groups of similar nodes.
-pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
-    let mut alike: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
-    let mut alone = Vec::new();
-    for node in found.nodes.iter().filter(|node| !is_of_control_plane(node)) {
+pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+    let mut nodes_by_group: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    let mut ungrouped = Vec::new();
+    for node in source_objects.nodes.iter().filter(|node| !is_of_control_plane(node)) {
         match group_name(node) {
-            Some(group) => alike.entry(group).or_default().push(node),
-            None => alone.push(name(node)),
+            Some(group) => nodes_by_group.entry(group).or_default().push(node),
+            None => ungrouped.push(name(node)),
         }
     }
-    for (group, nodes) in &alike {
+    for (group, nodes) in &nodes_by_group {
         let count = nodes.len() as i64;
         derived.groups.extend(node_group(group, nodes, 0, count.saturating_mul(10)));
     }
     if !derived.groups.is_empty() {
-        derived.assumptions.push("nothing tells of node groups: nodes of the same pool, type and zone are taken for a group, which may have from none to ten times as many nodes as it has".to_owned());
+        derived.assumptions.push("no node groups were recorded: nodes of the same pool, instance type and zone are assumed to be a group, with min size 0 and ten times its nodes as max size".to_owned());
         derived.assumptions.push(
-            "new nodes are like the youngest ready one of their group, less what is its own".to_owned(),
+            "new nodes are like the newest ready node of their group, without its own labels and taints"
+                .to_owned(),
         );
     }
-    if !alone.is_empty() {
+    if !ungrouped.is_empty() {
         derived.assumptions.push(format!(
-            "no label tells of a group, so none is taken to have {}",
-            super::join_words(&alone)
+            "nodes without labels of a node group, assumed to be in none: {}",
+            super::join_words(&ungrouped)
         ));
     }
 }

@@ -18,45 +18,50 @@ struct StatusGroup<'a> {
 const NAME_MATCH_SCORE: usize = 1 << 16;
 
 /// Adds the groups of the status ConfigMap.
-pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
-    let usual = "cluster-autoscaler-status";
-    let map = found.autoscaler.as_ref().map_or(usual, |running| &*running.settings.status_config_map_name);
-    let Some(text) = found.config_map(map).and_then(|map| map["data"]["status"].as_str()) else { return };
+pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+    let default_name = "cluster-autoscaler-status";
+    let map = source_objects
+        .autoscaler
+        .as_ref()
+        .map_or(default_name, |deployed| &*deployed.settings.status_config_map_name);
+    let Some(text) = source_objects.config_map(map).and_then(|map| map["data"]["status"].as_str()) else {
+        return;
+    };
     let status = match yaml::parse(text) {
         Ok(status) => status,
         Err(_) => {
             derived
                 .assumptions
-                .push(format!("the ConfigMap {map} does not count: it is not written as since 1.30"));
+                .push(format!("ConfigMap {map} is ignored: it is not in the format since 1.30"));
             return;
         }
     };
-    let told: Vec<StatusGroup<'_>> =
+    let reported: Vec<StatusGroup<'_>> =
         status["nodeGroups"].as_array().into_iter().flatten().filter_map(StatusGroup::parse).collect();
-    let mut owners: Vec<Vec<&Value>> = told.iter().map(|_| Vec::new()).collect();
-    for node in &found.nodes {
-        if let Some(index) = best_group(node, &told) {
+    let mut owners: Vec<Vec<&Value>> = reported.iter().map(|_| Vec::new()).collect();
+    for node in &source_objects.nodes {
+        if let Some(index) = best_group(node, &reported) {
             owners[index].push(node);
         }
     }
     let mut unknown = Vec::new();
-    for (index, (told, nodes)) in told.iter().zip(&owners).enumerate() {
+    for (index, (reported, nodes)) in reported.iter().zip(&owners).enumerate() {
         let others =
             owners.iter().enumerate().filter(|(other, _)| *other != index).flat_map(|(_, nodes)| nodes);
-        match nodes::node_group(told.name, nodes, told.min, told.max) {
+        match nodes::node_group(reported.name, nodes, reported.min, reported.max) {
             Some(group) => {
                 let members = common_pool_label(nodes, others).unwrap_or_else(|| group.members.clone());
-                derived.groups.push(NodeGroup { target: told.target, members, ..group });
+                derived.groups.push(NodeGroup { target: reported.target, members, ..group });
             }
-            None => unknown.push(told.name),
+            None => unknown.push(reported.name),
         }
     }
     if !derived.groups.is_empty() {
-        derived.assumptions.push(format!("node groups and their sizes are those of the ConfigMap {map}; a node belongs to the group whose name its providerID, its own name or the label of its pool has, and new nodes are like the youngest ready one of their group"));
+        derived.assumptions.push(format!("node groups and their sizes are those of the ConfigMap {map}; a node belongs to the group whose name is in its providerID, its name or its pool label, and new nodes are like the newest ready node of their group"));
     }
     if !unknown.is_empty() {
-        let why = "no node shows what theirs are like";
-        derived.assumptions.push(format!("{why}, so these groups never grow: {}", join_words(&unknown)));
+        let reason = "groups without nodes have no template";
+        derived.assumptions.push(format!("{reason} and never grow: {}", join_words(&unknown)));
     }
 }
 
@@ -88,9 +93,9 @@ impl<'a> StatusGroup<'a> {
 
 /// Returns the group that a node matches best; `None` if several match equally.
 fn best_group(node: &Value, groups: &[StatusGroup<'_>]) -> Option<usize> {
-    let fits: Vec<usize> = groups.iter().map(|group| group.match_score(node)).collect();
-    let best = *fits.iter().max().filter(|best| **best > 0)?;
-    let mut winners = fits.iter().enumerate().filter(|(_, fit)| **fit == best);
+    let scores: Vec<usize> = groups.iter().map(|group| group.match_score(node)).collect();
+    let best = *scores.iter().max().filter(|best| **best > 0)?;
+    let mut winners = scores.iter().enumerate().filter(|(_, score)| **score == best);
     let (index, _) = winners.next()?;
     winners.next().is_none().then_some(index)
 }
@@ -101,13 +106,13 @@ fn common_pool_label<'a>(
     others: impl Iterator<Item = &'a &'a Value> + Clone,
 ) -> Option<Membership> {
     let (first, rest) = nodes.split_first()?;
-    let own = |key: &&&str| {
+    let is_distinctive = |key: &&&str| {
         let value = label(first, key);
         value.is_some()
             && rest.iter().all(|node| label(node, key) == value)
             && others.clone().all(|node| label(node, key) != value)
     };
-    let key = POOL_LABELS.iter().find(own)?;
+    let key = POOL_LABELS.iter().find(is_distinctive)?;
     Some(Membership::Label { key: (*key).into(), value: label(first, key)?.into() })
 }
 

@@ -146,7 +146,7 @@ fn the_taint_of_the_kwok_provider_is_added_unless_skipped() {
     assert_eq!(sizes(&derived), [("x", 2, 200, None)]);
     let taints = &derived.groups[0].template.value().unwrap()["spec"]["taints"];
     assert_eq!(*taints, json!([{"key": "kwok-provider", "value": "true", "effect": "NoSchedule"}]));
-    assert_eq!(derived.assumptions[0], "the node group z does not count: it has from 300 to 200 nodes");
+    assert_eq!(derived.assumptions[0], "node group z is ignored: invalid sizes: min 300, max 200");
     assert_eq!(&*derived.gpu_label, "gpu");
 }
 
@@ -169,11 +169,11 @@ fn status_groups_with_nodes_are_derived() {
 #[test]
 fn status_groups_match_nodes_by_cloud_naming() {
     let migs = "https://www.googleapis.com/compute/v1/projects/p/zones/z/instanceGroups";
-    let told =
+    let status_group =
         |name: &str| json!({"name": name, "health": {"cloudProviderTarget": 2, "minSize": 1, "maxSize": 9}});
     let gke = format!("{migs}/gke-c-web-5f1c-grp");
     let names = [gke.as_str(), "eks-web-3ac5d0b1", "aks-work-14821733-vmss", "web", "web-big", "lonely"];
-    let status = json!({"nodeGroups": names.map(told)}).to_string();
+    let status = json!({"nodeGroups": names.map(status_group)}).to_string();
     let at = "2026-01-01T00:00:00Z";
     let nodes = [
         node("gke-c-web-5f1c-x8k2", at, json!({"cloud.google.com/gke-nodepool": "web"}), "4"),
@@ -197,10 +197,7 @@ fn status_groups_match_nodes_by_cloud_naming() {
     ];
     assert_eq!(members, expected.iter().collect::<Vec<_>>());
     assert_eq!(sizes(&derived)[0], (gke.as_str(), 1, 9, Some(2)));
-    assert_eq!(
-        derived.assumptions[1],
-        "no node shows what theirs are like, so these groups never grow: lonely"
-    );
+    assert_eq!(derived.assumptions[1], "groups without nodes have no template and never grow: lonely");
 }
 
 /// A pool over two zones, of which one has a node.
@@ -292,7 +289,7 @@ fn node_pools_become_groups_of_the_observed_instance_types() {
     assert_eq!(derived.groups[0].members, named(&["n1", "n2"]));
     assert_eq!(
         derived.assumptions[1],
-        "no node shows what these types are like, so none is made of them: m5.4xlarge of general"
+        "no nodes of these instance types were recorded, so they have no node group: m5.4xlarge of general"
     );
 }
 
@@ -325,13 +322,13 @@ fn similar_nodes_form_a_group() {
             "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
         })
     );
-    assert_eq!(derived.assumptions[2], "no label tells of a group, so none is taken to have alone");
+    assert_eq!(derived.assumptions[2], "nodes without labels of a node group, assumed to be in none: alone");
 }
 
 #[test]
 fn an_empty_cluster_has_no_groups() {
     let derived = derived_from(&[]);
-    assert_eq!(derived.assumptions, ["nothing tells of node groups: there are none"]);
+    assert_eq!(derived.assumptions, ["no node groups found"]);
     assert_eq!((derived.groups.len(), derived.origin, derived.settings), (0, None, None));
 }
 
@@ -339,11 +336,11 @@ fn an_empty_cluster_has_no_groups() {
 #[test]
 fn provisioning_times_are_measured_from_a_recording() {
     let groups = derive_node_groups(final_objects().iter()).groups;
-    let mut measure = ProvisioningMeter::new(&groups);
+    let mut meter = ProvisioningMeter::new(&groups);
     for (at, what) in recorded_changes() {
-        measure.observe(at, &what.into());
+        meter.observe(at, &what.into());
     }
-    let found: Vec<(usize, usize)> = measure
+    let found: Vec<(usize, usize)> = meter
         .finish()
         .into_iter()
         .map(|provisioning| {

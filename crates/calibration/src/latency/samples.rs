@@ -31,22 +31,22 @@ impl LatencySamples {
     }
 
     /// Adds a measurement.
-    pub(super) fn add(&mut self, step: LatencyKind, began: Moment, span: Duration) {
-        let Reservoir { samples: spans, total: seen } = self.by_kind.entry(step).or_default();
-        *seen += 1;
-        if spans.len() < RESERVOIR_SIZE {
-            spans.push((began, span));
-        } else if let Ok(place) = usize::try_from(self.rng.random_range(0..*seen))
-            && place < RESERVOIR_SIZE
+    pub(super) fn add(&mut self, latency_kind: LatencyKind, began: Moment, duration: Duration) {
+        let Reservoir { samples, total } = self.by_kind.entry(latency_kind).or_default();
+        *total += 1;
+        if samples.len() < RESERVOIR_SIZE {
+            samples.push((began, duration));
+        } else if let Ok(index) = usize::try_from(self.rng.random_range(0..*total))
+            && index < RESERVOIR_SIZE
         {
-            spans[place] = (began, span);
+            samples[index] = (began, duration);
         }
     }
 
     pub(super) fn into_latencies(self) -> Latencies {
-        let by_time = |(step, Reservoir { samples: mut spans, .. }): (LatencyKind, Reservoir)| {
-            spans.sort();
-            (step, Delay::SamplesByTime(spans))
+        let by_time = |(latency_kind, Reservoir { mut samples, .. }): (LatencyKind, Reservoir)| {
+            samples.sort();
+            (latency_kind, Delay::SamplesByTime(samples))
         };
         self.by_kind.into_iter().map(by_time).collect::<BTreeMap<_, _>>().into()
     }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn many_measurements_are_thinned_out_evenly() {
-        let kept = |seed| {
+        let kept_samples = |seed| {
             let mut samples = LatencySamples::new(seed);
             for second in 0..100_000 {
                 samples.add(
@@ -72,9 +72,9 @@ mod tests {
             };
             spans
         };
-        let spans = kept(1);
+        let spans = kept_samples(1);
         assert_eq!(spans.len(), RESERVOIR_SIZE);
-        assert!(spans.is_sorted() && spans == kept(1) && spans != kept(2));
+        assert!(spans.is_sorted() && spans == kept_samples(1) && spans != kept_samples(2));
         // A tenth of the time has a tenth of the samples: 410, plus or minus 19.
         for tenth in 0..10 {
             let range = tenth * 10_000..(tenth + 1) * 10_000;

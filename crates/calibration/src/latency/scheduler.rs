@@ -71,13 +71,13 @@ const UNTRUNCATED_NOTE_BYTES: usize = 1000;
 impl SchedulerLoopMeter {
     pub(super) fn observe_event(&mut self, at: Moment, event: EventJson) {
         let is_first = event.series.is_none();
-        let told = match &*event.reason {
+        let scheduler_event = match &*event.reason {
             "FailedScheduling" => {
                 let message = is_first.then(|| message_hash(&event.note));
                 SchedulerEvent::Unschedulable { pod: event.regarding.uid.into(), message }
             }
             "Preempted" if is_first => match preemptor(&event.note) {
-                Some(by) => SchedulerEvent::Preempted { by: by.into() },
+                Some(preemptor_uid) => SchedulerEvent::Preempted { by: preemptor_uid.into() },
                 None => return,
             },
             _ => return,
@@ -89,13 +89,13 @@ impl SchedulerLoopMeter {
         };
         if self.events.len() < MAX_PENDING_EVENTS {
             self.event_count += 1;
-            self.events.insert((moment, self.event_count), told);
+            self.events.insert((moment, self.event_count), scheduler_event);
         }
     }
 
     /// A new pod was scheduled at the first attempt.
-    pub(super) fn pod_bound(&mut self, came: Moment, bound: Moment) {
-        self.bound.push_back((came, bound));
+    pub(super) fn pod_bound(&mut self, created: Moment, bound: Moment) {
+        self.bound.push_back((created, bound));
     }
 
     /// Measures what happened until a moment, after which no event of that time arrives.
@@ -106,8 +106,8 @@ impl SchedulerLoopMeter {
         samples: &mut LatencySamples,
     ) {
         while let Some(first) = self.events.first_entry().filter(|first| first.key().0 <= until) {
-            let ((moment, _), told) = first.remove_entry();
-            match told {
+            let ((moment, _), scheduler_event) = first.remove_entry();
+            match scheduler_event {
                 SchedulerEvent::Unschedulable { pod, message } => {
                     // A write before the pod was first observed may have been missed.
                     if let Some(pod) = pods.get_mut(&pod).filter(|pod| pod.since <= moment) {
@@ -122,20 +122,20 @@ impl SchedulerLoopMeter {
                 }
                 SchedulerEvent::Preempted { by } => {
                     if let Some(preemptor) = pods.get_mut(&by)
-                        && let Some(decided) = preemptor.decided.replace(moment)
+                        && let Some(decided_at) = preemptor.decided.replace(moment)
                     {
-                        samples.add(LatencyKind::Preempt, decided, between(decided, moment));
+                        samples.add(LatencyKind::Preempt, decided_at, between(decided_at, moment));
                     }
                 }
             }
         }
-        while let Some((came, bound)) = self.bound.front().copied().filter(|(_, bound)| *bound <= until) {
+        while let Some((created, bound)) = self.bound.front().copied().filter(|(_, bound)| *bound <= until) {
             self.bound.pop_front();
             let earlier_writes = self.writes.partition_point(|began| *began <= bound);
-            let last_write = earlier_writes.checked_sub(1).map(|place| self.writes[place]);
+            let last_write = earlier_writes.checked_sub(1).map(|index| self.writes[index]);
             // No write delayed the pod: all of the time is its binding.
-            if last_write.is_none_or(|began| began < earlier(came, MAX_WRITE_EFFECT)) {
-                samples.add(LatencyKind::Bind, came, between(came, bound));
+            if last_write.is_none_or(|began| began < earlier(created, MAX_WRITE_EFFECT)) {
+                samples.add(LatencyKind::Bind, created, between(created, bound));
             }
         }
         while self.writes.get(1).is_some_and(|second| *second <= until) {
@@ -147,20 +147,24 @@ impl SchedulerLoopMeter {
     fn measure_attempt(
         &mut self,
         moment: Moment,
-        seen: Option<Duration>,
+        write_duration: Option<Duration>,
         is_first: bool,
         samples: &mut LatencySamples,
     ) {
-        let is_refusal = |told: &SchedulerEvent| matches!(told, SchedulerEvent::Unschedulable { .. });
+        let is_refusal = |scheduler_event: &SchedulerEvent| {
+            matches!(scheduler_event, SchedulerEvent::Unschedulable { .. })
+        };
         let next = self
             .events
             .iter()
-            .find(|(_, told)| is_refusal(told))
+            .find(|(_, scheduler_event)| is_refusal(scheduler_event))
             .map(|((next, _), _)| between(moment, *next));
-        match (seen, next) {
-            (Some(seen), next) => {
-                let took = next.filter(|next| *next <= seen + MAX_RESPONSE_DELAY).unwrap_or(seen);
-                samples.add(LatencyKind::StatusPatch, moment, took);
+        match (write_duration, next) {
+            (Some(write_duration), next) => {
+                let duration = next
+                    .filter(|next| *next <= write_duration + MAX_RESPONSE_DELAY)
+                    .unwrap_or(write_duration);
+                samples.add(LatencyKind::StatusPatch, moment, duration);
                 self.writes.push_back(moment);
             }
             (None, Some(next)) if is_first && next < MAX_ATTEMPT_DURATION => {
@@ -192,12 +196,12 @@ impl StatusWrites {
 
     /// Returns how long after a moment a write was observed with this message, or with any if it is `None`.
     fn duration_since(&self, moment: Moment, message: Option<u64>) -> Option<Duration> {
-        let is_it = |(at, written): &&(Moment, u64)| {
-            let took = between(moment, *at);
+        let is_match = |(at, written): &&(Moment, u64)| {
+            let elapsed = between(moment, *at);
             let longest = if message.is_some() { MAX_WRITE_DURATION } else { MIN_BACKOFF };
-            *at >= moment && took <= longest && message.is_none_or(|message| message == *written)
+            *at >= moment && elapsed <= longest && message.is_none_or(|message| message == *written)
         };
-        self.recent.iter().find(is_it).map(|(at, _)| between(moment, *at))
+        self.recent.iter().find(is_match).map(|(at, _)| between(moment, *at))
     }
 }
 

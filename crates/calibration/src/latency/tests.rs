@@ -29,8 +29,8 @@ fn object_of(object: impl Into<Value>) -> Object {
 }
 
 /// A pod that was created at that moment.
-fn pod(name: &str, made: i64) -> PodBuilder {
-    testobjects::pod(name).namespace("a").created(at(made)).phase("Pending")
+fn pod(name: &str, created: i64) -> PodBuilder {
+    testobjects::pod(name).namespace("a").created(at(created)).phase("Pending")
 }
 
 /// A pod that has been running since before the recording.
@@ -38,8 +38,8 @@ fn running(name: &str) -> PodBuilder {
     pod(name, -9000).on("n").phase("Running")
 }
 
-fn node(name: &str, made: i64) -> NodeBuilder {
-    testobjects::node(name).created(at(made))
+fn node(name: &str, created: i64) -> NodeBuilder {
+    testobjects::node(name).created(at(created))
 }
 
 fn deleting(pod: PodBuilder, moment: i64, grace: i64) -> PodBuilder {
@@ -69,13 +69,13 @@ fn failed(uid: &str, moment: i64, note: &str) -> ObservedChange {
 /// Checks the measurements of each kind, in milliseconds: start and duration.
 #[track_caller]
 fn check(changes: &[(i64, ObservedChange)], expected: &[(LatencyKind, &[(i64, u64)])]) {
-    let mut measure = LatencyMeter::new(7);
+    let mut meter = LatencyMeter::new(7);
     for (moment, what) in changes {
-        measure.observe(at(*moment), what);
+        meter.observe(at(*moment), what);
     }
-    let pace = measure.finish();
+    let latencies = meter.finish();
     for step in LatencyKind::ALL {
-        let found = match pace.of(step) {
+        let found = match latencies.of(step) {
             Delay::SamplesByTime(all) => all.clone(),
             usual => {
                 assert_eq!(*usual, *Latencies::typical().of(step));
@@ -187,14 +187,14 @@ fn a_refusal_that_says_nothing_new_costs_an_attempt() {
 #[test]
 fn event_series_have_a_time_but_no_message() {
     let series = json!({"count": 2, "lastObservedTime": at(3000).to_string()});
-    let again = event("FailedScheduling", "p", 10, "0/3 nodes").set("series", series);
+    let repeated = event("FailedScheduling", "p", 10, "0/3 nodes").set("series", series);
     check(
         &[
             (0, added(pod("p", 0))),
             (30, modified(pod("p", 0).unschedulable("0/3 nodes"))),
             (40, failed("p", 10, "0/3 nodes")),
             (3040, modified(pod("p", 0).unschedulable("0/4 nodes"))),
-            (3050, modified(again)),
+            (3050, modified(repeated)),
         ],
         &[(LatencyKind::StatusPatch, &[(10, 20), (3000, 40)])],
     );
@@ -287,16 +287,16 @@ fn pods_terminate_on_nodes_and_are_deleted_at_once_elsewhere() {
 fn a_replica_set_replaces_a_deleting_pod_and_a_stateful_set_a_deleted_one() {
     let of_replica_set = |pod: PodBuilder| pod.owner("ReplicaSet", "rs");
     let of_stateful_set = |pod: PodBuilder| pod.owner("StatefulSet", "sts");
-    let gone = |pod: PodBuilder| deleting(disrupted(pod, "PreemptionByScheduler"), 1000, 30);
+    let deleted_pod = |pod: PodBuilder| deleting(disrupted(pod, "PreemptionByScheduler"), 1000, 30);
     check(
         &[
             (0, added(of_replica_set(running("r1")))),
             (0, added(of_stateful_set(running("s-0")))),
-            (1000, modified(gone(of_replica_set(running("r1"))))),
-            (1001, modified(gone(of_stateful_set(running("s-0"))))),
+            (1000, modified(deleted_pod(of_replica_set(running("r1"))))),
+            (1001, modified(deleted_pod(of_stateful_set(running("s-0"))))),
             (1100, added(of_replica_set(pod("r2", 1100)))),
             (1101, added(of_replica_set(pod("r3", 1101)))),
-            (2000, deleted(gone(of_stateful_set(running("s-0"))))),
+            (2000, deleted(deleted_pod(of_stateful_set(running("s-0"))))),
             (2060, added(of_stateful_set(pod("s-0", 2060)).uid("s-0-again"))),
         ],
         &[
@@ -340,7 +340,7 @@ fn a_job_makes_the_next_pod_when_one_has_succeeded() {
 
 #[test]
 fn a_daemon_set_follows_new_nodes() {
-    let daemon = |name: &str, made: i64, set: &str| pod(name, made).owner("DaemonSet", set);
+    let daemon = |name: &str, created: i64, set: &str| pod(name, created).owner("DaemonSet", set);
     check(
         &[
             (0, added(node("old", -90_000))),

@@ -17,12 +17,12 @@ struct ReportMetric {
 }
 
 const METRICS: [ReportMetric; 6] = [
-    ReportMetric { name: "Pods that wait, on average", path: "/waiting", format: average },
-    ReportMetric { name: "99 % waited less than", path: "/waited/p99", format: seconds },
+    ReportMetric { name: "Pending pods, mean", path: "/waiting", format: average },
+    ReportMetric { name: "Time to bind p99", path: "/waited/p99", format: seconds },
     ReportMetric { name: "Pods preempted", path: "/lost/preempted", format: count },
     ReportMetric { name: "Pods evicted by scale-down", path: "/lost/scaledDown", format: count },
-    ReportMetric { name: "Nodes, on average", path: "/nodes", format: average },
-    ReportMetric { name: "CPU asked for of all there is", path: "/utilization/cpu", format: share },
+    ReportMetric { name: "Nodes, mean", path: "/nodes", format: average },
+    ReportMetric { name: "CPU requested ÷ allocatable", path: "/utilization/cpu", format: share },
 ];
 
 /// Widths of the columns of labels and of values.
@@ -38,18 +38,18 @@ pub(super) fn compare(out: &mut Printer, folder: &Path) -> anyhow::Result<()> {
         .collect::<anyhow::Result<_>>()?;
     writeln!(
         out,
-        "\n{HEADING}# Fewer nodes, but more pods had to move. The reports (report.json) beside each other:{HEADING:#}"
+        "\n{HEADING}# Fewer nodes, but more evictions. The reports (report.json) compared:{HEADING:#}"
     )?;
     let names = what_ifs.iter().map(|what_if| what_if.name);
     write_row(out, "", std::iter::once("recorded").chain(names).map(str::to_owned))?;
     for ReportMetric { name, path, format: shown } in METRICS {
-        let of = |report: &Value, side: &str| {
+        let metric = |report: &Value, side: &str| {
             // A report omits counts of zero.
             let figure = report[side].pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
             shown(figure)
         };
-        let replayed = reports.iter().map(|report| of(report, "replayed"));
-        write_row(out, name, std::iter::once(of(&reports[0], "recorded")).chain(replayed))?;
+        let replayed = reports.iter().map(|report| metric(report, "replayed"));
+        write_row(out, name, std::iter::once(metric(&reports[0], "recorded")).chain(replayed))?;
     }
     Ok(())
 }
@@ -57,7 +57,7 @@ pub(super) fn compare(out: &mut Printer, folder: &Path) -> anyhow::Result<()> {
 fn read_report(folder: &Path) -> anyhow::Result<Value> {
     let path = folder.join("report.json");
     let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{} is no report", path.display()))
+    serde_json::from_slice(&text).with_context(|| format!("{} is not a report", path.display()))
 }
 
 fn write_row(out: &mut Printer, name: &str, figures: impl Iterator<Item = String>) -> anyhow::Result<()> {

@@ -16,46 +16,45 @@ use crate::output::{HEADING, Printer, group_digits};
 const INDENT: usize = 13;
 
 /// Prints a step's comment and command, runs the command, and prints the selected lines of its output.
-pub(super) fn run_step(scene: &WalkthroughStep, history: &str, out: &mut Printer) -> anyhow::Result<()> {
+pub(super) fn run_step(step: &WalkthroughStep, history: &str, out: &mut Printer) -> anyhow::Result<()> {
     writeln!(out)?;
     let width = out.width().unwrap_or(MAX_WIDTH).min(MAX_WIDTH);
-    for line in wrap_text(&scene.comment, Some(width), 2) {
+    for line in wrap_text(&step.comment, Some(width), 2) {
         writeln!(out, "{HEADING}# {line}{HEADING:#}")?;
     }
-    let typed: Vec<String> = scene.command.iter().map(|word| shell_quoted(word)).collect();
-    writeln!(out, "$ kinescope {}", typed.join(" "))?;
+    let quoted: Vec<String> = step.command.iter().map(|argument| shell_quoted(argument)).collect();
+    writeln!(out, "$ kinescope {}", quoted.join(" "))?;
     // The command may take a while.
     out.flush()?;
-    let answer = run_command(&scene.command, history, out.width())?;
-    let lines: Vec<&str> = answer.lines().collect();
-    let shown = scene.shown_lines.select(&lines);
-    if shown.is_empty() {
-        bail!("the demo's command answers otherwise than the demo knows: {answer}");
+    let output = run_command(&step.command, history, out.width())?;
+    let lines: Vec<&str> = output.lines().collect();
+    let shown_lines = step.shown_lines.select(&lines);
+    if shown_lines.is_empty() {
+        bail!("unexpected output of the demo's command: {output}");
     }
-    for line in &shown {
+    for line in &shown_lines {
         out.write_escaped_line(line)?;
     }
-    if shown.len() < lines.len() {
-        writeln!(out, "[… {} of {} lines]", shown.len(), group_digits(lines.len() as u64))?;
+    if shown_lines.len() < lines.len() {
+        writeln!(out, "[… {} of {} lines]", shown_lines.len(), group_digits(lines.len() as u64))?;
     }
     Ok(())
 }
 
 /// Runs a command and returns its output.
 fn run_command(command: &[String], history: &str, width: Option<usize>) -> anyhow::Result<String> {
-    let mut words: Vec<&str> =
+    let mut arguments: Vec<&str> =
         std::iter::once("kinescope").chain(command.iter().map(String::as_str)).collect();
     // `export` has no effect on this process, so name the history explicitly.
-    match words[1] {
-        "info" | "replay" => words.insert(2, history),
-        _ if words.contains(&"--history") => {}
-        _ => words.extend(["--history", history]),
+    match arguments[1] {
+        "info" | "replay" => arguments.insert(2, history),
+        _ if arguments.contains(&"--history") => {}
+        _ => arguments.extend(["--history", history]),
     }
-    let command =
-        Arguments::try_parse_from(words).context("the demo types a command that does not exist")?.command;
-    let answer = SharedBuffer::default();
-    crate::run(command, &mut Printer::combined(answer.clone(), width))?;
-    let bytes = answer.0.borrow();
+    let command = Arguments::try_parse_from(arguments).context("the demo's command is invalid")?.command;
+    let output = SharedBuffer::default();
+    crate::run(command, &mut Printer::combined(output.clone(), width))?;
+    let bytes = output.0.borrow();
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -64,18 +63,18 @@ fn run_command(command: &[String], history: &str, width: Option<usize>) -> anyho
 impl LineFilter {
     /// The selected lines of an output.
     fn select<'a>(&self, lines: &[&'a str]) -> Vec<&'a str> {
-        let words = match self {
+        let keywords = match self {
             LineFilter::First(count) => return lines.iter().copied().take(*count).collect(),
-            LineFilter::Containing(words) => words,
+            LineFilter::Containing(keywords) => keywords,
         };
         let mut goes_on = false;
-        let matters = |line: &&&str| {
+        let is_relevant = |line: &&&str| {
             let plain = anstream::adapter::strip_str(line).to_string();
             let indent = plain.len() - plain.trim_start().len();
-            goes_on = words.iter().any(|word| plain.contains(word)) || (goes_on && indent == INDENT);
+            goes_on = keywords.iter().any(|keyword| plain.contains(keyword)) || (goes_on && indent == INDENT);
             goes_on
         };
-        lines.iter().filter(matters).copied().collect()
+        lines.iter().filter(is_relevant).copied().collect()
     }
 }
 
@@ -94,11 +93,11 @@ impl Write for SharedBuffer {
 }
 
 /// A word quoted for a shell, if it has to be.
-pub(super) fn shell_quoted(word: &str) -> String {
+pub(super) fn shell_quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
+    if !argument.is_empty() && argument.chars().all(plain) {
+        argument.to_owned()
     } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+        format!("'{}'", argument.replace('\'', r"'\''"))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use model::Moment;
-use workload::shop::Story;
+use workload::shop::DayHighlights;
 
 /// A step of the walkthrough: a comment, and a command with the lines of its output to show.
 pub(super) struct WalkthroughStep {
@@ -29,12 +29,12 @@ pub(super) struct ReplayVariant {
 }
 
 pub(super) const UNCHANGED: ReplayVariant =
-    ReplayVariant { folder: "as-it-was", name: "as it was", set: &[] };
+    ReplayVariant { folder: "unchanged", name: "unchanged", set: &[] };
 pub(super) const MORE_NODES: ReplayVariant =
     ReplayVariant { folder: "more-nodes", name: "more nodes", set: &["nodeGroups.general.max=90"] };
 pub(super) const FASTER_SCALE_DOWN: ReplayVariant = ReplayVariant {
-    folder: "given-back",
-    name: "given back",
+    folder: "faster-scale-down",
+    name: "1m unneeded",
     set: &[
         "nodeGroups.general.max=90",
         "autoscaler.scale-down-unneeded-time=1m",
@@ -46,11 +46,11 @@ pub(super) const MINUTE: i64 = 60_000_000_000;
 /// The lines of a replay's summary that show the effect of a setting.
 const REPLAY_EFFECT: LineFilter = LineFilter::Containing(&[
     "recorded    replayed",
-    "They waited",
-    "Pods that wait",
+    "Time to bind",
+    "Pending pods, mean",
     "Pods evicted by scale-down",
-    "Nodes, on average",
-    "most nodes",
+    "Nodes, mean",
+    "max nodes",
     "  general  ",
 ]);
 
@@ -58,42 +58,40 @@ const REPLAY_EFFECT: LineFilter = LineFilter::Containing(&[
 
 impl WalkthroughStep {
     /// All steps, in order. Replays are written into the folder.
-    pub(super) fn all(story: &Story, folder: &Path) -> Vec<WalkthroughStep> {
-        let mut scenes = diagnosis_steps(story);
-        scenes.extend(replay_steps(story, folder));
-        scenes
+    pub(super) fn all(highlights: &DayHighlights, folder: &Path) -> Vec<WalkthroughStep> {
+        let mut steps = diagnosis_steps(highlights);
+        steps.extend(replay_steps(highlights, folder));
+        steps
     }
 
-    fn new(words: impl Into<String>, shown: LineFilter, command: &[&str]) -> WalkthroughStep {
-        let command = command.iter().map(|word| (*word).to_owned()).collect();
-        WalkthroughStep { comment: words.into(), command, shown_lines: shown }
+    fn new(text: impl Into<String>, line_filter: LineFilter, command: &[&str]) -> WalkthroughStep {
+        let command = command.iter().map(|argument| (*argument).to_owned()).collect();
+        WalkthroughStep { comment: text.into(), command, shown_lines: line_filter }
     }
 }
 
 /// The steps that find out why pods were pending.
-fn diagnosis_steps(story: &Story) -> Vec<WalkthroughStep> {
-    let now = clock_time(story.bad_moment);
-    let mut scenes = vec![
+fn diagnosis_steps(highlights: &DayHighlights) -> Vec<WalkthroughStep> {
+    let now = clock_time(highlights.bad_moment);
+    let mut steps = vec![
         WalkthroughStep::new("What is in the history?", LineFilter::First(10), &["info"]),
         WalkthroughStep::new(
-            format!(
-                "At {} a sale began. At {now}, which pods were waiting for a node?",
-                clock_time(story.sale)
-            ),
+            format!("At {} a sale began. At {now}, which pods were pending?", clock_time(highlights.sale)),
             LineFilter::First(12),
             &pending_pods_command(&now),
         ),
     ];
-    if let Some(pod) = &story.misplaced_pod {
-        scenes.push(WalkthroughStep::new(
-            "Those at the top had been waiting since before the sale. What does the scheduler hold against each node?",
-            LineFilter::Containing(&["Pod:", "Decision:", "Decided by:", "Message:"]),
+    if let Some(pod) = &highlights.unmatched_pod {
+        steps.push(WalkthroughStep::new(
+            "Those at the top were pending since before the sale. Why does the scheduler reject each node?",
+            LineFilter::Containing(&["Pod:", "Decision:", "Reason:", "Message:"]),
             &["explain", &format!("pod/{}", pod.name), "-n", &pod.namespace, "--at", &now],
         ));
-        let broken = &story.broken_deployment;
-        let (before, after) = (story.bad_rollout.plus_nanos(-MINUTE), story.bad_rollout.plus_nanos(MINUTE));
-        scenes.push(WalkthroughStep::new(
-            "It asks for nodes of which there are none. Since when?",
+        let broken = &highlights.broken_deployment;
+        let (before, after) =
+            (highlights.bad_rollout.plus_nanos(-MINUTE), highlights.bad_rollout.plus_nanos(MINUTE));
+        steps.push(WalkthroughStep::new(
+            "Its node selector matches no node. Since when?",
             LineFilter::First(3),
             &[
                 "log",
@@ -109,58 +107,53 @@ fn diagnosis_steps(story: &Story) -> Vec<WalkthroughStep> {
             ],
         ));
     }
-    if let Some(pod) = &story.waiting_pod {
-        scenes.push(WalkthroughStep::new(
-            "A slip of the pen in a new version: nmve for nvme. But the others ask for nothing special. Why do they wait, \
-             and why did the autoscaler not bring nodes for them?",
+    if let Some(pod) = &highlights.waiting_pod {
+        steps.push(WalkthroughStep::new(
+            "A typo in a new version: nmve for nvme. But the other pods have no node selector. Why are they pending, and \
+             why did the autoscaler not add nodes for them?",
             LineFilter::Containing(&["Pod:", "Decision:", "Message:", "Scale-up:", "Skipped:"]),
             &["explain", &format!("pod/{}", pod.name), "-n", &pod.namespace, "--at", &now],
         ));
     }
-    scenes
+    steps
 }
 
 /// The steps that replay the same hours, with the recorded settings and with others.
-fn replay_steps(story: &Story, folder: &Path) -> Vec<WalkthroughStep> {
-    let from = clock_time(story.bad_rollout.plus_nanos(-5 * MINUTE));
-    let to = clock_time(story.sale_over.plus_nanos(30 * MINUTE));
+fn replay_steps(highlights: &DayHighlights, folder: &Path) -> Vec<WalkthroughStep> {
+    let from = clock_time(highlights.bad_rollout.plus_nanos(-5 * MINUTE));
+    let to = clock_time(highlights.sale_over.plus_nanos(30 * MINUTE));
     let out = |what_if: &ReplayVariant| folder.join(what_if.folder).display().to_string();
-    let replay = |what_if: &ReplayVariant, words: &str, shown| {
+    let replay = |what_if: &ReplayVariant, text: &str, line_filter| {
         let out = out(what_if);
         let mut command = vec!["replay", "--from", &from, "--to", &to];
         command.extend(what_if.set.iter().flat_map(|set| ["--set", set]));
         command.extend(["--out", &out]);
-        WalkthroughStep::new(words, shown, &command)
+        WalkthroughStep::new(text, line_filter, &command)
     };
     let other = format!("{}/replay.kine", out(&MORE_NODES));
-    let now = clock_time(story.bad_moment);
+    let now = clock_time(highlights.bad_moment);
     vec![
         replay(
             &UNCHANGED,
-            "The cluster was full, and its groups of nodes had grown as far as they may. What if they might grow further? \
-             First, can a replay be believed? The same hours again, with the settings they had:",
-            LineFilter::Containing(&[
-                "the curves of",
-                "Placements:",
-                "on the same node",
-                "same group or type",
-            ]),
+            "The cluster was full, and its node groups were at max size. What if that were larger? First, is a replay \
+             accurate? The same hours with the recorded settings:",
+            LineFilter::Containing(&["node count:", "Placements:", "on the same node", "same group or type"]),
         ),
         replay(
             &MORE_NODES,
-            "There were as many nodes as recorded, and most pods went to the same one or to one like it. Now with a larger \
-             group:",
+            "As many nodes as recorded, and most pods were bound to the same node or one of the same group. Now with a \
+             larger max size:",
             REPLAY_EFFECT,
         ),
         WalkthroughStep::new(
-            "Far fewer pods wait, for a few nodes more. A replay leaves a history too: which would still have been waiting?",
+            "Far fewer pending pods, for a few more nodes. A replay writes a history too: which pods would still be pending?",
             LineFilter::First(12),
             &[&pending_pods_command(&now)[..], &["--history", &other]].concat(),
         ),
         replay(
             &FASTER_SCALE_DOWN,
-            "Those with the slip of the pen, and whoever needs nodes of another group. But nodes cost. What if they were also \
-             given back after one idle minute, instead of six?",
+            "Those with the typo, and those that need another node group. But nodes cost money. What if they were also \
+             removed after one unneeded minute, instead of six?",
             REPLAY_EFFECT,
         ),
     ]

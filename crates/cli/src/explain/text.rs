@@ -25,62 +25,67 @@ struct FeasibleNode<'a> {
 /// in groups.
 pub(super) fn write(
     out: &mut Printer,
-    told: &ExplainedPod,
+    explained_pod: &ExplainedPod,
     wide: bool,
     all_nodes: bool,
 ) -> anyhow::Result<()> {
-    let candidates = feasible_nodes(told);
-    let priority = match told.cluster.priority(&told.snapshot.key) {
+    let candidates = feasible_nodes(explained_pod);
+    let priority = match explained_pod.cluster.priority(&explained_pod.snapshot.key) {
         0 => String::new(),
         priority => format!(", priority {}", signed(priority)),
     };
-    let key = &told.snapshot.key;
+    let key = &explained_pod.snapshot.key;
     write_field(out, "Pod", &format!("{}/{}{priority}", key.namespace, key.name), Style::new())?;
-    write_field(out, "As of", &as_of_text(told), Style::new())?;
-    write_field(out, "Scheduler", &told.scheduler.to_string(), Style::new())?;
-    match &told.explanation.decision {
-        Decision::Placed(placement) => write_placed(out, told, placement, &candidates)?,
-        Decision::Refused(rejection) => write_unschedulable(out, told, rejection)?,
-        Decision::Gated(refusal) => {
-            write_field(out, "Decision", "it is kept out of the queue until its gates are gone", OLD)?;
-            write_field(out, "Because", &refusal.message(), Style::new())?;
+    write_field(out, "As of", &as_of_text(explained_pod), Style::new())?;
+    write_field(out, "Scheduler", &explained_pod.scheduler.to_string(), Style::new())?;
+    match &explained_pod.explanation.decision {
+        Decision::Placed(placement) => write_placed(out, explained_pod, placement, &candidates)?,
+        Decision::Refused(rejection) => write_unschedulable(out, explained_pod, rejection)?,
+        Decision::Gated(status) => {
+            write_field(
+                out,
+                "Decision",
+                "SchedulingGated: not queued until its scheduling gates are removed",
+                OLD,
+            )?;
+            write_field(out, "Reason", &status.message(), Style::new())?;
         }
         Decision::Skipped(why) => {
-            write_field(out, "Decision", "the scheduler does not try it", OLD)?;
-            write_field(out, "Because", why, Style::new())?;
+            write_field(out, "Decision", "Skipped: the scheduler does not attempt it", OLD)?;
+            write_field(out, "Reason", why, Style::new())?;
         }
         Decision::Failed(why) => {
-            write_field(out, "Decision", "the attempt fails, and is made again", OLD)?;
+            write_field(out, "Decision", "SchedulerError: the attempt failed and is retried", OLD)?;
             write_field(out, "Message", why, Style::new())?;
         }
     }
-    if let Some(scaling) = &told.scaling {
+    if let Some(scaling) = &explained_pod.scaling {
         let pod = NamespacedName { namespace: key.namespace.clone(), name: key.name.clone() };
         autoscaler::write(out, &pod, scaling, wide)?;
     }
-    if let Some(happened) = &told.outcome {
-        write_recorded_events(out, told, happened, &candidates)?;
+    if let Some(recorded_outcome) = &explained_pod.outcome {
+        write_recorded_events(out, explained_pod, recorded_outcome, &candidates)?;
     }
-    nodes::write(out, told, &candidates, wide, all_nodes)
+    nodes::write(out, explained_pod, &candidates, wide, all_nodes)
 }
 
 /// The feasible nodes by descending total score; among equals the chosen one first, then in the scheduler's order.
-fn feasible_nodes(told: &ExplainedPod) -> Vec<FeasibleNode<'_>> {
-    let chosen = match &told.explanation.decision {
+fn feasible_nodes(explained_pod: &ExplainedPod) -> Vec<FeasibleNode<'_>> {
+    let chosen_node = match &explained_pod.explanation.decision {
         Decision::Placed(placement) => Some(&placement.node),
         _ => None,
     };
-    let mut candidates: Vec<FeasibleNode<'_>> = told
+    let mut candidates: Vec<FeasibleNode<'_>> = explained_pod
         .explanation
         .nodes
         .iter()
-        .filter_map(|answer| match &answer.verdict {
+        .filter_map(|node_result| match &node_result.verdict {
             NodeVerdict::Rejected(_) => None,
             NodeVerdict::Feasible { scores, total } => Some(FeasibleNode {
-                name: &answer.node,
+                name: &node_result.node,
                 total: *total,
                 scores,
-                is_chosen: chosen == Some(&answer.node),
+                is_chosen: chosen_node == Some(&node_result.node),
             }),
         })
         .collect();
@@ -88,58 +93,51 @@ fn feasible_nodes(told: &ExplainedPod) -> Vec<FeasibleNode<'_>> {
     candidates
 }
 
-fn as_of_text(told: &ExplainedPod) -> String {
-    let words = told.snapshot.as_of.to_string();
-    format!("{}, {}", words.strip_prefix("at ").unwrap_or(&words), told.snapshot.why)
+fn as_of_text(explained_pod: &ExplainedPod) -> String {
+    let text = explained_pod.snapshot.as_of.to_string();
+    format!("{}, {}", text.strip_prefix("at ").unwrap_or(&text), explained_pod.snapshot.why)
 }
 
 fn write_placed(
     out: &mut Printer,
-    told: &ExplainedPod,
+    explained_pod: &ExplainedPod,
     placement: &Placement,
     candidates: &[FeasibleNode<'_>],
 ) -> anyhow::Result<()> {
-    write_field(out, "Decision", &format!("it goes to {}", placement.node), NEW)?;
-    let all = told.cluster.node_count();
-    let looked_at = if placement.evaluated_nodes < all {
-        format!(
-            "{} of {} looked at",
-            group_digits(placement.evaluated_nodes as u64),
-            count_noun(all as u64, "node")
-        )
+    write_field(out, "Decision", &format!("Scheduled: assigned to {}", placement.node), NEW)?;
+    let all = explained_pod.cluster.node_count();
+    let evaluated = if placement.evaluated_nodes < all {
+        let evaluated = group_digits(placement.evaluated_nodes as u64);
+        format!("{evaluated} evaluated nodes ({} in total)", group_digits(all as u64))
     } else {
-        count_noun(all as u64, "node")
+        format!("{} nodes", group_digits(all as u64))
     };
     let best = candidates.first().filter(|best| best.is_chosen);
     let equals = candidates.iter().filter(|other| Some(other.total) == best.map(|best| best.total)).count();
-    let fitting = group_digits(placement.feasible_nodes as u64);
-    let because = match (best, candidates.get(1)) {
-        _ if placement.evaluated_nodes == 0 => "the promise of this node, which still takes it".to_owned(),
-        _ if placement.feasible_nodes == 1 => format!("the only one that fits, of {looked_at}"),
+    let fit = format!("{}/{evaluated} fit", group_digits(placement.feasible_nodes as u64));
+    let score_text = match (best, candidates.get(1)) {
+        _ if placement.evaluated_nodes == 0 => "the nominated node, which still fits".to_owned(),
+        _ if placement.feasible_nodes == 1 => format!("the only node that fits, of {evaluated}"),
         (None, _) => {
             format!(
-                "it is the best of the {fitting} that fit, of {looked_at}; better ones were not looked at"
+                "highest score of the evaluated nodes; {fit}; nodes with higher scores were not evaluated"
             )
         }
         (Some(best), Some(next)) if equals == 1 => {
             let ahead = signed(best.total.saturating_sub(next.total));
-            format!(
-                "{ahead} ahead of {}: {}; {fitting} fit, of {looked_at}",
-                next.name,
-                score_lead(best, next)
-            )
+            format!("score {ahead} higher than {} ({}); {fit}", next.name, score_lead(best, next))
         }
         (Some(_), _) => {
             let equals = count_noun(equals as u64, "node");
-            format!("the scheduler's order, among {equals} equally good; {fitting} fit, of {looked_at}")
+            format!("first in node order of {equals} with the same score; {fit}")
         }
     };
-    let began = if (1..all).contains(&placement.evaluated_nodes) {
-        "; where the search began is not known, and the first node is assumed"
+    let evaluated_text = if (1..all).contains(&placement.evaluated_nodes) {
+        "; the search is assumed to start at the first node"
     } else {
         ""
     };
-    write_field(out, "Decided by", &format!("{because}{began}"), Style::new())
+    write_field(out, "Reason", &format!("{score_text}{evaluated_text}"), Style::new())
 }
 
 /// The differences between two nodes' scores by plugin, the largest lead first.
@@ -156,28 +154,40 @@ fn score_lead(best: &FeasibleNode<'_>, next: &FeasibleNode<'_>) -> String {
     leads.join(", ")
 }
 
-fn write_unschedulable(out: &mut Printer, told: &ExplainedPod, rejection: &Rejection) -> anyhow::Result<()> {
-    let decision = match &rejection.nominated_node {
-        None => "no node takes it".to_owned(),
-        Some(node) => format!("no node takes it, and room is made on {node}"),
+fn write_unschedulable(
+    out: &mut Printer,
+    explained_pod: &ExplainedPod,
+    rejection: &Rejection,
+) -> anyhow::Result<()> {
+    let all = group_digits(explained_pod.cluster.node_count() as u64);
+    let nominated = match &rejection.nominated_node {
+        None => String::new(),
+        Some(node) => format!("; nominated to {node} by preemption"),
     };
+    let decision = format!("Unschedulable: 0/{all} nodes fit{nominated}");
     write_field(out, "Decision", &decision, OLD)?;
-    if let Some(refusal) = &told.explanation.pre_filter_status {
-        let before = format!("{}, before any node is looked at: {}", refusal.plugin, refusal.message());
-        write_field(out, "Decided by", &before, Style::new())?;
-    } else if !told.explanation.nodes.is_empty() {
-        write_field(out, "Decided by", &nodes::rejections_by_plugin(told), Style::new())?;
+    if let Some(status) = &explained_pod.explanation.pre_filter_status {
+        let pre_filter = format!("{} (PreFilter): {}", status.plugin, status.message());
+        write_field(out, "Reason", &pre_filter, Style::new())?;
+    } else if !explained_pod.explanation.nodes.is_empty() {
+        write_field(out, "Reason", &nodes::rejections_by_plugin(explained_pod), Style::new())?;
     }
     write_field(out, "Message", &rejection.full_message(), Style::new())?;
     let named = |pod: &NamespacedName| {
-        let key =
-            Key { namespace: pod.namespace.clone(), name: pod.name.clone(), ..told.snapshot.key.clone() };
-        format!("{}/{} (priority {})", pod.namespace, pod.name, signed(told.cluster.priority(&key)))
+        let key = Key {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            ..explained_pod.snapshot.key.clone()
+        };
+        format!("{}/{} (priority {})", pod.namespace, pod.name, signed(explained_pod.cluster.priority(&key)))
     };
-    for (label, pods) in [("Preempts", &rejection.victims), ("Sent back", &rejection.cleared_nominations)] {
+    for (label, of, pods) in [
+        ("Preempts", "", &rejection.victims),
+        ("Clears", "nominatedNodeName of ", &rejection.cleared_nominations),
+    ] {
         if !pods.is_empty() {
             let pods: Vec<String> = pods.iter().map(named).collect();
-            write_field(out, label, &pods.join(", "), Style::new())?;
+            write_field(out, label, &format!("{of}{}", pods.join(", ")), Style::new())?;
         }
     }
     Ok(())
@@ -185,57 +195,59 @@ fn write_unschedulable(out: &mut Printer, told: &ExplainedPod, rejection: &Rejec
 
 fn write_recorded_events(
     out: &mut Printer,
-    explained: &ExplainedPod,
-    happened: &ObservedPodOutcome,
+    explained_pod: &ExplainedPod,
+    recorded_outcome: &ObservedPodOutcome,
     candidates: &[FeasibleNode<'_>],
 ) -> anyhow::Result<()> {
-    let message = explained.event_message();
-    if happened.is_empty() && (explained.scaling.is_none() || happened.autoscaler_events.is_empty()) {
-        return write_field(out, "Happened", "the history knows of nothing", Style::new());
+    let message = explained_pod.event_message();
+    if recorded_outcome.is_empty()
+        && (explained_pod.scaling.is_none() || recorded_outcome.autoscaler_events.is_empty())
+    {
+        return write_field(out, "Timeline", "<none>", Style::new());
     }
-    let mut told: Vec<(Option<Moment>, String)> = Vec::new();
-    for said in &happened.failed_scheduling {
-        let text = if message.as_ref() == Some(&said.message) {
-            "in these words".to_owned()
+    let mut lines: Vec<(Option<Moment>, String)> = Vec::new();
+    for event in &recorded_outcome.failed_scheduling {
+        let text = if message.as_ref() == Some(&event.message) {
+            "same message".to_owned()
         } else {
-            format!("\"{}\"", said.message)
+            format!("\"{}\"", event.message)
         };
-        told.push((Some(said.first), format!("FailedScheduling{}, {text}", repetitions(said))));
+        lines.push((Some(event.first), format!("FailedScheduling{}, {text}", repetitions(event))));
     }
     // Events of an autoscaler are shown only where one is explained.
-    if let Some(scaling) = &explained.scaling {
-        for said in &happened.autoscaler_events {
-            let as_here =
-                if scaling.results.has_event(&said.reason, &said.message) { ", as here" } else { "" };
-            told.push((
-                Some(said.first),
-                format!("{}{}, \"{}\"{as_here}", said.reason, repetitions(said), said.message),
+    if let Some(scaling) = &explained_pod.scaling {
+        for event in &recorded_outcome.autoscaler_events {
+            let same =
+                if scaling.results.has_event(&event.reason, &event.message) { ", same message" } else { "" };
+            lines.push((
+                Some(event.first),
+                format!("{}{}, \"{}\"{same}", event.reason, repetitions(event), event.message),
             ));
         }
     }
-    for (at, node) in &happened.nominated {
-        told.push((Some(*at), format!("promised {node}")));
+    for (at, node) in &recorded_outcome.nominated {
+        lines.push((Some(*at), format!("nominated to {node}")));
     }
-    let deleted =
-        |said: &RecordedEvent| (Some(said.first), format!("{} was deleted to make room for it", said.object));
-    told.extend(happened.victims.iter().map(deleted));
-    if let Some(said) = &happened.preempted {
-        let by = happened.preempted_by.as_ref().map_or_else(String::new, |pod| format!(" for {pod}"));
-        told.push((Some(said.first), format!("deleted to make room{by}: \"{}\"", said.message)));
+    let victim =
+        |event: &RecordedEvent| (Some(event.first), format!("{} was preempted for this pod", event.object));
+    lines.extend(recorded_outcome.victims.iter().map(victim));
+    if let Some(event) = &recorded_outcome.preempted {
+        let by = recorded_outcome.preempted_by.as_ref().map_or_else(String::new, |pod| format!(" by {pod}"));
+        lines.push((Some(event.first), format!("Preempted{by}, \"{}\"", event.message)));
     }
-    match &happened.bound {
+    match &recorded_outcome.bound {
         Some((node, Some(at))) => {
-            let rank = rank_text(explained, node, candidates);
-            told.push((Some(*at), format!("bound to {node}{rank}")));
+            let rank = rank_text(explained_pod, node, candidates);
+            lines.push((Some(*at), format!("bound to {node}{rank}")));
         }
-        Some((node, None)) => told.push((None, format!("it was on {node} when the history first saw it"))),
+        Some((node, None)) => lines.push((None, format!("already bound to {node} when first seen"))),
         None => {}
     }
-    told.extend(happened.deletion_began.map(|at| (Some(at), "its deletion began".to_owned())));
-    told.extend(happened.deleted_at.map(|at| (Some(at), "gone".to_owned())));
-    told.sort_by_key(|(at, _)| *at);
-    let mut label = "Happened";
-    for (at, text) in told {
+    lines.extend(recorded_outcome.deletion_began.map(|at| (Some(at), "deletion started".to_owned())));
+    lines.extend(recorded_outcome.deleted_at.map(|at| (Some(at), "deleted".to_owned())));
+    lines.sort_by_key(|(at, _)| *at);
+    let mut label = "Timeline";
+    for (at, text) in lines {
         let text = match at {
             Some(at) => format!("{at}  {text}"),
             None => text,
@@ -247,20 +259,20 @@ fn write_recorded_events(
 }
 
 /// The rank, in this explanation, of the node that the pod was really bound to, if that is another one.
-fn rank_text(told: &ExplainedPod, node: &str, candidates: &[FeasibleNode<'_>]) -> String {
-    let Decision::Placed(placement) = &told.explanation.decision else { return String::new() };
+fn rank_text(explained_pod: &ExplainedPod, node: &str, candidates: &[FeasibleNode<'_>]) -> String {
+    let Decision::Placed(placement) = &explained_pod.explanation.decision else { return String::new() };
     if &*placement.node == node {
         return String::new();
     }
     let Some(own) = candidates.iter().find(|candidate| candidate.name == node) else {
-        return ", which does not fit here".to_owned();
+        return " (does not fit here)".to_owned();
     };
     if candidates.iter().any(|candidate| candidate.is_chosen && candidate.total == own.total) {
-        return ", which is equally good".to_owned();
+        return " (same score)".to_owned();
     }
     let better = candidates.iter().filter(|candidate| candidate.total > own.total).count();
-    let (place, all) = (group_digits(better as u64 + 1), group_digits(candidates.len() as u64));
-    format!(", number {place} of the {all} that fit")
+    let (rank, all) = (group_digits(better as u64 + 1), group_digits(candidates.len() as u64));
+    format!(" (rank {rank} of {all} nodes that fit)")
 }
 
 /// -1,234

@@ -69,11 +69,11 @@ impl AuditLogs {
     /// Sends the merged writes, except those imported before.
     pub(super) fn send(
         self,
-        tally: &mut ImportCounts,
+        counts: &mut ImportCounts,
         sender: &SyncSender<ReaderMessage>,
     ) -> anyhow::Result<()> {
         let Some(mut joined) = self.audit_source else { return Ok(()) };
-        let (mut known, mut recorded) = (0, 0);
+        let (mut skipped, mut recorded) = (0, 0);
         let mut batch = ImportBatch { items: Vec::new(), bytes: 0, sender };
         for item in formats::audit::merge(self.logs) {
             signals::check()?;
@@ -81,24 +81,22 @@ impl AuditLogs {
                 ImportItem::Change(observed) => {
                     recorded += u64::from(joined.is_within_recording(&observed));
                     if joined.has_write(&observed)? {
-                        known += 1;
+                        skipped += 1;
                     } else {
-                        batch.push_change(observed, &mut None, tally)?;
+                        batch.push_change(observed, &mut None, counts)?;
                     }
                 }
-                ImportItem::Warning(text) => tally.warnings.add(text),
+                ImportItem::Warning(text) => counts.warnings.add(text),
                 ImportItem::Gap(_) | ImportItem::Object(_) | ImportItem::TimesInferred(_) => {}
             }
         }
         batch.send()?;
-        if known > 0 {
-            tally
-                .warnings
-                .add(format!("{} left out that the history has already", count_noun(known, "write")));
+        if skipped > 0 {
+            counts.warnings.add(format!("{} skipped: already in the history", count_noun(skipped, "write")));
         }
         if let (0, Some((from, to))) = (recorded, joined.recording_span) {
-            tally.warnings.add(format!(
-                "no write is of the time that was recorded, {from} to {to}: is this the log of the same cluster?"
+            counts.warnings.add(format!(
+                "no write is within the recording, {from} to {to}: is the log from another cluster?"
             ));
         }
         Ok(())
@@ -109,20 +107,27 @@ impl AuditLogs {
         let path = match &self.into {
             Some((path, true)) => path,
             Some((path, false)) => {
-                bail!("there is no history at {}: an audit log joins one that exists", path.display())
+                bail!(
+                    "history {} not found: audit logs can only be added to an existing history",
+                    path.display()
+                )
             }
-            None => bail!(
-                "{log}: an audit log tells who wrote, and joins a history that tells what: name one with --into"
-            ),
+            None => bail!("{log}: audit logs can only be added to an existing history: pass --into HISTORY"),
         };
-        let chosen = OpenHistory::open(path)?;
-        let Some(source) = chosen.source(self.source_name.as_deref(), "--source")? else {
-            bail!("{} is empty: an audit log joins a history that records something", path.display());
+        let open_history = OpenHistory::open(path)?;
+        let Some(source) = open_history.source(self.source_name.as_deref(), "--source")? else {
+            bail!("{} is empty: audit logs can only be added to a recording", path.display());
         };
         let name = if is_audit_source(&source) { source.clone() } else { audit_source(&source) };
-        let recorded = chosen.history.span_of(&source)?;
-        let end = chosen.history.end_of(&name)?;
-        Ok(AuditSource { history: chosen.history, name, recording_span: recorded, end, known_writes: None })
+        let recorded = open_history.history.span_of(&source)?;
+        let end = open_history.history.end_of(&name)?;
+        Ok(AuditSource {
+            history: open_history.history,
+            name,
+            recording_span: recorded,
+            end,
+            known_writes: None,
+        })
     }
 }
 
@@ -137,25 +142,25 @@ impl AuditSource {
     /// not decrease.
     fn has_write(&mut self, write: &IncomingChange) -> anyhow::Result<bool> {
         let Some(end) = self.end.filter(|end| write.seen <= *end) else { return Ok(false) };
-        let known = match &self.known_writes {
-            Some(known) => known,
+        let known_writes = match &self.known_writes {
+            Some(known_writes) => known_writes,
             None => {
                 let window = Window { from: write.seen.plus_nanos(-MAX_DISORDER_NANOS), ..Window::ALL };
                 let of_source = Selection { source: Some(self.name.clone()), ..Selection::default() };
-                let mut known = HashSet::new();
+                let mut known_writes = HashSet::new();
                 for change in self.history.between(window, &of_source)? {
-                    known.insert(ContentHash::of(change?.what.object().as_str()));
+                    known_writes.insert(ContentHash::of(change?.what.object().as_str()));
                 }
-                self.known_writes.insert(known)
+                self.known_writes.insert(known_writes)
             }
         };
-        if known.contains(&ContentHash::of(write.what.object().as_str())) {
+        if known_writes.contains(&ContentHash::of(write.what.object().as_str())) {
             return Ok(true);
         }
         bail!(
-            "the history has audit logs up to {end}, but not this write of {}: {}. Logs of one time are imported \
-             together, and earlier ones first; `kinescope export {} --format jsonl --source NAME` gives the history \
-             without them, to begin again with",
+            "the history has audit logs up to {end}, but not this write of {}: {}. Import overlapping logs together, \
+             and earlier ones first. To start over, export the history without its audit logs: `kinescope export {} \
+             --format jsonl --source NAME`",
             write.seen,
             write.key.name,
             self.history.path().display()

@@ -15,35 +15,40 @@ pub(super) struct InputFile {
 /// Replaces folders by the manifests in them, sorted by name.
 pub(super) fn expand_folders(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>> {
     let mut files = Vec::new();
-    for typed in paths {
+    for given_path in paths {
         let mut folders = 0;
-        let mut waiting = vec![typed.clone()];
+        let mut waiting = vec![given_path.clone()];
         while let Some(path) = waiting.pop() {
             if !path.is_dir() {
-                files.push(InputFile { path, source: file_stem(typed) });
+                files.push(InputFile { path, source: file_stem(given_path) });
                 continue;
             }
             folders += 1;
             // Symbolic links may form a cycle.
             if folders > 10_000 {
-                bail!("more than 10,000 folders in {}: is there a circle of links?", typed.display());
+                bail!(
+                    "more than 10,000 folders in {}: do symbolic links form a cycle?",
+                    given_path.display()
+                );
             }
             let entries = std::fs::read_dir(&path)
                 .with_context(|| format!("cannot read the folder {}", path.display()))?;
             let mut entries: Vec<PathBuf> =
                 entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-            let wanted = ["yaml", "yml", "json"];
+            let extensions = ["yaml", "yml", "json"];
             entries.retain(|path| {
                 path.is_dir()
                     || path.is_file()
-                        && path.extension().is_some_and(|end| wanted.iter().any(|wanted| end == *wanted))
+                        && path
+                            .extension()
+                            .is_some_and(|end| extensions.iter().any(|extensions| end == *extensions))
             });
             entries.sort_unstable_by(|a, b| b.cmp(a));
             waiting.extend(entries);
         }
     }
     if files.is_empty() {
-        bail!("there are no .yaml, .yml or .json files in what is to be imported");
+        bail!("no .yaml, .yml or .json files found in the folders to import");
     }
     Ok(files)
 }

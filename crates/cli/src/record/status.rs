@@ -32,43 +32,43 @@ impl StatusLine {
     }
 
     /// Prints a message above the status line.
-    pub(super) fn print_above(&self, words: &str, out: &mut Printer) {
-        self.bar.suspend(|| out.print_to_stderr(words));
+    pub(super) fn print_above(&self, message: &str, out: &mut Printer) {
+        self.bar.suspend(|| out.print_to_stderr(message));
     }
 
-    pub(super) fn refresh(&mut self, board: &RecorderMetrics) {
-        let all = board.snapshot();
-        let kept = sum_metric(&all, |figures| figures.sum(|kind| kind.recorded));
+    pub(super) fn refresh(&mut self, recorder_metrics: &RecorderMetrics) {
+        let all = recorder_metrics.snapshot();
+        let recorded = sum_metric(&all, |metrics| metrics.sum(|kind| kind.recorded));
         let passed = self.last_refresh.0.elapsed().as_secs_f64();
         if passed >= 0.4 {
-            let now = kept.saturating_sub(self.last_refresh.1) as f64 / passed;
+            let now = recorded.saturating_sub(self.last_refresh.1) as f64 / passed;
             // Smoothed, so that the rate can be read.
             self.rate = self.rate * 0.6 + now * 0.4;
-            self.last_refresh = (Instant::now(), kept);
+            self.last_refresh = (Instant::now(), recorded);
         }
         let objects = sum_metric(&all, RecordingMetrics::object_count);
         let gaps = sum_metric(&all, RecordingMetrics::gaps);
-        let lag = all.iter().map(|(_, figures)| figures.lag_seconds).fold(0.0, f64::max);
-        let who = match &all[..] {
-            [(name, figures)] => match (figures.state.failure(), unwatched(figures).pop_first()) {
-                (Some(why), _) => format!("{name} {}: {why};", figures.state.as_str()),
+        let lag = all.iter().map(|(_, metrics)| metrics.lag_seconds).fold(0.0, f64::max);
+        let subject = match &all[..] {
+            [(name, metrics)] => match (metrics.state.failure(), unwatched(metrics).pop_first()) {
+                (Some(why), _) => format!("{name} {}: {why};", metrics.state.as_str()),
                 (None, Some((why, kinds))) => {
-                    let of = figures.kinds.len();
-                    format!("{name} into {}: {} of {of} kinds {why};", self.into, kinds.len())
+                    let kind_count = metrics.kinds.len();
+                    format!("{name} to {}: {} of {kind_count} kinds {why};", self.into, kinds.len())
                 }
-                (None, None) => format!("{name} into {}:", self.into),
+                (None, None) => format!("{name} to {}:", self.into),
             },
             all => {
                 let recording =
-                    all.iter().filter(|(_, figures)| figures.state == RecordingState::Recording).count();
-                format!("{recording} of {} clusters recorded into {}:", all.len(), self.into)
+                    all.iter().filter(|(_, metrics)| metrics.state == RecordingState::Recording).count();
+                format!("{recording} of {} clusters recording to {}:", all.len(), self.into)
             }
         };
         // The progress bar writes to the terminal directly, and `who` may contain text from a server.
-        let who = escape_line(&who);
+        let subject = escape_line(&subject);
         self.bar.set_message(format!(
-            "{who} {} changes, {:.0}/s, {} objects, lag {lag:.1} s, {}",
-            group_digits(kept),
+            "{subject} {} changes, {:.0}/s, {} objects, lag {lag:.1} s, {}",
+            group_digits(recorded),
             self.rate,
             group_digits(objects),
             count_noun(gaps, "gap"),
@@ -82,50 +82,56 @@ impl StatusLine {
     }
 
     /// Prints the summary.
-    pub(super) fn print_summary(&self, board: &RecorderMetrics, why: &str, out: &mut Printer) {
-        let all = board.snapshot();
+    pub(super) fn print_summary(&self, recorder_metrics: &RecorderMetrics, why: &str, out: &mut Printer) {
+        let all = recorder_metrics.snapshot();
         let seconds = self.started.elapsed().as_secs_f64();
-        let kept = sum_metric(&all, |figures| figures.sum(|kind| kind.recorded));
-        let who = match &all[..] {
+        let recorded = sum_metric(&all, |metrics| metrics.sum(|kind| kind.recorded));
+        let subject = match &all[..] {
             [(name, _)] => name.to_string(),
             all => format!("{} clusters", group_digits(all.len() as u64)),
         };
         out.print_to_stderr(&format!(
-            "{} of {who} recorded into {} in {seconds:.1} s ({why})",
-            count_noun(kept, "change"),
+            "{} recorded from {subject} to {} in {seconds:.1} s ({why})",
+            count_noun(recorded, "change"),
             self.into
         ));
-        let dropped = sum_metric(&all, |figures| figures.sum(|kind| kind.dropped));
+        let dropped = sum_metric(&all, |metrics| metrics.sum(|kind| kind.dropped));
         if dropped > 0 {
             out.print_to_stderr(&format!(
-                "{} left out: nothing that matters to scheduling changed",
+                "{} dropped: irrelevant to scheduling",
                 count_noun(dropped, "change")
             ));
         }
-        for (name, figures) in &all {
-            let of = if all.len() == 1 { String::new() } else { format!("{name}: ") };
-            let gaps = figures.gaps();
+        for (name, metrics) in &all {
+            let cluster_prefix = if all.len() == 1 { String::new() } else { format!("{name}: ") };
+            let gaps = metrics.gaps();
             if gaps > 0 {
-                out.print_to_stderr(&format!("{of}{}: see `kinescope info`", count_noun(gaps, "gap")));
+                out.print_to_stderr(&format!(
+                    "{cluster_prefix}{}: see `kinescope info`",
+                    count_noun(gaps, "gap")
+                ));
             }
-            if let Some(why) = figures.state.failure() {
-                out.print_to_stderr(&format!("{of}it was {} at the end: {why}", figures.state.as_str()));
+            if let Some(why) = metrics.state.failure() {
+                out.print_to_stderr(&format!(
+                    "{cluster_prefix}ended while {}: {why}",
+                    metrics.state.as_str()
+                ));
             }
-            for (why, kinds) in unwatched(figures) {
+            for (why, kinds) in unwatched(metrics) {
                 let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
-                out.print_to_stderr(&format!("{of}{} {why}", kinds.join(", ")));
+                out.print_to_stderr(&format!("{cluster_prefix}{} {why}", kinds.join(", ")));
             }
         }
     }
 }
 
 /// The kinds that cannot be watched now, by reason.
-fn unwatched(figures: &RecordingMetrics) -> BTreeMap<String, Vec<&Kind>> {
+fn unwatched(metrics: &RecordingMetrics) -> BTreeMap<String, Vec<&Kind>> {
     let mut by_why: BTreeMap<String, Vec<&Kind>> = BTreeMap::new();
-    for status in figures.kinds.values().filter_map(|kind| kind.status.as_ref()) {
+    for status in metrics.kinds.values().filter_map(|kind| kind.status.as_ref()) {
         let why = match &status.state {
             live::WatchState::Waiting(why) => format!("cannot be watched: {why}"),
-            live::WatchState::Forbidden => "may not be seen by this account".to_owned(),
+            live::WatchState::Forbidden => "forbidden for this user".to_owned(),
             live::WatchState::Listing | live::WatchState::Watching => continue,
         };
         by_why.entry(why).or_default().push(&status.kind);
@@ -134,5 +140,5 @@ fn unwatched(figures: &RecordingMetrics) -> BTreeMap<String, Vec<&Kind>> {
 }
 
 fn sum_metric<T>(all: &[(T, RecordingMetrics)], of: impl Fn(&RecordingMetrics) -> u64) -> u64 {
-    all.iter().map(|(_, figures)| of(figures)).sum()
+    all.iter().map(|(_, metrics)| of(metrics)).sum()
 }

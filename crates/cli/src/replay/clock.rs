@@ -55,11 +55,11 @@ impl ReplayClock {
         let due = at.nanos_since(self.from).max(0) as f64 / 1e9 / times;
         // Saturate: a wait that overflows a Duration never ends in practice.
         let due = Duration::try_from_secs_f64(due).unwrap_or(Duration::MAX);
-        while let Some(left) = due.checked_sub(self.elapsed()).filter(|left| !left.is_zero()) {
+        while let Some(remaining) = due.checked_sub(self.elapsed()).filter(|remaining| !remaining.is_zero()) {
             if signals::check().is_err() {
                 return;
             }
-            std::thread::sleep(left.min(SIGNAL_CHECK_INTERVAL));
+            std::thread::sleep(remaining.min(SIGNAL_CHECK_INTERVAL));
         }
     }
 

@@ -33,20 +33,21 @@ impl OutputFolder {
                 name.into()
             }
         };
-        let shown = path.display();
+        let displayed_path = path.display();
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !parent.is_dir() {
-            bail!("there is no folder {} to make {shown} in", parent.display());
+            bail!("cannot create {displayed_path}: folder {} not found", parent.display());
         }
-        if path.try_exists().with_context(|| format!("cannot look for {shown}"))? {
-            let entries = std::fs::read_dir(&path)
-                .with_context(|| format!("{shown} is no folder that can be read: name another with --out"))?;
+        if path.try_exists().with_context(|| format!("cannot access {displayed_path}"))? {
+            let entries = std::fs::read_dir(&path).with_context(|| {
+                format!("{displayed_path} is not a readable folder: specify another with --out")
+            })?;
             for entry in entries {
-                let name = entry.with_context(|| format!("cannot read {shown}"))?.file_name();
+                let name = entry.with_context(|| format!("cannot read {displayed_path}"))?.file_name();
                 // A history may have a lock file beside it.
                 if !FILES.iter().any(|file| name.to_string_lossy().starts_with(file)) {
                     bail!(
-                        "{shown} holds {}, which no replay wrote: name another folder with --out",
+                        "{displayed_path} contains {}, which is not a file of a replay: specify another folder with --out",
                         name.display()
                     );
                 }
@@ -54,7 +55,7 @@ impl OutputFolder {
             let same =
                 |a: &Path, b: &Path| a.canonicalize().ok().is_some_and(|a| b.canonicalize().ok() == Some(a));
             if same(&path.join(FILES[0]), history) {
-                bail!("{shown} holds the history that is to be replayed: name another folder with --out");
+                bail!("{displayed_path} contains the history to replay: specify another folder with --out");
             }
         }
         Ok(OutputFolder { path })

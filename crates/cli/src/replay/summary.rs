@@ -68,12 +68,12 @@ pub(super) fn write(
     write_field(out, "Scheduler", &plan.scheduler.to_string(), plain)?;
     let autoscaler = match plan.run.node_scaling {
         NodeScaling::Autoscaled => plan.autoscaler.to_string(),
-        NodeScaling::AsRecorded => "none: nodes come and go as recorded".to_owned(),
-        NodeScaling::Fixed => "off: nodes of groups stay as they were at the beginning".to_owned(),
+        NodeScaling::AsRecorded => "none: nodes are added and removed as recorded".to_owned(),
+        NodeScaling::Fixed => "off: node groups keep their initial nodes".to_owned(),
     };
     write_field(out, "Autoscaler", &autoscaler, plain)?;
     if !report.settings.overrides.is_empty() {
-        write_field(out, "Set", &report.settings.overrides.join("  "), plain)?;
+        write_field(out, "Overrides", &report.settings.overrides.join("  "), plain)?;
     }
     write_comparison(out, report, folder)
 }
@@ -94,46 +94,51 @@ pub(super) fn write_comparison(
     write_fidelity(out, report)?;
     if !report.caveats.is_empty() {
         writeln!(out)?;
-        let told: Vec<String> = report.caveats.iter().map(ToString::to_string).collect();
-        write_list(out, "Mind", &told)?;
+        let caveats: Vec<String> = report.caveats.iter().map(ToString::to_string).collect();
+        write_list(out, "Caveats", &caveats)?;
     }
     writeln!(out)?;
     let files = ["report.json", "decisions.jsonl", "replay.kine"];
     let files: Vec<&str> = files.into_iter().filter(|file| folder.path().join(file).exists()).collect();
-    write_field(out, "Written", &format!("{}: {}", folder.path().display(), files.join(", ")), Style::new())
+    write_field(out, "Files", &format!("{}: {}", folder.path().display(), files.join(", ")), Style::new())
 }
 
-fn rows(was: &ReplayMetrics, is: &ReplayMetrics) -> Vec<Row> {
-    let row = |name, was: f64, is: f64, unit| Row { name, recorded: was, replayed: is, unit };
+fn rows(recorded: &ReplayMetrics, replayed: &ReplayMetrics) -> Vec<Row> {
+    let row = |name, recorded: f64, replayed: f64, unit| Row { name, recorded, replayed, unit };
     let count = |name, was: u64, is: u64| row(name, was as f64, is as f64, Unit::Count);
-    let lost = |figures: &ReplayMetrics, why: &str| figures.evictions.get(why).copied().unwrap_or(0);
+    let lost = |metrics: &ReplayMetrics, why: &str| metrics.evictions.get(why).copied().unwrap_or(0);
     let mut rows = vec![
-        count("Pods bound", was.pods_bound, is.pods_bound),
-        row("They waited, median", was.waited.p50, is.waited.p50, Unit::Seconds),
-        row("             90 % less than", was.waited.p90, is.waited.p90, Unit::Seconds),
-        row("             99 % less than", was.waited.p99, is.waited.p99, Unit::Seconds),
-        row("             at most", was.waited.longest, is.waited.longest, Unit::Seconds),
-        row("Pods that wait, on average", was.pending_pods, is.pending_pods, Unit::Average),
+        count("Pods bound", recorded.pods_bound, replayed.pods_bound),
+        row("Time to bind p50", recorded.waited.p50, replayed.waited.p50, Unit::Seconds),
+        row("Time to bind p90", recorded.waited.p90, replayed.waited.p90, Unit::Seconds),
+        row("Time to bind p99", recorded.waited.p99, replayed.waited.p99, Unit::Seconds),
+        row("Time to bind max", recorded.waited.longest, replayed.waited.longest, Unit::Seconds),
+        row("Pending pods, mean", recorded.pending_pods, replayed.pending_pods, Unit::Average),
     ];
     for (name, why) in [
         ("Pods preempted", "preempted"),
         ("Pods evicted by scale-down", "scaledDown"),
         ("Pods evicted by taints", "tainted"),
-        ("Pods lost with their node", "nodeGone"),
+        ("Pods deleted with their node", "nodeGone"),
     ] {
-        let (was, is) = (lost(was, why), lost(is, why));
-        if was + is > 0 {
-            rows.push(count(name, was, is));
+        let (recorded, replayed) = (lost(recorded, why), lost(replayed, why));
+        if recorded + replayed > 0 {
+            rows.push(count(name, recorded, replayed));
         }
     }
     rows.extend([
-        row("CPU asked for of all there is", was.utilization.cpu, is.utilization.cpu, Unit::Share),
-        row("Memory asked for", was.utilization.memory, is.utilization.memory, Unit::Share),
-        row("Nodes, on average", was.nodes, is.nodes, Unit::Average),
+        row("CPU requested ÷ allocatable", recorded.utilization.cpu, replayed.utilization.cpu, Unit::Share),
+        row(
+            "Memory requested ÷ allocatable",
+            recorded.utilization.memory,
+            replayed.utilization.memory,
+            Unit::Share,
+        ),
+        row("Nodes, mean", recorded.nodes, replayed.nodes, Unit::Average),
     ]);
-    if was.nodes_added + is.nodes_added + was.nodes_removed + is.nodes_removed > 0 {
-        rows.push(count("Nodes that came", was.nodes_added, is.nodes_added));
-        rows.push(count("Nodes that went", was.nodes_removed, is.nodes_removed));
+    if recorded.nodes_added + replayed.nodes_added + recorded.nodes_removed + replayed.nodes_removed > 0 {
+        rows.push(count("Nodes added", recorded.nodes_added, replayed.nodes_added));
+        rows.push(count("Nodes removed", recorded.nodes_removed, replayed.nodes_removed));
     }
     rows
 }
@@ -145,11 +150,11 @@ fn write_table(out: &mut Printer, rows: &[Row]) -> anyhow::Result<()> {
         "", "recorded", "replayed", "difference"
     )?;
     for row in rows {
-        let (was, is) = (row.unit.format(row.recorded), row.unit.format(row.replayed));
-        let apart = row.difference();
+        let (recorded, replayed) = (row.unit.format(row.recorded), row.unit.format(row.replayed));
+        let difference = row.difference();
         writeln!(
             out,
-            "{:<NAME_WIDTH$}{was:>VALUE_WIDTH$}{is:>VALUE_WIDTH$}{apart:>DIFFERENCE_WIDTH$}",
+            "{:<NAME_WIDTH$}{recorded:>VALUE_WIDTH$}{replayed:>VALUE_WIDTH$}{difference:>DIFFERENCE_WIDTH$}",
             row.name
         )?;
     }
@@ -160,31 +165,29 @@ fn write_groups(out: &mut Printer, report: &Report) -> anyhow::Result<()> {
     let moved = |size: &GroupSizeStats| {
         format!("{} +{} -{} = {}", size.at_start, size.added, size.removed, size.at_end)
     };
-    let room = |side: fn(&GroupScaling) -> &GroupSizeStats| {
+    let column_width = |side: fn(&GroupScaling) -> &GroupSizeStats| {
         report.scaling.groups.iter().map(|group| moved(side(group)).len()).max().unwrap_or(0).max(8) + 2
     };
-    let (was, is) = (room(|group| &group.recorded), room(|group| &group.replayed));
+    let (recorded_width, replayed_width) =
+        (column_width(|group| &group.recorded), column_width(|group| &group.replayed));
     writeln!(
         out,
-        "{HEADING}{:<NAME_WIDTH$}{:<was$}{:<is$}{:>VALUE_WIDTH$}{HEADING:#}",
-        "Groups (+came -went)", "recorded", "replayed", "most nodes"
+        "{HEADING}{:<NAME_WIDTH$}{:<recorded_width$}{:<replayed_width$}{:>VALUE_WIDTH$}{HEADING:#}",
+        "Node groups (+added -removed)", "recorded", "replayed", "max nodes"
     )?;
     for GroupScaling { group, recorded, replayed } in &report.scaling.groups {
         let name: String = escape_line(group).chars().take(GROUP_NAME_LENGTH).collect();
         let most = format!("{} / {}", recorded.max, replayed.max);
         writeln!(
             out,
-            "{:<NAME_WIDTH$}{:<was$}{:<is$}{most:>VALUE_WIDTH$}",
+            "{:<NAME_WIDTH$}{:<recorded_width$}{:<replayed_width$}{most:>VALUE_WIDTH$}",
             format!("  {name}"),
             moved(recorded),
             moved(replayed)
         )?;
     }
     let nodes = &report.scaling.nodes;
-    let text = format!(
-        "the curves of the number of nodes are apart by {} of the recorded one",
-        percent(nodes.share)
-    );
+    let text = format!("mean difference of the node count: {} of the recorded one", percent(nodes.share));
     write_field(out, "", &text, Style::new())
 }
 
@@ -203,42 +206,47 @@ fn write_fidelity(out: &mut Printer, report: &Report) -> anyhow::Result<()> {
     let rows = [
         (*same_node, "on the same node"),
         (*same_class, "on another node of the same group or type"),
-        (*elsewhere, "on another node"),
+        (*elsewhere, "on a node of another group or type"),
         (*not_bound, "not bound"),
-        (*within_a_second, "within a second of the recorded moment, wherever"),
-        (*within_ten_seconds, "within ten seconds"),
+        (*within_a_second, "within 1s of the recorded time, on any node"),
+        (*within_ten_seconds, "within 10s"),
     ];
-    write_counts(out, "Placements", *recorded, &rows, (*not_recorded, "were bound that nobody recorded"))?;
+    write_counts(out, "Placements", *recorded, &rows, (*not_recorded, "Extra bindings (replay only)"))?;
     let reasons = by_frequency(reasons);
     if !reasons.is_empty() {
-        let mut told: Vec<String> = reasons
+        let mut reason_texts: Vec<String> = reasons
             .iter()
             .take(MAX_SHOWN)
-            .map(|(reason, count)| format!("{reason} ({})", group_digits(*count)))
+            .map(|(reason, count)| format!("{} ({})", reason_text(reason), group_digits(*count)))
             .collect();
         if reasons.len() > MAX_SHOWN {
-            told.push(format!("{} more, which report.json has", reasons.len() - MAX_SHOWN));
+            reason_texts.push(format!("{} more (see report.json)", reasons.len() - MAX_SHOWN));
         }
-        let text = format!("where it is another node, the recorded one: {}", told.join("; "));
+        let text = format!("recorded node not chosen: {}", reason_texts.join("; "));
         write_field(out, "", &text, Style::new())?;
     }
     let EvictionFidelity { recorded, same, other_kind: otherwise, not_evicted: not_lost, not_recorded } =
         &report.fidelity.evictions;
     if recorded + not_recorded > 0 {
         let rows = [
-            (*same, "of the same pod for the same reason"),
-            (*otherwise, "of the same pod for another reason"),
-            (*not_lost, "did not happen"),
+            (*same, "of the same pod, for the same reason"),
+            (*otherwise, "of the same pod, for another reason"),
+            (*not_lost, "not reproduced"),
         ];
-        write_counts(out, "Evictions", *recorded, &rows, (*not_recorded, "happened that nobody recorded"))?;
+        write_counts(out, "Evictions", *recorded, &rows, (*not_recorded, "Extra evictions (replay only)"))?;
     }
     write_waits(out, report)?;
-    write_node_changes(out, "Scale-ups", &report.scaling.scale_ups)?;
-    write_node_changes(out, "Scale-downs", &report.scaling.scale_downs)
+    write_node_changes(out, "Scale-ups", &report.scaling.scale_ups, "Extra scale-ups (replay only)")?;
+    write_node_changes(out, "Scale-downs", &report.scaling.scale_downs, "Extra scale-downs (replay only)")
 }
 
 /// Prints how far scale-ups or scale-downs agree.
-fn write_node_changes(out: &mut Printer, label: &str, moves: &ScalingFidelity) -> anyhow::Result<()> {
+fn write_node_changes(
+    out: &mut Printer,
+    label: &str,
+    moves: &ScalingFidelity,
+    extra: &str,
+) -> anyhow::Result<()> {
     let ScalingFidelity {
         recorded,
         same_node,
@@ -253,12 +261,12 @@ fn write_node_changes(out: &mut Printer, label: &str, moves: &ScalingFidelity) -
     }
     let rows = [
         (*same_group, "of a node of the same group"),
-        (*within_ten_seconds, "of one within ten seconds of the recorded moment"),
-        (*within_a_minute, "within a minute"),
+        (*within_ten_seconds, "of one within 10s of the recorded time"),
+        (*within_a_minute, "of one within 1m"),
         (*same_node, "of a node of the same name"),
-        (*not_happened, "did not happen"),
+        (*not_happened, "not reproduced"),
     ];
-    write_counts(out, label, *recorded, &rows, (*not_recorded, "happened that nobody recorded"))
+    write_counts(out, label, *recorded, &rows, (*not_recorded, extra))
 }
 
 /// Prints how many recorded decisions the replay reproduced, and how many it made in addition.
@@ -267,20 +275,15 @@ fn write_counts(
     label: &str,
     recorded: u64,
     rows: &[(u64, &str)],
-    (others, words): (u64, &str),
+    (others, description): (u64, &str),
 ) -> anyhow::Result<()> {
-    write_field(
-        out,
-        label,
-        &format!("{} recorded, and in the replay", group_digits(recorded)),
-        Style::new(),
-    )?;
-    for (count, words) in rows.iter().filter(|(count, _)| *count > 0) {
+    write_field(out, label, &format!("{} recorded; in the replay:", group_digits(recorded)), Style::new())?;
+    for (count, description) in rows.iter().filter(|(count, _)| *count > 0) {
         let share = percent(ratio(*count, recorded));
-        writeln!(out, "{:>COUNT_WIDTH$}{share:>SHARE_WIDTH$}  {words}", group_digits(*count))?;
+        writeln!(out, "{:>COUNT_WIDTH$}{share:>SHARE_WIDTH$}  {description}", group_digits(*count))?;
     }
     if others > 0 {
-        writeln!(out, "{:>COUNT_WIDTH$}{:>SHARE_WIDTH$}  {words}", group_digits(others), "")?;
+        writeln!(out, "{:>COUNT_WIDTH$}{:>SHARE_WIDTH$}  {description}", group_digits(others), "")?;
     }
     Ok(())
 }
@@ -292,25 +295,39 @@ fn write_waits(out: &mut Printer, report: &Report) -> anyhow::Result<()> {
     let WaitComparison { p50, p90, p99, max_difference: apart } = report.fidelity.waits;
     let (p50, p90, p99) = (percent(p50), percent(p90), percent(p99));
     let text =
-        format!("{p50}, {p90} and {p99} of the pods waited less than 50, 90 and 99 % of those recorded;");
-    write_field(out, "Waits", &text, Style::new())?;
+        format!("{p50}, {p90} and {p99} of pods were bound faster than the recorded p50, p90 and p99;");
+    write_field(out, "Bind times", &text, Style::new())?;
     write_field(
         out,
         "",
-        &format!("for no length of time are the shares more than {} apart", percent(apart)),
+        &format!("largest difference between the cumulative distributions: {}", percent(apart)),
         Style::new(),
     )
 }
 
 /// Prints the first lines of a list, and how many more there are.
-fn write_list(out: &mut Printer, label: &str, told: &[String]) -> anyhow::Result<()> {
+fn write_list(out: &mut Printer, label: &str, texts: &[String]) -> anyhow::Result<()> {
     let plain = Style::new();
-    for (index, text) in told.iter().take(MAX_SHOWN).enumerate() {
+    for (index, text) in texts.iter().take(MAX_SHOWN).enumerate() {
         write_field(out, if index == 0 { label } else { "" }, text, plain)?;
     }
-    match told.len().saturating_sub(MAX_SHOWN) {
+    match texts.len().saturating_sub(MAX_SHOWN) {
         0 => Ok(()),
-        more => write_field(out, "", &format!("and {more} more, which report.json has"), plain),
+        more => write_field(out, "", &format!("and {more} more (see report.json)"), plain),
+    }
+}
+
+/// The words for a reason. Its name in report.json is a key, and stays as it is.
+fn reason_text(reason: &str) -> String {
+    match reason {
+        "it was not known at that moment which node was recorded" => "not known at that time".to_owned(),
+        "its score was lower" => "lower score".to_owned(),
+        "it was not looked at" => "not evaluated".to_owned(),
+        "it was not there" => "node did not exist".to_owned(),
+        _ => match reason.strip_suffix(" refused it") {
+            Some(plugin) => format!("rejected by {plugin}"),
+            None => reason.to_owned(),
+        },
     }
 }
 
@@ -334,17 +351,17 @@ fn percent(share: f64) -> String {
 
 impl Row {
     fn difference(&self) -> String {
-        let apart = self.replayed - self.recorded;
+        let delta = self.replayed - self.recorded;
         if self.unit.format(self.recorded) == self.unit.format(self.replayed) {
             return "=".to_owned();
         }
         match self.unit {
             Unit::Count => {
-                format!("{}{}", if apart > 0.0 { "+" } else { "-" }, group_digits(apart.abs() as u64))
+                format!("{}{}", if delta > 0.0 { "+" } else { "-" }, group_digits(delta.abs() as u64))
             }
-            Unit::Share => format!("{:+.1} points", apart * 100.0),
+            Unit::Share => format!("{:+.1} points", delta * 100.0),
             Unit::Average | Unit::Seconds if self.recorded > 0.0 => {
-                let percents = apart / self.recorded * 100.0;
+                let percents = delta / self.recorded * 100.0;
                 if percents.abs() < 1000.0 {
                     format!("{percents:+.1} %")
                 } else {

@@ -25,57 +25,57 @@ pub(super) use self::runs::RunCommand;
 
 /// What concerns a real API server.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Into a real API server")]
+#[command(next_help_heading = "Live replay options")]
 pub(super) struct TargetArgs {
-    /// Play it into the API server that this kubeconfig names, where a real scheduler decides; `sim` is none
+    /// Kubeconfig of the API server to replay into; sim is a replay in virtual time [default: sim]
     #[arg(long, value_name = "KUBECONFIG", default_value = "sim", hide_default_value = true)]
     target: PathBuf,
-    /// The context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Only these kinds: pods,nodes; also those that are left out otherwise [default: what --show-rules says]
+    /// Resource types to apply: pods,nodes; may include types that are skipped by default [default: see --show-rules]
     #[arg(long, value_name = "KINDS")]
     kinds: Option<String>,
-    /// Bind pods to the nodes that were recorded, and write their status
+    /// Bind pods to their recorded nodes, and apply their recorded status
     #[arg(long)]
     keep_placement: bool,
-    /// Rules by which objects are changed or left out before they are created or updated; may be given several times
+    /// File with rules that change or skip objects, applied after the built-in rules; repeatable
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
-    /// Print the rules by which objects are changed or left out, and end
+    /// Print the rules that change or skip objects, and exit
     #[arg(long)]
     show_rules: bool,
-    /// What the objects are labelled with, and told apart by [default: after the history]
+    /// Name of the run, a label of its objects [default: after the history]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
-    /// Say what would be done, and do nothing
+    /// Print the operations without sending them
     #[arg(long)]
     dry_run: bool,
-    /// Do it though the cluster looks like one that is in use: programs of the recording run on its real nodes, and reach what those reach
+    /// Replay even if the cluster seems to be in use; recorded containers run on its real nodes, and can reach whatever those can reach
     #[arg(long)]
     yes: bool,
-    /// Let volumes name the storage that was recorded: nodes of the target that mount one write to the recorded cluster's disk
+    /// Keep recorded volume handles; target nodes that mount such a volume write to the recorded cluster's disk
     #[arg(long)]
     keep_volume_handles: bool,
-    /// Give what acts outside a cluster, too, as it was recorded: load balancers, names, certificates, webhooks, machines and disks are made, changed and removed with the target's accounts
+    /// Apply objects that act outside the cluster as recorded; load balancers, DNS names, certificates, webhooks, machines and disks are created, changed and deleted with the target's accounts
     #[arg(long)]
     allow_external_effects: bool,
-    /// Go on with a run that was stopped or broke off
+    /// Resume an interrupted run
     #[arg(long)]
     resume: bool,
-    /// Wait for `kinescope replay resume` before anything happens
+    /// Start paused, until `kinescope replay resume`
     #[arg(long)]
     start_paused: bool,
-    /// Film the target meanwhile, and compare what came of it with what was recorded
+    /// Record the target, and compare the result with the recording
     #[arg(long)]
     record: bool,
-    /// Stay so much longer when everything was played [default: 5s with --record or --style, else not at all]
+    /// Time to wait after the last change [default: 5s with --record or --style, else 0s]
     #[arg(long, value_name = "TIME", value_parser = recorder::parse_duration)]
     linger: Option<Duration>,
-    /// Play it so many times, and remove everything between
+    /// Number of replays; created objects are deleted in between
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
-    /// Programs that are run before and after, as SimKube's files name them; may be given several times
+    /// SimKube hooks file: commands to run before and after; repeatable
     #[arg(long, value_name = "FILE")]
     hooks: Vec<PathBuf>,
     #[command(flatten)]
@@ -88,16 +88,16 @@ impl TargetArgs {
         self.show_rules || self.target != Path::new("sim")
     }
 
-    pub(super) fn run(&self, asked: &Replay, out: &mut Printer) -> anyhow::Result<Outcome> {
+    pub(super) fn run(&self, replay: &Replay, out: &mut Printer) -> anyhow::Result<Outcome> {
         let rules = live_target::read_rules(&self.rules)?;
         if self.show_rules {
             return printing::rules(out, &rules);
         }
-        let options = self.options(asked, rules);
-        self.reject_virtual_only_flags(asked)?;
+        let options = self.options(replay, rules);
+        self.reject_virtual_only_flags(replay)?;
         options.check()?;
-        let chosen = super::history_arg::open(asked.history.as_deref())?;
-        let plan = LivePlan::make(&options, &chosen)?;
+        let open_history = super::history_arg::open(replay.history.as_deref())?;
+        let plan = LivePlan::make(&options, &open_history)?;
         for warning in &plan.warnings {
             out.print_to_stderr(&format!("warning: {warning}"));
         }
@@ -105,14 +105,14 @@ impl TargetArgs {
             return printing::dry_run(out, &plan.dry_run()?);
         }
         let summary =
-            plan.run(&mut TerminalObserver { arguments: asked, history: chosen.history.path(), out })?;
+            plan.run(&mut TerminalObserver { arguments: replay, history: open_history.history.path(), out })?;
         Ok(if summary.is_accepted() { Outcome::Done } else { Outcome::Negative })
     }
 
     /// The options of a live replay.
-    fn options(&self, asked: &Replay, rules: Vec<FileRule>) -> LiveReplayOptions {
+    fn options(&self, replay: &Replay, rules: Vec<FileRule>) -> LiveReplayOptions {
         LiveReplayOptions {
-            replay: asked.options(),
+            replay: replay.options(),
             kubeconfig: self.target.clone(),
             context: self.context.clone(),
             kinds: self.kinds.clone(),
@@ -128,7 +128,7 @@ impl TargetArgs {
             linger: self.linger,
             repetitions: self.repetitions,
             hooks: self.hooks.clone(),
-            speed: asked.speed.unwrap_or(Speed::Times(1.0)),
+            speed: replay.speed.unwrap_or(Speed::Times(1.0)),
             simkube: self.simkube.options(),
             clock: now,
         }
@@ -156,30 +156,28 @@ impl TargetArgs {
         ];
         match real_only.iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) => {
-                bail!("{flag} is for a replay into a real API server: name that with --target")
+                bail!("{flag} requires --target")
             }
             None => Ok(()),
         }
     }
 
     /// Rejects the flags that apply only to a replay in virtual time.
-    fn reject_virtual_only_flags(&self, asked: &Replay) -> anyhow::Result<()> {
+    fn reject_virtual_only_flags(&self, replay: &Replay) -> anyhow::Result<()> {
         let virtual_only = [
-            ("--scheduler-config", asked.scheduler_config.is_some()),
-            ("--scheduler-version", asked.scheduler_version.is_some()),
-            ("--autoscaler-version", asked.autoscaler_version.is_some()),
-            ("--autoscaler", asked.autoscaler != "recorded"),
-            ("--set", !asked.set.is_empty()),
-            ("--seed", asked.seed.is_some()),
-            ("--no-history", asked.no_history),
+            ("--scheduler-config", replay.scheduler_config.is_some()),
+            ("--scheduler-version", replay.scheduler_version.is_some()),
+            ("--autoscaler-version", replay.autoscaler_version.is_some()),
+            ("--autoscaler", replay.autoscaler != "recorded"),
+            ("--set", !replay.set.is_empty()),
+            ("--seed", replay.seed.is_some()),
+            ("--no-history", replay.no_history),
         ];
         if let Some((flag, _)) = virtual_only.iter().find(|(_, is_given)| *is_given) {
-            bail!(
-                "{flag} is for a replay in virtual time: the target's own components decide with their own settings"
-            );
+            bail!("{flag} cannot be used with --target: the target's components use their own settings");
         }
-        if !self.record && asked.out.is_some() {
-            bail!("nothing is written without --record: say it, or leave --out");
+        if !self.record && replay.out.is_some() {
+            bail!("--out with --target requires --record");
         }
         Ok(())
     }

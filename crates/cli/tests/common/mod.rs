@@ -15,15 +15,15 @@ use std::sync::OnceLock;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kinescope");
 
 /// The exit code and output of a run of the program.
-pub(crate) struct Said {
+pub(crate) struct ProgramOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
 /// Runs the program in a folder with a minimal environment: times in UTC, no colors, the folder as home.
-pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Said {
-    said(command(folder).args(arguments).output().unwrap())
+pub(crate) fn run(folder: &Path, arguments: &[&str]) -> ProgramOutput {
+    program_output(command(folder).args(arguments).output().unwrap())
 }
 
 pub(crate) fn command(folder: &Path) -> Command {
@@ -32,8 +32,8 @@ pub(crate) fn command(folder: &Path) -> Command {
     command
 }
 
-pub(crate) fn said(output: Output) -> Said {
-    Said {
+pub(crate) fn program_output(output: Output) -> ProgramOutput {
+    ProgramOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -41,11 +41,11 @@ pub(crate) fn said(output: Output) -> Said {
 }
 
 /// A folder with the demo's history, which is generated once per process.
-pub(crate) fn day(name: &str) -> tempfile::TempDir {
+pub(crate) fn demo_history(name: &str) -> tempfile::TempDir {
     static DAY: OnceLock<Vec<u8>> = OnceLock::new();
     let history = DAY.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        run(folder.path(), &["demo", "--folder", ".", "--no-walk"]).fine();
+        run(folder.path(), &["demo", "--folder", ".", "--no-walk"]).success();
         std::fs::read(folder.path().join("shop.kine")).unwrap()
     });
     let folder = tempfile::tempdir().unwrap();
@@ -53,17 +53,17 @@ pub(crate) fn day(name: &str) -> tempfile::TempDir {
     folder
 }
 
-impl Said {
+impl ProgramOutput {
     /// Standard output of a run that must have succeeded.
     #[track_caller]
-    pub(crate) fn fine(self) -> String {
+    pub(crate) fn success(self) -> String {
         assert_eq!(self.code, 0, "{}{}", self.out, self.err);
         self.out
     }
 
     /// Standard error of a run that must have failed with this exit code.
     #[track_caller]
-    pub(crate) fn wrong(self, code: i32) -> String {
+    pub(crate) fn failure(self, code: i32) -> String {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
         self.err
@@ -71,7 +71,7 @@ impl Said {
 }
 
 /// The recordings of real control planes in `shared` next to the checkout, if they exist.
-pub(crate) fn films() -> Vec<PathBuf> {
+pub(crate) fn recordings() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films");
     let mut films: Vec<PathBuf> = std::fs::read_dir(folder)
         .into_iter()

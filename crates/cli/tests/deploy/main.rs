@@ -77,8 +77,8 @@ fn versions_and_users_are_the_same_everywhere() {
     assert_eq!([&chart["version"], &chart["appVersion"]], [version, version]);
     let base = &objects(&file("kustomize/base/kustomization.yaml"))[0];
     assert_eq!(base["images"], json!([{ "name": "kinescope", "newTag": version }]));
-    for said in ["Dockerfile", "README.md"] {
-        assert!(file(said).contains(&format!("kinescope:{version}")), "{said}");
+    for file_name in ["Dockerfile", "README.md"] {
+        assert!(file(file_name).contains(&format!("kinescope:{version}")), "{file_name}");
     }
     let set = &objects(&file("kustomize/base/statefulset.yaml"))[0];
     let user = &set["spec"]["template"]["spec"]["securityContext"]["runAsUser"];
@@ -115,7 +115,7 @@ fn helm_and_kustomize_render_the_same() {
     ] {
         let rendered: Vec<String> = folders.iter().map(|folder| renderer.kustomize(folder)).collect();
         let by_kustomize = comparable_objects(&rendered.join("---\n"));
-        let by_helm = comparable_objects(&renderer.template(values).fine());
+        let by_helm = comparable_objects(&renderer.template(values).success());
         assert_eq!(by_kustomize.keys().collect::<Vec<_>>(), by_helm.keys().collect::<Vec<_>>());
         for (name, object) in &by_kustomize {
             assert_eq!(object, &by_helm[name], "{name} of {folders:?}");
@@ -147,7 +147,7 @@ fn comparable_objects(yaml: &str) -> BTreeMap<String, Value> {
 #[test]
 fn the_values_of_the_chart_do_what_they_say() {
     let Some(renderer) = Renderer::find() else { return };
-    let rendered = objects(&renderer.template(&["--values", EVERYTHING]).fine());
+    let rendered = objects(&renderer.template(&["--values", EVERYTHING]).success());
     let set = &of_kind(&rendered, "StatefulSet")["spec"];
     let pod = &set["template"]["spec"];
     let container = &pod["containers"][0];
@@ -230,7 +230,7 @@ fn the_examples_of_the_readme_can_be_rendered() {
     std::fs::write(path("clusters.yaml"), helm_clusters).unwrap();
 
     let by_kustomize = objects(&renderer.kustomize(&path("mine")));
-    let by_helm = objects(&renderer.template(&["--values", &path("kind.yaml")]).fine());
+    let by_helm = objects(&renderer.template(&["--values", &path("kind.yaml")]).success());
     for rendered in [&by_kustomize, &by_helm] {
         let rights = granted_permissions(of_kind(rendered, "ClusterRole"));
         assert!(rights.contains(&permission("networking.k8s.io", "ingresses", "watch")));
@@ -240,12 +240,12 @@ fn the_examples_of_the_readme_can_be_rendered() {
     assert_eq!(of_kind(&by_kustomize, "ConfigMap")["data"]["config.yaml"], helm_clusters);
     let more = objects(&renderer.kustomize(&path("more")));
     of_kind(&more, "PrometheusRule");
-    let by_helm = objects(&renderer.template(&["--values", &path("policy.yaml")]).fine());
+    let by_helm = objects(&renderer.template(&["--values", &path("policy.yaml")]).success());
     let peers = |rendered: &[Value]| {
         of_kind(rendered, "NetworkPolicy")["spec"]["ingress"][0]["from"].as_array().unwrap().len()
     };
     assert_eq!((peers(&more), peers(&by_helm)), (1, 2));
-    let by_helm = objects(&renderer.template(&["--values", &path("clusters.yaml")]).fine());
+    let by_helm = objects(&renderer.template(&["--values", &path("clusters.yaml")]).success());
     let config = of_kind(&by_helm, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
     assert!(config.contains("kubeconfig: /etc/kinescope-kubeconfigs/prod\n"), "{config}");
 }
@@ -270,7 +270,7 @@ fn every_value_is_tested_and_invalid_ones_are_rejected() {
         "networkPolicy.apiServerPorts[0]=0",
         "prometheusRule.enabled=maybe",
     ] {
-        let error = renderer.template(&["--set", wrong]).wrong(1);
+        let error = renderer.template(&["--set", wrong]).failure(1);
         assert!(error.contains("values don't meet the specifications of the schema"), "{wrong}: {error}");
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
-use crate::common::{Said, command, run};
+use crate::common::{ProgramOutput, command, run};
 use crate::rendered::{Renderer, objects, of_kind};
 use crate::server::{create, definition, start};
 use crate::{Permission, check_permissions, granted_permissions, needed_permissions, permission};
@@ -49,8 +49,8 @@ fn the_role_grants_exactly_what_the_recorder_uses() {
     let Some(stage) = PermissionsFixture::start() else { return };
     let recorder = stage.record("whole.kine");
     stage.wait_until("all is watched", |asked| has_watched(asked, needed_permissions()));
-    let said = recorder.stop();
-    assert!(!said.err.contains("warning") && !said.err.contains("may not be seen"), "{}", said.err);
+    let output = recorder.stop();
+    assert!(!output.err.contains("warning") && !output.err.contains("forbidden"), "{}", output.err);
     assert_eq!(stage.info("whole.kine")["gaps"], json!([]));
 
     let mut of = Vec::new();
@@ -79,7 +79,7 @@ fn a_forbidden_kind_is_a_gap_and_the_rest_is_recorded() {
     let mut role = of_kind(&stage.base, "ClusterRole").clone();
     let rules = role["rules"].as_array_mut().unwrap();
     rules.retain(|rule| rule["apiGroups"] != json!(["policy"]));
-    stage.cluster.kubectl_reading(&["replace", "-f", "-"], &role.to_string()).unwrap();
+    stage.cluster.kubectl_with_input(&["replace", "-f", "-"], &role.to_string()).unwrap();
     // The API server sees the new role through a watch, a little later.
     wait_for("the new role", || (!stage.can("list poddisruptionbudgets")).then_some(()));
 
@@ -94,12 +94,12 @@ fn a_forbidden_kind_is_a_gap_and_the_rest_is_recorded() {
         let nodes = run(stage.folder.path(), &["get", "nodes", "--history", "part.kine", "-o", "name"]);
         nodes.out.contains("node/late\n").then_some(())
     });
-    let said = recorder.stop();
-    let warnings: Vec<&str> = said.err.lines().filter(|line| line.starts_with("warning:")).collect();
-    assert_eq!(warnings.len(), 1, "{}", said.err);
-    let why = "PodDisruptionBudget.policy: cannot be watched for now: the server answered 403";
+    let output = recorder.stop();
+    let warnings: Vec<&str> = output.err.lines().filter(|line| line.starts_with("warning:")).collect();
+    assert_eq!(warnings.len(), 1, "{}", output.err);
+    let why = "PodDisruptionBudget.policy: cannot be watched, retrying: the server responded 403";
     assert!(warnings[0].contains(why), "{}", warnings[0]);
-    assert!(said.err.contains("PodDisruptionBudget.policy may not be seen by this account"), "{}", said.err);
+    assert!(output.err.contains("PodDisruptionBudget.policy forbidden for this user"), "{}", output.err);
     let info = stage.info("part.kine");
     let gaps = info["gaps"].as_array().unwrap();
     assert!(!gaps.is_empty());
@@ -134,7 +134,8 @@ impl PermissionsFixture {
             format!("--audit-policy-file={}", policy_file.display()),
             format!("--audit-log-path={}", folder.path().join("audit.log").display()),
         ];
-        let cluster = start(Options { rbac: true, apiserver_flags: flags, ..Options::default() })?;
+        let cluster =
+            start(ClusterOptions { rbac: true, apiserver_flags: flags, ..ClusterOptions::default() })?;
         let base = objects(&renderer.kustomize("base"));
         for kind in ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"] {
             create(&cluster, of_kind(&base, kind));
@@ -190,7 +191,7 @@ impl PermissionsFixture {
     }
 
     fn info(&self, history: &str) -> Value {
-        let info = run(self.folder.path(), &["info", history, "-o", "json"]).fine();
+        let info = run(self.folder.path(), &["info", history, "-o", "json"]).success();
         serde_json::from_str(&info).unwrap()
     }
 }
@@ -215,15 +216,15 @@ impl AuditedRequest {
 
 impl Recorder {
     /// Stops the recorder and returns its output.
-    fn stop(mut self) -> Said {
+    fn stop(mut self) -> ProgramOutput {
         let id = self.0.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         let (mut out, mut err) = (String::new(), String::new());
         self.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         self.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        let said = Said { code: self.0.wait().unwrap().code().unwrap_or(-1), out, err };
-        assert_eq!(said.code, 0, "{}", said.err);
-        said
+        let output = ProgramOutput { code: self.0.wait().unwrap().code().unwrap_or(-1), out, err };
+        assert_eq!(output.code, 0, "{}", output.err);
+        output
     }
 }
 

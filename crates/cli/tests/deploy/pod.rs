@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
-use self::server::{Answer, Server, write_request};
+use self::server::{HttpResponse, Server, write_request};
 use crate::alerts;
 use crate::permissions::{PermissionsFixture, wait_for};
 use crate::rendered::of_kind;
@@ -44,8 +44,8 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
 
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut server = Server::start(stage.folder.path(), &arguments);
-    let said = server.next_line();
-    let probes: SocketAddr = said.trim().rsplit_once("//").unwrap().1.parse().unwrap();
+    let output = server.next_line();
+    let probes: SocketAddr = output.trim().rsplit_once("//").unwrap().1.parse().unwrap();
     let authorization = format!("Authorization: Bearer {token}");
     let ask = |path: &str| server.ask("GET", path, &[&authorization], b"");
     for probe in ["livenessProbe", "readinessProbe"] {
@@ -54,16 +54,16 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
         wait_for(probe, || {
             let mut stream = TcpStream::connect(probes).unwrap();
             write_request(&mut stream, "GET", path, &[], b"", "kinescope-0");
-            (Answer::read(&mut stream).code == 200).then_some(())
+            (HttpResponse::read(&mut stream).code == 200).then_some(())
         });
     }
-    server.get("/metrics").wrong(401);
+    server.get("/metrics").failure(401);
     wait_for("a recording", || {
         let namespaces = ask("/api/v1/histories/this/objects?kind=namespaces");
         (namespaces.code == 200 && namespaces.text().contains(r#""name":"kinescope""#)).then_some(())
     });
     assert!(volumes.join("data/this.kine").is_file());
-    let metrics = || String::from_utf8(ask("/metrics").fine()).unwrap();
+    let metrics = || String::from_utf8(ask("/metrics").success()).unwrap();
     assert!(metrics().contains(r#"kinescope_history_readable{history="this"} 1"#));
     // The metrics that alerts use exist. Some appear only with the first watch.
     for name in alerts::metrics() {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testcluster::Program;
 
-use crate::common::{Said, said};
+use crate::common::{ProgramOutput, program_output};
 
 /// kubectl and Helm.
 pub(crate) struct Renderer {
@@ -28,26 +28,26 @@ impl Renderer {
     /// The output of `kubectl kustomize` for a folder of `deploy/kustomize`, or any other.
     pub(crate) fn kustomize(&self, folder: &str) -> String {
         let folder = deploy().join("kustomize").join(folder);
-        self.run(Program::Kubectl, &["kustomize", folder.to_str().unwrap()]).fine()
+        self.run(Program::Kubectl, &["kustomize", folder.to_str().unwrap()]).success()
     }
 
     /// The output of `helm template` for the chart, as the README installs it.
-    pub(crate) fn template(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn template(&self, arguments: &[&str]) -> ProgramOutput {
         self.helm(&[&["template"], arguments].concat())
     }
 
     /// Runs Helm on the release and the chart of the README.
-    pub(crate) fn helm(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn helm(&self, arguments: &[&str]) -> ProgramOutput {
         let chart = deploy().join("helm/kinescope");
         let (verb, rest) = arguments.split_first().unwrap();
         let release = [verb, "kinescope", chart.to_str().unwrap(), "--namespace", "kinescope"];
         self.run(Program::Helm, &[&release, rest].concat())
     }
 
-    pub(crate) fn run(&self, program: Program, arguments: &[&str]) -> Said {
+    pub(crate) fn run(&self, program: Program, arguments: &[&str]) -> ProgramOutput {
         let mut command = Command::new(program.in_folder(&self.programs));
         command.env_clear().env("HOME", self.home.path()).env("KUBERC", "off");
-        said(command.args(arguments).output().unwrap())
+        program_output(command.args(arguments).output().unwrap())
     }
 }
 

@@ -2,13 +2,13 @@
 
 use model::Kind;
 use serde_json::{Value, json};
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
 use crate::EVERYTHING;
 use crate::rendered::{Renderer, deploy, no_go, objects, of_kind};
 
 /// Starts a cluster; `None`, with a message, if it cannot be built.
-pub(crate) fn start(options: Options) -> Option<Cluster> {
+pub(crate) fn start(options: ClusterOptions) -> Option<Cluster> {
     let cluster = Cluster::start(options).unwrap();
     if cluster.is_none() {
         no_go();
@@ -19,7 +19,7 @@ pub(crate) fn start(options: Options) -> Option<Cluster> {
 /// Creates an object.
 #[track_caller]
 pub(crate) fn create(cluster: &Cluster, object: &Value) {
-    cluster.kubectl_reading(&["create", "-f", "-"], &object.to_string()).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], &object.to_string()).unwrap();
 }
 
 /// A CustomResourceDefinition of a kind, with this schema.
@@ -82,7 +82,7 @@ fn prometheus_rules() -> Value {
 #[test]
 fn a_real_server_accepts_all_objects() {
     let Some(renderer) = Renderer::find() else { return };
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let base = renderer.kustomize("base");
     create(&cluster, of_kind(&objects(&base), "Namespace"));
     create(&cluster, &service_monitors());
@@ -91,11 +91,11 @@ fn a_real_server_accepts_all_objects() {
     for rendered in [
         &base,
         &renderer.kustomize("service-monitor"),
-        &renderer.template(&[]).fine(),
-        &renderer.template(&["--values", EVERYTHING]).fine(),
+        &renderer.template(&[]).success(),
+        &renderer.template(&["--values", EVERYTHING]).success(),
     ] {
         let apply = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
-        let applied = cluster.kubectl_reading(&apply, rendered).unwrap();
+        let applied = cluster.kubectl_with_input(&apply, rendered).unwrap();
         assert_eq!(applied.lines().count(), objects(rendered).len(), "{applied}");
         assert!(applied.lines().all(|line| line.ends_with("(server dry run)")), "{applied}");
         check_pod(&cluster, of_kind(&objects(rendered), "StatefulSet"));
@@ -103,7 +103,7 @@ fn a_real_server_accepts_all_objects() {
 
     for folder in ["alerts", "network-policy"] {
         let apply = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
-        let applied = cluster.kubectl_reading(&apply, &renderer.kustomize(folder)).unwrap();
+        let applied = cluster.kubectl_with_input(&apply, &renderer.kustomize(folder)).unwrap();
         assert!(applied.ends_with("/kinescope created (server dry run)\n"), "{applied}");
     }
 
@@ -113,7 +113,7 @@ fn a_real_server_accepts_all_objects() {
     assert_eq!(cluster.kubectl(&apply).unwrap().lines().count(), 3);
 
     let kubeconfig = cluster.kubeconfig().to_str().unwrap();
-    let notes = || renderer.helm(&["install", "--dry-run=server", "--kubeconfig", kubeconfig]).fine();
+    let notes = || renderer.helm(&["install", "--dry-run=server", "--kubeconfig", kubeconfig]).success();
     let make = "kubectl create secret generic kinescope-token -n kinescope --from-literal=token=";
     assert!(notes().contains(make), "{}", notes());
     cluster
@@ -140,7 +140,7 @@ fn check_pod(cluster: &Cluster, set: &Value) {
     let data = json!({ "name": "data", "persistentVolumeClaim": { "claimName": "data-kinescope-0" } });
     pod["spec"]["volumes"].as_array_mut().unwrap().push(data);
     let make = |pod: &Value| {
-        cluster.kubectl_reading(
+        cluster.kubectl_with_input(
             &["create", "--dry-run=server", "--validate=strict", "-f", "-"],
             &pod.to_string(),
         )

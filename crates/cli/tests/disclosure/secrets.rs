@@ -28,7 +28,7 @@ fn history() -> TempDir {
     ];
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("h.jsonl"), lines.join("\n") + "\n").unwrap();
-    run(folder.path(), &["import", "h.jsonl"]).fine();
+    run(folder.path(), &["import", "h.jsonl"]).success();
     folder
 }
 
@@ -64,21 +64,21 @@ fn every_export_leaves_secrets_out_and_says_so() {
     for (index, (format, words, options)) in formats.into_iter().enumerate() {
         let (file, back) = (format!("out{index}"), format!("back{index}.kine"));
         let export = ["export", "h.kine", "--format", format, "--out", &file];
-        let said = run(folder, &[&export[..], options].concat());
-        let expected = format!("{words} (--with-secrets writes them)");
-        assert!(said.err.contains(&expected), "{format}: {} should say {expected:?}", said.err);
-        said.fine();
+        let output = run(folder, &[&export[..], options].concat());
+        let expected = format!("{words} (use --with-secrets to include them)");
+        assert!(output.err.contains(&expected), "{format}: {} should say {expected:?}", output.err);
+        output.success();
         assert!(!holds_values(&std::fs::read(folder.join(&file)).unwrap()), "{format}");
         // Nor in its compressed parts.
         let import = ["import", &file, "--format", format, "--into", &back, "--at", "2026-11-01T10:00Z"];
         if run(folder, &import).code == 0 {
-            let out = run(folder, &["export", &back, "--format", "jsonl", "--with-secrets"]).fine();
+            let out = run(folder, &["export", &back, "--format", "jsonl", "--with-secrets"]).success();
             assert!(!holds_values(out.as_bytes()), "{format}");
         }
     }
-    let said = run(folder, &["export", "h.kine", "--format", "jsonl"]);
-    assert!(said.err.contains("2 changes of Secrets"), "{}", said.err);
-    assert!(!holds_values(said.fine().as_bytes()));
+    let output = run(folder, &["export", "h.kine", "--format", "jsonl"]);
+    assert!(output.err.contains("2 changes of Secrets"), "{}", output.err);
+    assert!(!holds_values(output.success().as_bytes()));
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn a_stripped_import_keeps_no_secrets() {
     let folder = folder.path();
     let key = ["--redact-key", "key"];
     let import = [&["import", "h.jsonl", "--strip", "--into", "strict.kine"][..], &key].concat();
-    let said = run(folder, &import).fine();
-    assert!(said.contains("2 changes of Secrets left out"), "{said}");
+    let output = run(folder, &import).success();
+    assert!(output.contains("2 changes of Secrets skipped"), "{output}");
     let export = ["export", "strict.kine", "--format", "jsonl", "--with-secrets"];
-    let kept = run(folder, &export).fine();
+    let kept = run(folder, &export).success();
     assert!(kept.contains(r#""kind":"Pod""#) && !holds_values(kept.as_bytes()), "{kept}");
 }
 
@@ -98,9 +98,9 @@ fn a_stripped_import_keeps_no_secrets() {
 fn a_replay_writes_no_secrets() {
     let folder = history();
     let folder = folder.path();
-    run(folder, &["replay", "h.kine", "--out", "played"]).fine();
+    run(folder, &["replay", "h.kine", "--out", "played"]).success();
     let export = ["export", "played/replay.kine", "--format", "jsonl", "--with-secrets"];
-    let played = run(folder, &export).fine();
+    let played = run(folder, &export).success();
     assert!(played.contains(r#""kind":"Pod""#) && !holds_values(played.as_bytes()), "{played}");
 }
 
@@ -114,28 +114,28 @@ fn exported_secrets_are_readable_by_the_owner_only() {
         [("jsonl", &[][..]), ("manifests", &[]), ("sched-record", &["--kinds", "secrets"]), ("kwok", &[])]
     {
         let export = ["export", "h.kine", "--format", format, "--out", "out"];
-        run(folder, &[&export[..], options].concat()).fine();
+        run(folder, &[&export[..], options].concat()).success();
         assert_eq!(mode(&folder.join("out")), usual, "{format}");
-        let said = run(folder, &[&export[..], options, &["--with-secrets"]].concat());
-        assert!(!said.err.contains("--with-secrets"), "{}", said.err);
-        said.fine();
+        let output = run(folder, &[&export[..], options, &["--with-secrets"]].concat());
+        assert!(!output.err.contains("--with-secrets"), "{}", output.err);
+        output.success();
         assert!(holds_values(&std::fs::read(folder.join("out")).unwrap()), "{format}");
         assert_eq!(mode(&folder.join("out")), 0o600, "{format}");
         std::fs::remove_file(folder.join("out")).unwrap();
     }
     // An anonymized export never contains them.
-    run(folder, &["export", "h.kine", "--format", "jsonl", "--with-secrets", "--anonymise"]).wrong(2);
+    run(folder, &["export", "h.kine", "--format", "jsonl", "--with-secrets", "--anonymize"]).failure(2);
 }
 
 #[test]
 fn an_import_keeps_secrets_and_get_shows_them_if_named() {
     let folder = history();
     let folder = folder.path();
-    let all = run(folder, &["export", "h.kine", "--format", "jsonl", "--with-secrets"]).fine();
+    let all = run(folder, &["export", "h.kine", "--format", "jsonl", "--with-secrets"]).success();
     let line = |text: &str| text.lines().filter(|line| line.contains("Secret")).count();
     assert_eq!(line(&all), 2);
-    assert!(run(folder, &["get", "secret/db", "-n", "shop", "-o", "yaml"]).fine().contains(VALUES[1]));
-    let table = run(folder, &["get", "secrets", "-A"]).fine();
+    assert!(run(folder, &["get", "secret/db", "-n", "shop", "-o", "yaml"]).success().contains(VALUES[1]));
+    let table = run(folder, &["get", "secrets", "-A"]).success();
     assert!(table.contains("db") && !holds_values(table.as_bytes()), "{table}");
 }
 
@@ -150,9 +150,13 @@ fn changes_of_secrets_are_masked_as_kubectl_masks_them() {
         (&["log", "secret/db", "-n", "shop", "--full"], "***"),
         (&["log", "secret/db", "-n", "shop", "-o", "json"], "***"),
     ] {
-        let said = run(folder, arguments);
-        assert!(said.out.contains("password") && said.out.contains(expected), "{arguments:?}: {}", said.out);
-        assert!(!holds_values(said.out.as_bytes()), "{arguments:?}: {}", said.out);
+        let output = run(folder, arguments);
+        assert!(
+            output.out.contains("password") && output.out.contains(expected),
+            "{arguments:?}: {}",
+            output.out
+        );
+        assert!(!holds_values(output.out.as_bytes()), "{arguments:?}: {}", output.out);
     }
 }
 
@@ -166,20 +170,20 @@ fn a_server_serves_secrets_only_in_downloads_of_the_whole_history() {
         "filters": {"excluded_namespaces": [], "excluded_labels": []},
     });
     for body in [
-        server.get(&of_history("objects")).fine(),
-        server.get(&of_history("changes")).fine(),
-        server.get(&of_history("changes?name=db")).fine(),
-        server.get("/get-snapshot").fine(),
-        server.get("/api/db/h.db").fine(),
-        server.post("/export", &window).fine(),
+        server.get(&of_history("objects")).success(),
+        server.get(&of_history("changes")).success(),
+        server.get(&of_history("changes?name=db")).success(),
+        server.get("/get-snapshot").success(),
+        server.get("/api/db/h.db").success(),
+        server.post("/export", &window).success(),
     ] {
         assert!(!holds_values(&body), "{}", String::from_utf8_lossy(&body));
     }
-    let text = String::from_utf8(server.get(&of_history("objects")).fine()).unwrap();
+    let text = String::from_utf8(server.get(&of_history("objects")).success()).unwrap();
     assert!(text.contains("\"web\""), "{text}");
     for place in ["objects?kind=secrets", "changes?kind=Secret"] {
-        let words = server.get(&of_history(place)).wrong(400);
-        assert!(words.contains("Secrets are not served"), "{words}");
+        let message = server.get(&of_history(place)).failure(400);
+        assert!(message.contains("Secrets are not served"), "{message}");
     }
-    server.get(&of_history("download")).fine();
+    server.get(&of_history("download")).success();
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::common::{Said, run};
+use crate::common::{ProgramOutput, run};
 use crate::{fake_server, kubeconfig};
 
 /// Sets the terminal's title, returns to the beginning of the line, clears the screen, and reverses the direction of
@@ -56,18 +56,18 @@ fn history() -> TempDir {
 
 /// Checks that the output contains no control characters.
 #[track_caller]
-fn check(said: &Said, what: &str) {
-    for text in [&said.out, &said.err] {
+fn check(output: &ProgramOutput, what: &str) {
+    for text in [&output.out, &output.err] {
         let steers = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
         assert!(!text.contains(steers), "{what}: {text:?}");
     }
 }
 
 #[track_caller]
-fn check_run(folder: &Path, arguments: &[&str]) -> Said {
-    let said = run(folder, arguments);
-    check(&said, &format!("{arguments:?}"));
-    said
+fn check_run(folder: &Path, arguments: &[&str]) -> ProgramOutput {
+    let output = run(folder, arguments);
+    check(&output, &format!("{arguments:?}"));
+    output
 }
 
 #[test]
@@ -91,23 +91,23 @@ fn no_text_of_a_history_controls_the_terminal() {
         &["get", "pods", "-A", "--source", "y\u{1b}[2J"],
     ];
     for arguments in shown {
-        let said = check_run(folder, arguments);
-        let all = format!("{}{}", said.out, said.err);
+        let output = check_run(folder, arguments);
+        let all = format!("{}{}", output.out, output.err);
         let is_told =
             all.contains("^[]0;pwned^G") || all.contains("^[[2J") || all.contains("\\u001b]0;pwned");
         assert!(is_told, "{arguments:?} should have something hostile to tell: {all}");
         // A line break in a text does not begin a new line.
         assert!(!all.lines().any(|line| line.starts_with("forged")), "{arguments:?}: {all}");
     }
-    let table = run(folder, &["get", "pods", "-A", "--at", "2026-11-01T10:03Z"]).fine();
+    let table = run(folder, &["get", "pods", "-A", "--at", "2026-11-01T10:03Z"]).success();
     assert!(table.contains("^[]0;pwned^G"), "{table}");
     // JSON and YAML have escapes of their own, so that data keeps its meaning.
     for format in ["json", "yaml"] {
-        let said = run(folder, &["get", "pods", "-A", "-o", format]);
+        let output = run(folder, &["get", "pods", "-A", "-o", format]);
         assert!(
-            !said.out.contains(|c: char| c.is_ascii_control() && c != '\n' && c != '\u{7f}'),
+            !output.out.contains(|c: char| c.is_ascii_control() && c != '\n' && c != '\u{7f}'),
             "{}",
-            said.out
+            output.out
         );
     }
 }
@@ -119,11 +119,11 @@ fn no_text_of_a_server_controls_the_terminal() {
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "message": HOSTILE});
     let server = fake_server("403 Forbidden", &status.to_string());
     std::fs::write(folder.path().join("config"), kubeconfig(&server)).unwrap();
-    let said = check_run(folder.path(), &["record", "--kubeconfig", "config", "--into", "h.kine"]);
-    assert!(said.err.contains(SHOWN), "{}", said.err);
+    let output = check_run(folder.path(), &["record", "--kubeconfig", "config", "--into", "h.kine"]);
+    assert!(output.err.contains(SHOWN), "{}", output.err);
     // Responses that are not an API server's are shown as well.
     let server = fake_server("500 Internal Server Error", HOSTILE);
     std::fs::write(folder.path().join("config"), kubeconfig(&server)).unwrap();
-    let said = check_run(folder.path(), &["record", "--kubeconfig", "config", "--into", "h.kine"]);
-    assert!(said.err.contains(SHOWN), "{}", said.err);
+    let output = check_run(folder.path(), &["record", "--kubeconfig", "config", "--into", "h.kine"]);
+    assert!(output.err.contains(SHOWN), "{}", output.err);
 }

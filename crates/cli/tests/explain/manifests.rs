@@ -13,15 +13,15 @@ fn a_pod_is_read_from_a_manifest() {
         "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: huge}\n\
          spec:\n  containers:\n  - name: a\n    image: a\n    resources: {limits: {cpu: 9}}\n",
     );
-    let said = json_of(folder.path(), &["--manifest", "pod.yaml"]);
-    assert_eq!(said["pod"], json!({"namespace": "default", "name": "huge"}));
+    let explanation = json_of(folder.path(), &["--manifest", "pod.yaml"]);
+    assert_eq!(explanation["pod"], json!({"namespace": "default", "name": "huge"}));
     // Without a request the limit is the request.
-    assert_eq!(said["node"], "big");
-    assert_eq!(said["nodes"][0]["reasons"], json!(["Insufficient cpu"]));
-    assert_eq!(said.get("happened"), None);
-    let table = explain(folder.path(), &["--manifest", "pod.yaml", "-n", "web", "--at", &time(3)]).fine();
+    assert_eq!(explanation["node"], "big");
+    assert_eq!(explanation["nodes"][0]["reasons"], json!(["Insufficient cpu"]));
+    assert_eq!(explanation.get("happened"), None);
+    let table = explain(folder.path(), &["--manifest", "pod.yaml", "-n", "web", "--at", &time(3)]).success();
     assert!(
-        table.starts_with("Pod:         web/huge\nAs of:       2026-11-01T14:00:03Z, if it had come then\n"),
+        table.starts_with("Pod:         web/huge\nAs of:       2026-11-01T14:00:03Z, as if created then\n"),
         "{table}"
     );
     let deployment = json!({
@@ -29,21 +29,21 @@ fn a_pod_is_read_from_a_manifest() {
         "spec": {"template": {"spec": pod("x", "9", "1Gi")["spec"]}},
     });
     write("deployment.json", &deployment.to_string());
-    let said = json_of(folder.path(), &["--manifest", "deployment.json"]);
-    assert_eq!(said["pod"], json!({"namespace": "shop", "name": "web"}));
-    assert_eq!(said["node"], "big");
+    let explanation = json_of(folder.path(), &["--manifest", "deployment.json"]);
+    assert_eq!(explanation["pod"], json!({"namespace": "shop", "name": "web"}));
+    assert_eq!(explanation["node"], "big");
     write("none.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n");
-    let error = explain(folder.path(), &["--manifest", "none.yaml"]).wrong(1);
-    assert_eq!(error, "error: none.yaml has no pod and nothing that makes pods; it has Service\n");
+    let error = explain(folder.path(), &["--manifest", "none.yaml"]).failure(1);
+    assert_eq!(error, "error: none.yaml has no pod and no workload with pods; found Service\n");
     write("daemon.json", &deployment.to_string().replace("Deployment", "DaemonSet"));
-    let error = explain(folder.path(), &["--manifest", "daemon.json"]).wrong(1);
-    assert!(error.contains("those of a DaemonSet are each made for one node"), "{error}");
+    let error = explain(folder.path(), &["--manifest", "daemon.json"]).failure(1);
+    assert!(error.contains("the pods of a DaemonSet are each assigned to one node"), "{error}");
     write(
         "unknown-class.yaml",
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: gold}\n",
     );
     let warned = explain(folder.path(), &["--manifest", "unknown-class.yaml"]);
-    assert!(warned.err.contains("there was no PriorityClass \"gold\""), "{}", warned.err);
+    assert!(warned.err.contains("PriorityClass \"gold\" not found"), "{}", warned.err);
 }
 
 /// Two equal nodes, the first with three pods of the shop.
@@ -67,9 +67,10 @@ fn pods_of_a_workload_are_spread_as_real_ones_are() {
             "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
         });
         std::fs::write(folder.path().join("web.json"), workload.to_string()).unwrap();
-        let said = json_of(folder.path(), &[&["--manifest", "web.json"], arguments].concat());
-        let score =
-            |at: usize| said["nodes"][at]["scores"]["PodTopologySpread"]["normalised"].as_i64().unwrap();
+        let explanation = json_of(folder.path(), &[&["--manifest", "web.json"], arguments].concat());
+        let score = |at: usize| {
+            explanation["nodes"][at]["scores"]["PodTopologySpread"]["normalised"].as_i64().unwrap()
+        };
         (score(0), score(1))
     };
     for kind in ["Deployment", "ReplicaSet", "StatefulSet"] {
@@ -96,9 +97,9 @@ fn the_first_pod_of_a_stateful_set_needs_its_claims() {
         },
     });
     std::fs::write(folder.path().join("db.json"), set.to_string()).unwrap();
-    let said = json_of(folder.path(), &["--manifest", "db.json"]);
-    assert_eq!(said["pod"], json!({"namespace": "shop", "name": "db-0"}));
-    let message = said["message"].as_str().unwrap();
+    let explanation = json_of(folder.path(), &["--manifest", "db.json"]);
+    assert_eq!(explanation["pod"], json!({"namespace": "shop", "name": "db-0"}));
+    let message = explanation["message"].as_str().unwrap();
     assert!(
         message.starts_with("0/3 nodes are available: persistentvolumeclaim \"data-db-0\" not found."),
         "{message}"
@@ -113,15 +114,15 @@ fn other_documents_of_a_manifest_are_reported() {
         explain(folder.path(), &["--manifest", "pods.yaml", "-o", "json"])
     };
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {generateName: job-}\nspec: {containers: [{name: a}]}\n";
-    let said = explained(pod);
-    assert_eq!(said.err, "");
-    assert_eq!(serde_json::from_str::<Value>(&said.fine()).unwrap()["pod"]["name"], "job-");
+    let output = explained(pod);
+    assert_eq!(output.err, "");
+    assert_eq!(serde_json::from_str::<Value>(&output.success()).unwrap()["pod"]["name"], "job-");
     let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n";
-    assert_eq!(explained(&format!("{pod}{service}")).err, "warning: 1 more object is not looked at\n");
-    let said = explained(&format!("{service}{service}---\n{pod}"));
-    assert_eq!(said.err, "warning: 2 more objects are not looked at\n");
-    assert_eq!(serde_json::from_str::<Value>(&said.fine()).unwrap()["pod"]["name"], "job-");
+    assert_eq!(explained(&format!("{pod}{service}")).err, "warning: 1 more object is ignored\n");
+    let output = explained(&format!("{service}{service}---\n{pod}"));
+    assert_eq!(output.err, "warning: 2 more objects are ignored\n");
+    assert_eq!(serde_json::from_str::<Value>(&output.success()).unwrap()["pod"]["name"], "job-");
     let odd = explained("apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {tolerations: none}\n");
     assert!(odd.out.contains("spec.tolerations"), "{}", odd.out);
-    odd.wrong(1);
+    odd.failure(1);
 }

@@ -4,22 +4,22 @@ use super::{RecordingBuilder, explain, json_of, node, on, pod};
 
 /// A cluster with this many nodes.
 fn many(count: usize) -> tempfile::TempDir {
-    let mut film = RecordingBuilder::new();
+    let mut recording = RecordingBuilder::new();
     for index in 0..count {
         let cpu = if index.is_multiple_of(3) { "4" } else { "1" };
-        film = film.add_at_same_time(node(&format!("node-{index:03}"), cpu, "8Gi"));
+        recording = recording.add_at_same_time(node(&format!("node-{index:03}"), cpu, "8Gi"));
     }
-    film.add(pod("web-1", "2", "1Gi")).import()
+    recording.add(pod("web-1", "2", "1Gi")).import()
 }
 
 #[test]
 fn many_nodes_are_shown_in_groups() {
     let folder = many(60);
-    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
-    assert!(table.contains("\n  REFUSED\n  40 nodes: NodeResourcesFit: Insufficient cpu\n"), "{table}");
-    assert!(table.contains("  and 10 more nodes, down to a total of "), "{table}");
+    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).success();
+    assert!(table.contains("\n  REJECTED\n  40 nodes: NodeResourcesFit: Insufficient cpu\n"), "{table}");
+    assert!(table.contains("  and 10 more nodes with totals down to "), "{table}");
     assert_eq!(table.matches("node-").count(), 11, "ten of them, and the one decided for: {table}");
-    let all = explain(folder.path(), &["pod/web-1", "-n", "shop", "--nodes"]).fine();
+    let all = explain(folder.path(), &["pod/web-1", "-n", "shop", "--nodes"]).success();
     assert_eq!(all.lines().filter(|line| line.contains("  NodeResourcesFit   Insufficient cpu")).count(), 40);
     assert_eq!(all.matches("node-").count(), 61, "{all}");
 }
@@ -27,45 +27,48 @@ fn many_nodes_are_shown_in_groups() {
 #[test]
 fn the_node_really_chosen_is_shown_among_many() {
     let bound_to = |name: &str| {
-        let mut film = RecordingBuilder::new();
+        let mut recording = RecordingBuilder::new();
         for index in 0..130 {
             let cpu = match index {
                 128 => "4",
                 odd if odd % 2 == 1 => "1",
                 _ => "8",
             };
-            film = film.add_at_same_time(node(&format!("node-{index:03}"), cpu, "8Gi"));
+            recording = recording.add_at_same_time(node(&format!("node-{index:03}"), cpu, "8Gi"));
         }
-        let folder = film.add(pod("web-1", "2", "1Gi")).change(on(pod("web-1", "2", "1Gi"), name)).import();
-        explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine()
+        let folder =
+            recording.add(pod("web-1", "2", "1Gi")).change(on(pod("web-1", "2", "1Gi"), name)).import();
+        explain(folder.path(), &["pod/web-1", "-n", "shop"]).success()
     };
     let table = bound_to("node-128");
     // The scheduler looks for 100 feasible nodes, and there are fewer.
     assert!(!table.contains("assumed"), "{table}");
-    assert!(table.contains("  bound to node-128, number 65 of the 65 that fit\n"), "{table}");
+    assert!(table.contains("  bound to node-128 (rank 65 of 65 nodes that fit)\n"), "{table}");
     assert_eq!(table.lines().filter(|line| line.starts_with("  node-128 ")).count(), 1, "{table}");
-    assert!(table.contains("  and 54 more nodes, down to a total of "), "{table}");
+    assert!(table.contains("  and 54 more nodes with totals down to "), "{table}");
     let table = bound_to("node-001");
-    assert!(table.contains("  bound to node-001, which does not fit here\n"), "{table}");
+    assert!(table.contains("  bound to node-001 (does not fit here)\n"), "{table}");
     assert!(
-        table.contains("  65 nodes (node-001 among them): NodeResourcesFit: Insufficient cpu\n"),
+        table.contains("  65 nodes (including node-001): NodeResourcesFit: Insufficient cpu\n"),
         "{table}"
     );
 }
 
 #[test]
 fn sampling_of_nodes_starts_at_an_assumed_node() {
-    let mut film = RecordingBuilder::new();
+    let mut recording = RecordingBuilder::new();
     for index in 0..400 {
         // The best nodes are last.
-        film = film.add_at_same_time(node(&format!("node-{index:03}"), &(4 + index).to_string(), "8Gi"));
+        recording =
+            recording.add_at_same_time(node(&format!("node-{index:03}"), &(4 + index).to_string(), "8Gi"));
     }
-    let folder = film.add(pod("web-1", "2", "1Gi")).import();
-    let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
-    assert!(said["lookedAt"].as_u64().unwrap() < 400, "{}", said["lookedAt"]);
-    let chosen = said["node"].as_str().unwrap();
-    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
-    let assumed = "better ones were not looked at; where the search began is not known, and the first node is assumed\n";
+    let folder = recording.add(pod("web-1", "2", "1Gi")).import();
+    let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
+    assert!(explanation["lookedAt"].as_u64().unwrap() < 400, "{}", explanation["lookedAt"]);
+    let chosen = explanation["node"].as_str().unwrap();
+    let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).success();
+    let assumed =
+        "nodes with higher scores were not evaluated; the search is assumed to start at the first node\n";
     assert!(table.contains(assumed), "{table}");
     assert!(table.lines().any(|line| line.starts_with(&format!("* {chosen} "))), "{table}");
 }
@@ -73,8 +76,9 @@ fn sampling_of_nodes_starts_at_an_assumed_node() {
 #[test]
 fn the_same_history_gives_the_same_bytes() {
     let folder = many(150);
-    let said = |output: &str| explain(folder.path(), &["pod/web-1", "-n", "shop", "-o", output]).fine();
+    let text_output =
+        |output: &str| explain(folder.path(), &["pod/web-1", "-n", "shop", "-o", output]).success();
     for output in ["json", "table", "wide"] {
-        assert_eq!(said(output), said(output));
+        assert_eq!(text_output(output), text_output(output));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use history::{History, Selection};
 use model::{Kind, Moment};
 use serde_json::{Value, json};
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
 use crate::common::run;
 use crate::recorder::Recorder;
@@ -33,12 +33,12 @@ fn audited(folder: &Path) -> Option<Cluster> {
     std::fs::write(&policy, POLICY).unwrap();
     let flags = [("policy-file", policy), ("log-path", folder.join("audit.log"))];
     let apiserver_flags = flags.map(|(flag, path)| format!("--audit-{flag}={}", path.display())).into();
-    start(Options { apiserver_flags, ..Options::default() })
+    start(ClusterOptions { apiserver_flags, ..ClusterOptions::default() })
 }
 
 /// `MODIFIED by bob: patch` for each version of an object.
 fn versions(folder: &Path, object: &str, namespace: &str) -> Vec<String> {
-    let lines = run(folder, &["log", object, "-n", namespace, "-o", "json", "--history", "h.kine"]).fine();
+    let lines = run(folder, &["log", object, "-n", namespace, "-o", "json", "--history", "h.kine"]).success();
     let version = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
         let by = line["by"].as_array().into_iter().flatten().map(|by| {
@@ -94,13 +94,13 @@ async fn an_audit_log_adds_the_users() {
     cluster.kubectl(&["--as", "dave", "delete", "service", "shop", "--wait=false"]).unwrap();
     recorder.wait("no pods", || has("Pod", 0)).await;
     recorder.wait("one Service", || has("Service", 1)).await;
-    recorder.stop().await.fine();
+    recorder.stop().await.success();
 
-    let before = run(folder.path(), &["get", "pods", "--history", "h.kine", "-A", "-o", "json"]).fine();
+    let before = run(folder.path(), &["get", "pods", "--history", "h.kine", "-A", "-o", "json"]).success();
     assert!(versions(folder.path(), "pod/a", "default").iter().all(|version| !version.contains("by")));
-    let said = run(folder.path(), &["import", "audit.log", "--into", "h.kine"]);
-    assert!(said.err.contains("reads"), "{}", said.err);
-    said.fine();
+    let output = run(folder.path(), &["import", "audit.log", "--into", "h.kine"]);
+    assert!(output.err.contains("reads"), "{}", output.err);
+    output.success();
 
     assert_eq!(
         versions(folder.path(), "pod/a", "default"),
@@ -131,29 +131,29 @@ async fn an_audit_log_adds_the_users() {
             "DELETED delete by admin?"
         ]
     );
-    let text = run(folder.path(), &["log", "pod/a", "--history", "h.kine"]).fine();
+    let text = run(folder.path(), &["log", "pod/a", "--history", "h.kine"]).success();
     assert!(text.contains("    by admin as bob (kubectl/"), "{text}");
 
     // The audit log is part of the history, and changes nothing else in it.
-    let after = run(folder.path(), &["get", "pods", "--history", "h.kine", "-A", "-o", "json"]).fine();
+    let after = run(folder.path(), &["get", "pods", "--history", "h.kine", "-A", "-o", "json"]).success();
     assert_eq!(before, after);
-    run(folder.path(), &["doctor", "h.kine"]).fine();
-    let lines = run(folder.path(), &["export", "h.kine", "--format", "jsonl"]).fine();
+    run(folder.path(), &["doctor", "h.kine"]).success();
+    let lines = run(folder.path(), &["export", "h.kine", "--format", "jsonl"]).success();
     assert!(lines.contains("\"carol\""));
-    let anonymised = run(folder.path(), &["export", "h.kine", "--format", "jsonl", "--anonymise"]).fine();
-    assert!(!anonymised.contains("carol") && !anonymised.contains("AuditEvent"));
+    let anonymized = run(folder.path(), &["export", "h.kine", "--format", "jsonl", "--anonymize"]).success();
+    assert!(!anonymized.contains("carol") && !anonymized.contains("AuditEvent"));
 
     // Known writes are not imported again; later ones are.
     let again = run(folder.path(), &["import", "audit.log", "--into", "h.kine"]);
     assert!(again.out.starts_with("0 changes"), "{}", again.out);
-    assert!(again.err.contains("left out that the history has already"), "{}", again.err);
+    assert!(again.err.contains("skipped: already in the history"), "{}", again.err);
     assert_eq!(versions(folder.path(), "pod/a", "default").len(), 6);
     // A log that is being written may end within a line.
     let log = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
     std::fs::write(folder.path().join("cut.log"), &log[..log.trim_end().len() - 5]).unwrap();
     let cut = run(folder.path(), &["import", "cut.log", "--into", "h.kine"]);
-    assert!(cut.err.contains("cut.log: the last line is cut off"), "{}", cut.err);
-    cut.fine();
+    assert!(cut.err.contains("cut.log: the last line is truncated"), "{}", cut.err);
+    cut.success();
     // Earlier logs cannot be imported after later ones, and are not mistaken for known writes.
     let lines: Vec<&str> = log.lines().collect();
     let (earlier, later) = lines.split_at(lines.len() / 2);
@@ -165,16 +165,16 @@ async fn an_audit_log_adds_the_users() {
         folder.path(),
         &["export", "h.kine", "--format", "jsonl", "--source", &source, "--out", "h.jsonl"],
     );
-    plain.fine();
-    run(folder.path(), &["import", "h.jsonl", "--into", "late.kine", "--source", "other"]).fine();
-    run(folder.path(), &["import", "later.log", "--into", "late.kine"]).fine();
-    let late = run(folder.path(), &["import", "earlier.log", "--into", "late.kine"]).wrong(1);
+    plain.success();
+    run(folder.path(), &["import", "h.jsonl", "--into", "late.kine", "--source", "other"]).success();
+    run(folder.path(), &["import", "later.log", "--into", "late.kine"]).success();
+    let late = run(folder.path(), &["import", "earlier.log", "--into", "late.kine"]).failure(1);
     assert!(late.contains("earlier ones first"), "{late}");
-    run(folder.path(), &["import", "h.jsonl", "--into", "both.kine"]).fine();
-    run(folder.path(), &["import", "later.log", "earlier.log", "--into", "both.kine"]).fine();
-    let alone = run(folder.path(), &["import", "audit.log", "--into", "none.kine"]).wrong(1);
-    assert!(alone.contains("there is no history at none.kine"), "{alone}");
-    let alone = run(folder.path(), &["import", "audit.log"]).wrong(1);
+    run(folder.path(), &["import", "h.jsonl", "--into", "both.kine"]).success();
+    run(folder.path(), &["import", "later.log", "earlier.log", "--into", "both.kine"]).success();
+    let alone = run(folder.path(), &["import", "audit.log", "--into", "none.kine"]).failure(1);
+    assert!(alone.contains("history none.kine not found"), "{alone}");
+    let alone = run(folder.path(), &["import", "audit.log"]).failure(1);
     assert!(alone.contains("--into"), "{alone}");
     assert!(!folder.path().join("audit.kine").exists());
 }

@@ -12,11 +12,11 @@ use testcluster::Cluster;
 use crate::common::{command, run};
 use crate::recorded_history::{RecordedHistory, has};
 use crate::recorder::Recorder;
-use crate::server::{Sort, client, now, shared};
+use crate::server::{TestKind, client, now, shared};
 
 const HOUR: i64 = 3600;
 const YEAR: i64 = 365 * 24 * HOUR;
-const SORT: Sort = Sort::PriorityClasses;
+const TEST_KIND: TestKind = TestKind::PriorityClasses;
 
 /// A folder in which a recorder runs with a clock that the test shifts.
 struct ClockFixture {
@@ -57,7 +57,7 @@ impl ClockFixture {
     fn record(&self, cluster: &Cluster, arguments: &[&str]) -> Recorder {
         let mut command = command(self.folder.path());
         command.env("LD_PRELOAD", &self.library).env("SHIFT_FILE", self.folder.path().join("shift"));
-        command.args(["record", "--into", "h.kine", "--kinds", SORT.word(), "--kubeconfig"]);
+        command.args(["record", "--into", "h.kine", "--kinds", TEST_KIND.word(), "--kubeconfig"]);
         Recorder::run(command.arg(cluster.kubeconfig()).args(arguments))
     }
 
@@ -71,13 +71,13 @@ impl ClockFixture {
     }
 
     fn info(&self) -> String {
-        run(self.folder.path(), &["info", "h.kine"]).fine()
+        run(self.folder.path(), &["info", "h.kine"]).success()
     }
 
     /// The time at which the object was first seen.
     fn seen(&self, name: &str) -> Moment {
-        let film = RecordedHistory::read(&self.path());
-        let mut of_name = film.changes.iter().filter(|change| *change.key.name == *name);
+        let recording = RecordedHistory::read(&self.path());
+        let mut of_name = recording.changes.iter().filter(|change| *change.key.name == *name);
         of_name.next().unwrap_or_else(|| panic!("{name} is forgotten")).at
     }
 }
@@ -96,24 +96,24 @@ async fn setting_the_clock_does_not_move_changes() {
         (names[3], 0, Some("the clock was set back by 10y")),
     ] {
         workshop.shift(shift, 0);
-        SORT.create(&client, name).await;
-        SORT.label(&client, name, "1").await;
-        recorder.wait(name, || has(&path, &SORT.kind(), name)).await;
+        TEST_KIND.create(&client, name).await;
+        TEST_KIND.label(&client, name, "1").await;
+        recorder.wait(name, || has(&path, &TEST_KIND.kind(), name)).await;
         // By then retention has run too.
         let is_told = || step.is_none_or(|step| workshop.gap(step).is_some());
         recorder.wait("the step is told", || is_told() || workshop.info().contains("pruned: ")).await;
         assert!(!workshop.info().contains("pruned: "), "{}", workshop.info());
     }
-    let said = recorder.stop().await;
-    assert!(said.err.contains("warning: the clock was set forward by 10y\n"), "{}", said.err);
-    said.fine();
+    let output = recorder.stop().await;
+    assert!(output.err.contains("warning: the clock was set forward by 10y\n"), "{}", output.err);
+    output.success();
     let seen = names.map(|name| workshop.seen(name));
     assert!(seen.is_sorted() && begun <= seen[0] && seen[3] <= now(), "{seen:?}");
     let info = workshop.info();
     for step in ["forward", "back"] {
         assert!(info.contains(&format!("all kinds: the clock was set {step} by 10y")), "{info}");
     }
-    run(workshop.folder.path(), &["doctor", "h.kine"]).fine();
+    run(workshop.folder.path(), &["doctor", "h.kine"]).success();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,12 +121,12 @@ async fn a_machine_that_was_suspended_goes_on_in_its_time() {
     let (Some(cluster), Some(workshop)) = (shared(), ClockFixture::build()) else { return };
     let (client, path) = (client(&cluster).await, workshop.path());
     let mut recorder = workshop.record(&cluster, &[]);
-    SORT.create(&client, "asleep-before").await;
-    recorder.wait("something is recorded", || has(&path, &SORT.kind(), "asleep-before")).await;
+    TEST_KIND.create(&client, "asleep-before").await;
+    recorder.wait("something is recorded", || has(&path, &TEST_KIND.kind(), "asleep-before")).await;
     workshop.shift(0, 8 * HOUR);
-    SORT.create(&client, "asleep-after").await;
-    recorder.wait("it goes on", || has(&path, &SORT.kind(), "asleep-after")).await;
-    recorder.stop().await.fine();
+    TEST_KIND.create(&client, "asleep-after").await;
+    recorder.wait("it goes on", || has(&path, &TEST_KIND.kind(), "asleep-after")).await;
+    recorder.stop().await.success();
     let gap =
         workshop.gap("the machine was suspended for 8h").unwrap_or_else(|| panic!("{}", workshop.info()));
     assert!(gap.kinds.is_empty() && gap.to.nanos_since(gap.from) >= 8 * HOUR * 1_000_000_000);
@@ -141,9 +141,9 @@ async fn a_clock_that_is_wrong_from_the_start_is_not_trusted() {
     workshop.shift(YEAR / 2, 0);
     let begun = now();
     let mut recorder = workshop.record(&cluster, &[]);
-    SORT.create(&client, "early").await;
-    recorder.wait("something is recorded", || has(&path, &SORT.kind(), "early")).await;
-    recorder.stop().await.fine();
+    TEST_KIND.create(&client, "early").await;
+    recorder.wait("something is recorded", || has(&path, &TEST_KIND.kind(), "early")).await;
+    recorder.stop().await.success();
     // The Date header of an API server has a resolution of one second.
     let (seen, second) = (workshop.seen("early"), 1_000_000_000);
     assert!(seen >= begun.plus_nanos(-second) && seen <= now().plus_nanos(second), "{seen}");
@@ -162,12 +162,12 @@ async fn a_history_that_ends_in_the_future_says_so() {
     writer.close().unwrap();
     let arguments = ["--into", "h.kine", "--source", "s", "--kinds", "ns", "--keep-age", "1h"];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
-    recorder.wait("it records", || has(&path, &Sort::Namespaces.kind(), "default")).await;
-    let said = recorder.stop().await.err;
-    assert!(said.contains("warning: the history ends 364d after now"), "{said}");
+    recorder.wait("it records", || has(&path, &TestKind::Namespaces.kind(), "default")).await;
+    let output = recorder.stop().await.err;
+    assert!(output.contains("warning: the history ends 364d in the future"), "{output}");
     let gaps = RecordedHistory::read(&path).gaps;
     assert!(
-        gaps.iter().any(|gap| gap.to == end && gap.why.starts_with("the history ends 364d after")),
+        gaps.iter().any(|gap| gap.to == end && gap.why.starts_with("the history ends 364d in the future")),
         "{gaps:?}"
     );
 }

@@ -10,7 +10,7 @@ use model::IncomingChange;
 use crate::common::run;
 use crate::recorded_history::{RecordedHistory, has, has_listed};
 use crate::recorder::Recorder;
-use crate::server::{Sort, client, now, shared};
+use crate::server::{TestKind, client, now, shared};
 
 /// Overwrites a part of a file.
 fn damage(path: &Path, from: u64, bytes: u64) {
@@ -33,7 +33,7 @@ fn set_aside(folder: &Path) -> Vec<PathBuf> {
 async fn a_history_that_was_damaged_is_set_aside() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
-    let sort = Sort::PriorityClasses;
+    let sort = TestKind::PriorityClasses;
     sort.create(&client, "damaged-object").await;
     let arguments = ["--into", "h.kine", "--source", "s", "--kinds", sort.word()];
     // The first page, which identifies the file, and all other pages.
@@ -57,21 +57,25 @@ async fn a_history_that_was_damaged_is_set_aside() {
 
         let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
         recorder.wait("it is recorded", || has(&path, &sort.kind(), "damaged-object")).await;
-        let said = recorder.stop().await;
-        assert!(said.err.contains("; it is set aside as "), "{}", said.err);
-        said.fine();
+        let output = recorder.stop().await;
+        assert!(output.err.contains("; renamed to "), "{}", output.err);
+        output.success();
         let aside = set_aside(folder.path());
         assert_eq!(aside.len(), 1, "{aside:?}");
         // Opening the file changes its first page.
         let (kept, from) = (std::fs::read(&aside[0]).unwrap(), from as usize);
         assert!(kept.len() == damaged.len() && kept[from..] == damaged[from..], "it is not as it was");
-        let film = RecordedHistory::read(&path);
+        let recording = RecordedHistory::read(&path);
         let name = aside[0].file_name().unwrap().to_string_lossy();
-        let why = format!("the history was damaged, and is set aside as {name}");
-        assert_eq!(film.gaps.iter().map(|gap| &gap.why).collect::<Vec<_>>(), [&why]);
-        assert!(film.gaps[0].from >= end && film.gaps[0].to <= film.changes[0].at, "{:?}", film.gaps);
-        assert!(run(folder.path(), &["info", "h.kine"]).fine().contains(&why));
-        run(folder.path(), &["doctor", "h.kine"]).fine();
+        let why = format!("the history was damaged and renamed to {name}");
+        assert_eq!(recording.gaps.iter().map(|gap| &gap.why).collect::<Vec<_>>(), [&why]);
+        assert!(
+            recording.gaps[0].from >= end && recording.gaps[0].to <= recording.changes[0].at,
+            "{:?}",
+            recording.gaps
+        );
+        assert!(run(folder.path(), &["info", "h.kine"]).success().contains(&why));
+        run(folder.path(), &["doctor", "h.kine"]).success();
     }
 }
 
@@ -79,7 +83,7 @@ async fn a_history_that_was_damaged_is_set_aside() {
 async fn a_history_that_is_damaged_while_it_is_written_is_set_aside() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
-    let sort = Sort::PriorityClasses;
+    let sort = TestKind::PriorityClasses;
     sort.create(&client, "damaged-before").await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
@@ -93,10 +97,10 @@ async fn a_history_that_is_damaged_while_it_is_written_is_set_aside() {
     recorder.wait("it is set aside", || !set_aside(folder.path()).is_empty()).await;
     sort.create(&client, "damaged-after").await;
     recorder.wait("it goes on", || has(&path, &sort.kind(), "damaged-after")).await;
-    let said = recorder.stop().await;
-    assert_eq!(said.err.matches("; it is set aside as ").count(), 1, "{}", said.err);
-    assert_eq!(said.err.matches("warning: recording again\n").count(), 1, "{}", said.err);
-    said.fine();
+    let output = recorder.stop().await;
+    assert_eq!(output.err.matches("; renamed to ").count(), 1, "{}", output.err);
+    assert_eq!(output.err.matches("warning: recording again\n").count(), 1, "{}", output.err);
+    output.success();
     assert!(has(&path, &sort.kind(), "damaged-before"));
     let mut log = set_aside(folder.path())[0].clone().into_os_string();
     log.push("-wal");
@@ -111,7 +115,7 @@ async fn a_history_that_is_removed_while_it_is_written_is_followed_by_another() 
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
-    let sort = Sort::PriorityClasses;
+    let sort = TestKind::PriorityClasses;
     let arguments = ["--into", "h.kine", "--kinds", sort.word()];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
     recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
@@ -121,15 +125,15 @@ async fn a_history_that_is_removed_while_it_is_written_is_followed_by_another() 
     recorder.wait("another is begun", || has_listed(&path, &[sort.kind()])).await;
     sort.create(&client, "removed-after").await;
     recorder.wait("it goes on", || has(&path, &sort.kind(), "removed-after")).await;
-    let said = recorder.stop().await;
-    assert!(said.err.contains("there is no history at h.kine; a new history is begun"), "{}", said.err);
-    said.fine();
-    let film = RecordedHistory::read(&path);
+    let output = recorder.stop().await;
+    assert!(output.err.contains("history h.kine not found; a new history is started"), "{}", output.err);
+    output.success();
+    let recording = RecordedHistory::read(&path);
     assert!(
-        matches!(&film.gaps[..], [gap] if gap.why == "the history was removed while it was recorded"
-            && gap.from <= begun && gap.to <= film.changes[0].at),
+        matches!(&recording.gaps[..], [gap] if gap.why == "the history was removed while it was recorded"
+            && gap.from <= begun && gap.to <= recording.changes[0].at),
         "{:?}",
-        film.gaps
+        recording.gaps
     );
-    run(folder.path(), &["doctor", "h.kine"]).fine();
+    run(folder.path(), &["doctor", "h.kine"]).success();
 }

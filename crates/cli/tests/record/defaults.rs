@@ -6,12 +6,12 @@ use history::{History, Selection};
 use kube::client::Client;
 use model::{Change, Kind, What, Window};
 use serde_json::json;
-use testcluster::Options;
+use testcluster::ClusterOptions;
 
 use crate::common::run;
 use crate::recorded_history::{RecordedHistory, has};
 use crate::recorder::Recorder;
-use crate::server::{Sort, client, send, shared, start};
+use crate::server::{TestKind, client, send, shared, start};
 
 fn events() -> Kind {
     Kind::new("events.k8s.io", "Event")
@@ -45,7 +45,7 @@ async fn all_events_are_recorded_unless_fewer_are_selected() {
         let arguments = [&["--into", "h.kine"], more].concat();
         let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
         recorder.wait(last, || has(&path, kind, last) || !changes(&path, kind, last).is_empty()).await;
-        recorder.stop().await.fine();
+        recorder.stop().await.success();
     };
     let whys = || {
         RecordedHistory::read(&path)
@@ -78,15 +78,15 @@ async fn all_events_are_recorded_unless_fewer_are_selected() {
     assert!(shown.err.contains("only events of schedulers and autoscalers recorded"), "{}", shown.err);
 
     // With none the kind is not watched.
-    Sort::Namespaces.create(&client, "no-events").await;
-    record(&[&kinds[..], &["--events", "none"]].concat(), "no-events", &Sort::Namespaces.kind()).await;
+    TestKind::Namespaces.create(&client, "no-events").await;
+    record(&[&kinds[..], &["--events", "none"]].concat(), "no-events", &TestKind::Namespaces.kind()).await;
     assert!(whys().contains(&(true, "not recorded".to_owned())), "{:?}", whys());
     // With all of them again no gap is open.
     create_event(&client, "late", "kubelet").await;
     record(&kinds, "late", &events()).await;
     assert!(whys().iter().all(|(is_open, _)| !is_open), "{:?}", whys());
     assert_eq!(changes(&path, &events(), "back-off").len(), 1);
-    run(folder.path(), &["doctor", "h.kine"]).fine();
+    run(folder.path(), &["doctor", "h.kine"]).success();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +115,7 @@ async fn leader_leases_are_recorded_and_node_heartbeats_are_not() {
     }
     holds("POST", "kube-system", "the-end", "one", 0).await;
     recorder.wait("the end is heard", || has(&path, &lease, "the-end")).await;
-    recorder.stop().await.fine();
+    recorder.stop().await.success();
     let holders: Vec<String> = changes(&path, &lease, "my-scheduler")
         .iter()
         .map(|change| {
@@ -129,7 +129,7 @@ async fn leader_leases_are_recorded_and_node_heartbeats_are_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_sampled_on_request() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
@@ -168,7 +168,7 @@ async fn usage_is_sampled_on_request() {
         pod["metadata"] = json!({"name": "web-1", "namespace": "default"});
         pod["containers"] = json!([{"name": "app", "usage": usage}]);
         for object in [node, pod] {
-            cluster.kubectl_reading(&["apply", "-f", "-"], &object.to_string()).unwrap();
+            cluster.kubectl_with_input(&["apply", "-f", "-"], &object.to_string()).unwrap();
         }
     };
     uses("100m");
@@ -180,10 +180,10 @@ async fn usage_is_sampled_on_request() {
     uses("250m");
     let has_changed = |kind, name| changes(&path, kind, name).len() == 2;
     recorder.wait("another", || has_changed(&node, "node-1") && has_changed(&namespace, "default")).await;
-    recorder.stop().await.fine();
+    recorder.stop().await.success();
     let usage: serde_json::Value = serde_json::from_str(
         &run(folder.path(), &["get", "namespaceusages", "default", "-o", "json", "--history", "h.kine"])
-            .fine(),
+            .success(),
     )
     .unwrap();
     assert_eq!(usage["pods"]["web-1"]["containers"]["app"], json!({"cpu": "250m", "memory": "64Mi"}));
@@ -193,6 +193,6 @@ async fn usage_is_sampled_on_request() {
         changes(&path, kind, name).last().is_some_and(|last| matches!(last.what, What::Deleted(_)))
     };
     recorder.wait("it has ended", || has_ended(&node, "node-1") && has_ended(&namespace, "default")).await;
-    recorder.stop().await.fine();
-    run(folder.path(), &["doctor", "h.kine"]).fine();
+    recorder.stop().await.success();
+    run(folder.path(), &["doctor", "h.kine"]).success();
 }

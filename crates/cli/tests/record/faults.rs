@@ -8,12 +8,15 @@ use kubernetes::change_filter::{FilterOptions, RedactKey};
 use model::Moment;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use testcluster::{Asked, Fault, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
+use testcluster::{
+    ClusterOptions, ErrorResponse, FaultKind, FaultPlan, InjectedFault, PlannedFault, Proxy, RequestKind,
+    WatchFault,
+};
 
 use crate::common::run;
 use crate::recorded_history::{ComparisonCounts, RecordedHistory, has, has_listed, is_closed, merge_gaps};
 use crate::recorder::Recorder;
-use crate::server::{Churn, PASSWORD, Sight, Sort, client, moment, seed, start, watch};
+use crate::server::{Churn, PASSWORD, TestKind, WatchedEvent, client, moment, seed, start, watch};
 
 /// A recorder behind a fault-injecting proxy.
 struct FaultyRecorder {
@@ -22,7 +25,7 @@ struct FaultyRecorder {
     rules: Option<FilterOptions>,
     folder: tempfile::TempDir,
     proxy: Proxy,
-    plan: Plan,
+    plan: FaultPlan,
     recorder: Option<Recorder>,
 }
 
@@ -32,11 +35,11 @@ const KEY: [u8; 16] = *b"0123456789abcdef";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_faults_every_event_is_recorded_or_within_a_gap() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let (seed, begun) = (seed(), Instant::now());
     let client = client(&cluster).await;
     for number in 0..MANY {
-        Sort::PriorityClasses.create(&client, &format!("many-{number}")).await;
+        TestKind::PriorityClasses.create(&client, &format!("many-{number}")).await;
     }
 
     let mut sets: Vec<FaultyRecorder> = Vec::new();
@@ -51,29 +54,29 @@ async fn with_faults_every_event_is_recorded_or_within_a_gap() {
         sets.push(set);
     }
     let mut watches = Vec::new();
-    for sort in Sort::ALL {
+    for sort in TestKind::ALL {
         watches.push((sort, watch(&client, sort.path(), "the-end").await));
     }
-    let kinds = Sort::ALL.map(Sort::kind);
+    let kinds = TestKind::ALL.map(TestKind::kind);
     for set in &mut sets {
         let path = set.path();
         set.wait("everything is listed", |_| has_listed(&path, &kinds)).await;
     }
 
     // Lasting faults end when the recorder is stopped and started again.
-    let churn = Churn::start(&cluster, seed, &Sort::ALL, 4, Duration::from_millis(20)).await;
+    let churn = Churn::start(&cluster, seed, &TestKind::ALL, 4, Duration::from_millis(20)).await;
     for round in 1..=ROUNDS {
         for set in &mut sets {
             set.wait(&format!("the faults of round {round} have been met"), |set| set.has_injected(round))
                 .await;
-            set.recorder.take().unwrap().stop().await.fine();
+            set.recorder.take().unwrap().stop().await.success();
             let made = churn.made();
             set.start();
             set.wait("something happens", |_| churn.made() > made).await;
         }
     }
     let made = churn.stop().await;
-    for sort in Sort::ALL {
+    for sort in TestKind::ALL {
         sort.create(&client, "the-end").await;
     }
     let mut seen = Vec::new();
@@ -84,20 +87,20 @@ async fn with_faults_every_event_is_recorded_or_within_a_gap() {
     for set in &mut sets {
         let path = set.path();
         set.wait("the end is heard", |_| kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
-        let said = set.recorder.take().unwrap().stop().await;
-        assert!(said.err.contains("recorded into h.kine"), "{}", said.err);
-        let film = RecordedHistory::read(&path);
+        let output = set.recorder.take().unwrap().stop().await;
+        assert!(output.err.contains(" to h.kine in "), "{}", output.err);
+        let recording = RecordedHistory::read(&path);
         let faults = set.proxy.faults();
         let mut all = ComparisonCounts::default();
         for (sort, seen) in &seen {
-            let tally = film.compare(&sort.kind(), seen, set.rules.as_ref());
-            film.check_state(&client, &sort.kind(), sort.path(), set.rules.as_ref()).await;
-            check_gaps(&film, *sort, &faults);
+            let tally = recording.compare(&sort.kind(), seen, set.rules.as_ref());
+            recording.check_state(&client, &sort.kind(), sort.path(), set.rules.as_ref()).await;
+            check_gaps(&recording, *sort, &faults);
             check_losses(&tally.missing, *sort, seen, &faults);
             all += tally;
         }
         assert!(!all.missing.is_empty(), "the faults of seed {} do no harm: {all}", set.seed);
-        check_export(&film, set);
+        check_export(&recording, set);
         eprintln!("seed {}: {made} writes; {all}; {}", set.seed, counted(&faults));
     }
     eprintln!("in {:?}", begun.elapsed());
@@ -109,7 +112,7 @@ impl FaultyRecorder {
     }
 
     fn start(&mut self) {
-        let kinds = Sort::ALL.map(Sort::word).join(",");
+        let kinds = TestKind::ALL.map(TestKind::word).join(",");
         let mut arguments = vec!["--into", "h.kine", "--kinds", &kinds];
         match &self.rules {
             None => arguments.extend(["--everything", "--no-redact"]),
@@ -131,9 +134,9 @@ impl FaultyRecorder {
     /// Whether all faults up to this round have been injected.
     fn has_injected(&self, round: usize) -> bool {
         let faults = self.proxy.faults();
-        let is_met = |step: &Step| faults.iter().any(|fault| fault.step == *step);
+        let is_met = |step: &PlannedFault| faults.iter().any(|fault| fault.planned == *step);
         // Bookmarks are sent once a minute, so a watch may end before there is one to drop.
-        let mut steps = self.plan.steps.iter().filter(|step| step.trouble != Trouble::NoBookmarks);
+        let mut steps = self.plan.faults.iter().filter(|step| step.fault != FaultKind::DropBookmarks);
         steps.all(|step| round_of(step) > round || is_met(step))
     }
 }
@@ -145,73 +148,85 @@ const ROUNDS: usize = 2;
 const WATCHES: u32 = 11;
 
 /// The round of a fault.
-fn round_of(step: &Step) -> usize {
-    match step.asked {
-        Asked::List | Asked::Write => 1,
-        Asked::Watch => step.nth.div_ceil(WATCHES) as usize,
+fn round_of(step: &PlannedFault) -> usize {
+    match step.request_kind {
+        RequestKind::List | RequestKind::Write => 1,
+        RequestKind::Watch => step.nth.div_ceil(WATCHES) as usize,
     }
 }
 
 /// All faults for all kinds, in random order.
-fn plan(seed: u64) -> Plan {
+fn plan(seed: u64) -> FaultPlan {
     let mut chance = Pcg64::seed_from_u64(seed);
     let mut steps = Vec::new();
-    let lasting: Vec<[Trouble; Sort::ALL.len()]> = (1..=ROUNDS)
+    let lasting: Vec<[FaultKind; TestKind::ALL.len()]> = (1..=ROUNDS)
         .map(|round| {
-            let mut midway = |what| Trouble::Midway { after: chance.random_range(0..9), what };
+            let mut midway = |what| FaultKind::DuringWatch { after: chance.random_range(0..9), what };
             let mut lasting = [
-                midway(Midway::Silence),
-                midway(Midway::Silence),
-                midway(Midway::Repeat),
-                midway(Midway::Repeat),
+                midway(WatchFault::Hang),
+                midway(WatchFault::Hang),
+                midway(WatchFault::RepeatEvent),
+                midway(WatchFault::RepeatEvent),
                 // The start of such a watch cannot be observed, so that no other can be awaited after it.
-                if round == ROUNDS { Trouble::NoBookmarks } else { midway(Midway::Repeat) },
-                Trouble::Delay(Duration::from_millis(chance.random_range(100..900))),
+                if round == ROUNDS { FaultKind::DropBookmarks } else { midway(WatchFault::RepeatEvent) },
+                FaultKind::Delay(Duration::from_millis(chance.random_range(100..900))),
             ];
             shuffle(&mut lasting, &mut chance);
             lasting
         })
         .collect();
-    let refused = chance.random_range(0..Sort::ALL.len());
-    for (index, sort) in Sort::ALL.into_iter().enumerate() {
-        let mut step =
-            |asked, nth, trouble| steps.push(Step { path: sort.path().to_owned(), asked, nth, trouble });
+    let refused = chance.random_range(0..TestKind::ALL.len());
+    for (index, sort) in TestKind::ALL.into_iter().enumerate() {
+        let mut step = |explain_at, nth, trouble| {
+            steps.push(PlannedFault {
+                path: sort.path().to_owned(),
+                request_kind: explain_at,
+                nth,
+                fault: trouble,
+            })
+        };
         let mut lists = [
-            Trouble::Truncate,
-            Trouble::HangUp,
-            Trouble::Refuse(Refusal::TooManyRequests),
-            Trouble::Delay(Duration::from_millis(chance.random_range(100..600))),
-            Trouble::Refuse(Refusal::Gone),
+            FaultKind::TruncateList,
+            FaultKind::CloseConnection,
+            FaultKind::Respond(ErrorResponse::TooManyRequests),
+            FaultKind::Delay(Duration::from_millis(chance.random_range(100..600))),
+            FaultKind::Respond(ErrorResponse::Gone),
         ];
         shuffle(&mut lists, &mut chance);
         for (nth, trouble) in [1, 3, 5].into_iter().zip(lists) {
-            step(Asked::List, nth, trouble);
+            step(RequestKind::List, nth, trouble);
         }
         for round in 0..ROUNDS as u32 {
             let mut refusals = [
-                Trouble::Refuse(Refusal::Gone),
-                Trouble::Refuse(Refusal::TooManyRequests),
-                Trouble::Refuse(Refusal::InternalError),
-                Trouble::Refuse(Refusal::Unavailable),
-                Trouble::HangUp,
+                FaultKind::Respond(ErrorResponse::Gone),
+                FaultKind::Respond(ErrorResponse::TooManyRequests),
+                FaultKind::Respond(ErrorResponse::InternalError),
+                FaultKind::Respond(ErrorResponse::Unavailable),
+                FaultKind::CloseConnection,
             ];
             if index == refused && round == 0 {
-                refusals[3] = Trouble::Refuse(Refusal::Unauthorized);
+                refusals[3] = FaultKind::Respond(ErrorResponse::Unauthorized);
             }
             shuffle(&mut refusals, &mut chance);
-            let mut midways = [Midway::Gone, Midway::Gone, Midway::Cut, Midway::Cut, Midway::Cut];
+            let mut midways = [
+                WatchFault::Gone,
+                WatchFault::Gone,
+                WatchFault::TruncateEvent,
+                WatchFault::TruncateEvent,
+                WatchFault::TruncateEvent,
+            ];
             shuffle(&mut midways, &mut chance);
             let first = round * WATCHES + 1;
             for (nth, (refusal, what)) in (0..).zip(refusals.into_iter().zip(midways)) {
-                step(Asked::Watch, first + 2 * nth, refusal);
+                step(RequestKind::Watch, first + 2 * nth, refusal);
                 // A watch without any data is retried with growing backoff: once is enough.
                 let after = if nth == 3 { 0 } else { chance.random_range(1..12) };
-                step(Asked::Watch, first + 2 * nth + 1, Trouble::Midway { after, what });
+                step(RequestKind::Watch, first + 2 * nth + 1, FaultKind::DuringWatch { after, what });
             }
-            step(Asked::Watch, first + WATCHES - 1, lasting[round as usize][index]);
+            step(RequestKind::Watch, first + WATCHES - 1, lasting[round as usize][index]);
         }
     }
-    Plan { seed: Some(seed), steps }
+    FaultPlan { seed: Some(seed), faults: steps }
 }
 
 fn shuffle<T>(list: &mut [T], chance: &mut impl Rng) {
@@ -223,14 +238,17 @@ fn shuffle<T>(list: &mut [T], chance: &mut impl Rng) {
 // === Further checks ===
 
 /// Checks that each gap has a reason, and that the proxy injected a fault since the last event before it.
-fn check_gaps(film: &RecordedHistory, sort: Sort, faults: &[Fault]) {
+fn check_gaps(recording: &RecordedHistory, sort: TestKind, faults: &[InjectedFault]) {
     let kind = sort.kind();
-    let gaps = film.gaps_of(&kind);
+    let gaps = recording.gaps_of(&kind);
     assert!(gaps.iter().all(|gap| !gap.why.is_empty() && gap.from <= gap.to), "{gaps:?}");
-    let faults: Vec<Moment> =
-        faults.iter().filter(|fault| fault.step.path == sort.path()).map(|fault| moment(fault.at)).collect();
+    let faults: Vec<Moment> = faults
+        .iter()
+        .filter(|fault| fault.planned.path == sort.path())
+        .map(|fault| moment(fault.at))
+        .collect();
     for gap in merge_gaps(&gaps) {
-        let before = film.of(&kind).map(|change| change.seen).filter(|seen| *seen < gap.from);
+        let before = recording.of(&kind).map(|change| change.seen).filter(|seen| *seen < gap.from);
         let before = before.max().unwrap_or(Moment::MIN);
         let is_made = faults.iter().any(|at| before <= *at && *at <= gap.to);
         assert!(is_made, "{gap:?} of {sort:?}: {faults:?}");
@@ -239,19 +257,22 @@ fn check_gaps(film: &RecordedHistory, sort: Sort, faults: &[Fault]) {
 
 /// Checks that missing changes could not be recorded: they happened after the last event of a watch that got 410 Gone,
 /// and before the version of the next watch.
-fn check_losses(missing: &[u64], sort: Sort, seen: &[Sight], faults: &[Fault]) {
-    let is_watch = |fault: &&Fault| fault.step.asked == Asked::Watch && fault.step.path == sort.path();
-    let watches: Vec<&Fault> = faults.iter().filter(is_watch).collect();
-    let begun_at = |fault: &Fault| -> u64 {
+fn check_losses(missing: &[u64], sort: TestKind, seen: &[WatchedEvent], faults: &[InjectedFault]) {
+    let is_watch = |fault: &&InjectedFault| {
+        fault.planned.request_kind == RequestKind::Watch && fault.planned.path == sort.path()
+    };
+    let watches: Vec<&InjectedFault> = faults.iter().filter(is_watch).collect();
+    let begun_at = |fault: &InjectedFault| -> u64 {
         let version = fault.request.split_once("resourceVersion=").unwrap().1;
         version.split('&').next().unwrap().parse().unwrap()
     };
-    let versions: Vec<u64> = seen.iter().filter(|sight| !sight.is_first()).map(Sight::version).collect();
+    let versions: Vec<u64> =
+        seen.iter().filter(|sight| !sight.is_first()).map(WatchedEvent::version).collect();
     let mut lost: Vec<(u64, u64)> = Vec::new();
     for (index, watch) in watches.iter().enumerate() {
-        let passed = match watch.step.trouble {
-            Trouble::Refuse(Refusal::Gone) => 0,
-            Trouble::Midway { after, what: Midway::Gone } => after as usize,
+        let passed = match watch.planned.fault {
+            FaultKind::Respond(ErrorResponse::Gone) => 0,
+            FaultKind::DuringWatch { after, what: WatchFault::Gone } => after as usize,
             _ => continue,
         };
         let begun = begun_at(watch);
@@ -266,9 +287,9 @@ fn check_losses(missing: &[u64], sort: Sort, seen: &[Sight], faults: &[Fault]) {
 }
 
 /// Checks that an export has all changes and gaps in order, and secrets only where they belong.
-fn check_export(film: &RecordedHistory, set: &FaultyRecorder) {
-    let lines = run(set.folder.path(), &["export", "h.kine", "--format", "jsonl"]).fine();
-    let mut changes = film.changes.iter();
+fn check_export(recording: &RecordedHistory, set: &FaultyRecorder) {
+    let lines = run(set.folder.path(), &["export", "h.kine", "--format", "jsonl"]).success();
+    let mut changes = recording.changes.iter();
     let mut gaps = 0;
     for line in lines.lines() {
         if line.contains(r#""type":"GAP""#) {
@@ -283,21 +304,21 @@ fn check_export(film: &RecordedHistory, set: &FaultyRecorder) {
         );
     }
     assert!(changes.next().is_none());
-    assert_eq!(gaps, film.gaps.len());
+    assert_eq!(gaps, recording.gaps.len());
     assert_eq!(lines.contains(PASSWORD), set.rules.is_none());
-    run(set.folder.path(), &["doctor", "h.kine"]).fine();
+    run(set.folder.path(), &["doctor", "h.kine"]).success();
     assert!(is_closed(&set.path()));
 }
 
 /// `12 × cut the next one, …`
-fn counted(faults: &[Fault]) -> String {
+fn counted(faults: &[InjectedFault]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for fault in faults {
-        let words = fault.step.trouble.to_string();
+        let words = fault.planned.fault.to_string();
         // Without the number of events and the duration.
         let words = words.split_once(" events ").map_or(&*words, |(_, what)| what);
         let words = if words.starts_with("wait for") { "wait" } else { words };
-        let list = if fault.step.asked == Asked::List { " to a list" } else { "" };
+        let list = if fault.planned.request_kind == RequestKind::List { " to a list" } else { "" };
         *counts.entry(format!("{words}{list}")).or_default() += 1;
     }
     let parts: Vec<String> = counts.into_iter().map(|(what, count)| format!("{count} × {what}")).collect();

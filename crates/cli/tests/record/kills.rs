@@ -6,39 +6,39 @@ use history::{History, Selection};
 use model::{Change, Kind, Moment, Window};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use testcluster::{Asked, Options, Plan, Proxy, Step, Trouble};
+use testcluster::{ClusterOptions, FaultKind, FaultPlan, PlannedFault, Proxy, RequestKind};
 
 use crate::recorded_history::{ComparisonCounts, RecordedHistory, has, has_listed};
 use crate::recorder::Recorder;
-use crate::server::{Churn, Sort, client, seed, shared, start, watch};
+use crate::server::{Churn, TestKind, client, seed, shared, start, watch};
 
-const SORTS: [Sort; 2] = [Sort::Pods, Sort::Nodes];
+const TEST_KINDS: [TestKind; 2] = [TestKind::Pods, TestKind::Nodes];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_kills_leave_no_trace() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let (seed, begun) = (seed(), Instant::now());
     let mut chance = Pcg64::seed_from_u64(seed);
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
-    let kinds = SORTS.map(Sort::kind);
+    let kinds = TEST_KINDS.map(TestKind::kind);
     let record = || {
         let arguments = ["--into", "h.kine", "--kinds", "pods,nodes", "--everything", "--no-redact"];
         Recorder::start(folder.path(), cluster.kubeconfig(), &arguments)
     };
     let mut watches = Vec::new();
-    for sort in SORTS {
+    for sort in TEST_KINDS {
         watches.push((sort, watch(&client, sort.path(), "the-end").await));
     }
     let mut recorder = record();
     recorder.wait("everything is listed", || has_listed(&path, &kinds)).await;
     recorder.kill();
 
-    let churn = Churn::start(&cluster, seed, &SORTS, 3, Duration::from_millis(25)).await;
+    let churn = Churn::start(&cluster, seed, &TEST_KINDS, 3, Duration::from_millis(25)).await;
     // The changes found durable so far, and the number of kills after which there were new ones.
     let mut durable: Vec<Change> = Vec::new();
-    let kills = testobjects::cases(50, 300);
+    let kills = testobjects::case_count(50, 300);
     let mut fruitful = 0;
     for _ in 0..kills {
         let mut recorder = record();
@@ -55,26 +55,26 @@ async fn a_hundred_kills_leave_no_trace() {
         durable = now;
     }
     let made = churn.stop().await;
-    for sort in SORTS {
+    for sort in TEST_KINDS {
         sort.create(&client, "the-end").await;
     }
     let mut recorder = record();
     recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
-    recorder.stop().await.fine();
+    recorder.stop().await.success();
 
-    let film = RecordedHistory::read(&path);
-    assert!(film.changes.starts_with(&durable));
+    let recording = RecordedHistory::read(&path);
+    assert!(recording.changes.starts_with(&durable));
     // The server keeps more than a minute of events, so that a restart within that misses nothing.
-    assert_eq!(film.gaps, []);
+    assert_eq!(recording.gaps, []);
     let mut all = ComparisonCounts::default();
     for (sort, watch) in watches {
-        let tally = film.compare(&sort.kind(), &watch.await.unwrap(), None);
+        let tally = recording.compare(&sort.kind(), &watch.await.unwrap(), None);
         assert_eq!((tally.missing.len(), tally.inferred), (0, 0), "{tally}");
-        film.check_state(&client, &sort.kind(), sort.path(), None).await;
+        recording.check_state(&client, &sort.kind(), sort.path(), None).await;
         all += tally;
     }
     // An unchanged server version is not recorded again.
-    let versions = film.of(&Kind::new("kinescope.io", "ServerVersion")).count();
+    let versions = recording.of(&Kind::new("kinescope.io", "ServerVersion")).count();
     assert_eq!(versions, 1);
     assert!(fruitful > kills / 3, "only {fruitful} of {kills} recorders lived to see anything");
     eprintln!(
@@ -87,7 +87,7 @@ async fn a_hundred_kills_leave_no_trace() {
 async fn a_kill_in_the_middle_of_a_list_is_a_gap() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
-    let sort = Sort::Deployments;
+    let sort = TestKind::Deployments;
     // More than one page of a list; of the others some are on the first page and some are not.
     for number in 0..510 {
         sort.create(&client, &format!("many-{number}")).await;
@@ -97,9 +97,9 @@ async fn a_kill_in_the_middle_of_a_list_is_a_gap() {
         sort.create(&client, name).await;
     }
     let watch = watch(&client, sort.path(), "the-end").await;
-    let trouble = Trouble::Delay(Duration::from_secs(60));
-    let step = Step { path: sort.path().to_owned(), asked: Asked::List, nth: 2, trouble };
-    let proxy = Proxy::start(&cluster, Plan { seed: None, steps: vec![step] }).unwrap();
+    let fault = FaultKind::Delay(Duration::from_secs(60));
+    let step = PlannedFault { path: sort.path().to_owned(), request_kind: RequestKind::List, nth: 2, fault };
+    let proxy = Proxy::start(&cluster, FaultPlan { seed: None, faults: vec![step] }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let arguments = ["--into", "h.kine", "--kinds", "deploy", "--everything", "--no-redact"];
@@ -118,15 +118,15 @@ async fn a_kill_in_the_middle_of_a_list_is_a_gap() {
     recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
     sort.create(&client, "the-end").await;
     recorder.wait("the end is heard", || has(&path, &sort.kind(), "the-end")).await;
-    recorder.stop().await.fine();
-    let film = RecordedHistory::read(&path);
-    let whys: Vec<&str> = film.gaps.iter().map(|gap| &*gap.why).collect();
+    recorder.stop().await.success();
+    let recording = RecordedHistory::read(&path);
+    let whys: Vec<&str> = recording.gaps.iter().map(|gap| &*gap.why).collect();
     assert!(
-        !whys.is_empty() && whys.iter().all(|why| *why == "the recorder did not know where to go on"),
+        !whys.is_empty() && whys.iter().all(|why| *why == "the position to resume from was unknown"),
         "{whys:?}"
     );
-    let tally = film.compare(&sort.kind(), &watch.await.unwrap(), None);
-    film.check_state(&client, &sort.kind(), sort.path(), None).await;
+    let tally = recording.compare(&sort.kind(), &watch.await.unwrap(), None);
+    recording.check_state(&client, &sort.kind(), sort.path(), None).await;
     // Both deletions, and the earlier versions of z-changes and z-goes.
     assert_eq!((tally.missing.len(), tally.inferred), (4, 1), "{tally}");
 }

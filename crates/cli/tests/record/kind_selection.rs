@@ -6,18 +6,18 @@ use std::path::Path;
 use history::{History, Selection};
 use model::{Kind, What};
 use serde_json::json;
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
 use crate::common::run;
 use crate::recorded_history::{RecordedHistory, has, has_listed};
 use crate::recorder::Recorder;
-use crate::server::{Sort, client, send, shared, start};
+use crate::server::{TestKind, client, send, shared, start};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_that_comes_goes_and_comes_back_is_followed() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
@@ -82,7 +82,7 @@ async fn a_kind_that_comes_goes_and_comes_back_is_followed() {
         .await;
     create("v2", "third").await;
     recorder.wait("the last one is heard", || has(&path, &kind, "third")).await;
-    let said = recorder.stop().await;
+    let output = recorder.stop().await;
 
     let film = RecordedHistory::read(&path);
     film.check_state(&client, &kind, &pools("v2"), None).await;
@@ -94,15 +94,15 @@ async fn a_kind_that_comes_goes_and_comes_back_is_followed() {
     assert!(gaps.is_sorted_by(|one, next| one.to <= next.from), "{gaps:?}");
     assert!(!gaps.is_empty() && gaps.iter().all(|gap| gap.why.contains("404")), "{gaps:?}");
     // Reported once, however many retries there were.
-    let warning = "warning: NodePool.karpenter.sh: cannot be watched for now: the server answered 404";
-    assert_eq!(said.err.matches(warning).count(), 1, "{}", said.err);
+    let warning = "warning: NodePool.karpenter.sh: cannot be watched, retrying: the server responded 404";
+    assert_eq!(output.err.matches(warning).count(), 1, "{}", output.err);
     assert_eq!(
-        said.err.matches("warning: NodePool.karpenter.sh: recording again\n").count(),
+        output.err.matches("warning: NodePool.karpenter.sh: recording again\n").count(),
         1,
         "{}",
-        said.err
+        output.err
     );
-    said.fine();
+    output.success();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,7 +119,7 @@ async fn kinds_namespaces_and_labels_are_chosen() {
         async move { drop(send(&client, "POST", &place, &claim.to_string()).await) }
     };
     for namespace in ["choice-shop", "choice-web", "choice-other"] {
-        Sort::Namespaces.create(&client, namespace).await;
+        TestKind::Namespaces.create(&client, namespace).await;
         claim(namespace, "one", "a").await;
         claim(namespace, "two", "b").await;
     }
@@ -129,7 +129,7 @@ async fn kinds_namespaces_and_labels_are_chosen() {
     };
     let path = folder.path().join("h.kine");
     let claims = || -> Vec<String> {
-        let claims = Selection { kinds: Some(vec![Sort::Claims.kind()]), ..Selection::default() };
+        let claims = Selection { kinds: Some(vec![TestKind::Claims.kind()]), ..Selection::default() };
         let found = History::open(&path).and_then(|history| history.at(model::Moment::MAX, &claims));
         let found = found.map_or(Vec::new(), model::Cluster::into_objects);
         found.iter().map(|version| format!("{}/{}", version.key.namespace, version.key.name)).collect()
@@ -139,9 +139,9 @@ async fn kinds_namespaces_and_labels_are_chosen() {
     let mut recorder = record(&chosen);
     recorder.wait("both are told", || claims().len() == 2).await;
     // A kind that the first run did not list would be a gap in the second.
-    let kinds_chosen = [Sort::Claims.kind(), Sort::Namespaces.kind()];
+    let kinds_chosen = [TestKind::Claims.kind(), TestKind::Namespaces.kind()];
     recorder.wait("both kinds are listed", || has_listed(&path, &kinds_chosen)).await;
-    recorder.stop().await.fine();
+    recorder.stop().await.success();
     assert_eq!(claims(), ["choice-shop/one", "choice-web/one"]);
     // The second run has the same selection.
     claim("choice-web", "three", "c").await;
@@ -156,16 +156,16 @@ async fn kinds_namespaces_and_labels_are_chosen() {
     let mut recorder = record(&chosen);
     recorder.wait("the new one is told", || claims().contains(&"choice-web/three".to_owned())).await;
     recorder.wait("what has lost its label has gone", || claims().len() == 2).await;
-    recorder.stop().await.fine();
-    let film = RecordedHistory::read(&path);
+    recorder.stop().await.success();
+    let recording = RecordedHistory::read(&path);
     assert_eq!(
-        (claims(), &film.gaps[..]),
+        (claims(), &recording.gaps[..]),
         (vec!["choice-web/one".to_owned(), "choice-web/three".to_owned()], &[][..])
     );
     // Another selection records what the first one left out.
     let mut recorder = record(&["--kinds", "pvc", "-n", "choice-shop,choice-web,choice-other"]);
     recorder.wait("all are told", || claims().len() == 8).await;
-    recorder.stop().await.fine();
+    recorder.stop().await.success();
 
     check_kinds(&cluster, &["--kinds", "po,deployments.apps,Node"], &["Pod", "Deployment.apps", "Node"])
         .await;
@@ -213,7 +213,7 @@ async fn kinds(cluster: &Cluster, arguments: &[&str]) -> BTreeSet<String> {
             last.1 > 30
         })
         .await;
-    recorder.stop().await.fine();
+    recorder.stop().await.success();
     last.0
 }
 
@@ -227,7 +227,7 @@ async fn the_schedulers_configuration_is_recorded_once() {
     let record = async || {
         let arguments =
             ["--into", "h.kine", "--kinds", "ns", "--scheduler-config", "scheduler.yaml", "--duration", "1"];
-        Recorder::start(folder.path(), cluster.kubeconfig(), &arguments).end().await.fine();
+        Recorder::start(folder.path(), cluster.kubeconfig(), &arguments).end().await.success();
     };
     let kind = Kind::new("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration");
     for (text, versions) in [(config.to_owned(), 1), (config.to_owned(), 1), (config.replace('7', "8"), 2)] {
@@ -235,18 +235,18 @@ async fn the_schedulers_configuration_is_recorded_once() {
         record().await;
         assert_eq!(RecordedHistory::read(&folder.path().join("h.kine")).of(&kind).count(), versions);
     }
-    let shown = run(folder.path(), &["get", "kubeschedulerconfigurations", "-o", "json"]).fine();
+    let shown = run(folder.path(), &["get", "kubeschedulerconfigurations", "-o", "json"]).success();
     assert!(shown.contains(r#""parallelism": 8"#), "{shown}");
-    let film = RecordedHistory::read(&folder.path().join("h.kine"));
-    assert!(film.of(&kind).all(|change| change.inferred));
-    check_words(&film, folder.path());
+    let recording = RecordedHistory::read(&folder.path().join("h.kine"));
+    assert!(recording.of(&kind).all(|change| change.inferred));
+    check_words(&recording, folder.path());
 }
 
 /// Checks that the second version of the configuration is a modification.
-fn check_words(film: &RecordedHistory, folder: &Path) {
+fn check_words(recording: &RecordedHistory, folder: &Path) {
     let kind = Kind::new("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration");
-    let words: Vec<&str> = film.of(&kind).map(|change| change.what.event_type()).collect();
+    let words: Vec<&str> = recording.of(&kind).map(|change| change.what.event_type()).collect();
     assert_eq!(words, ["ADDED", "MODIFIED"]);
-    let log = run(folder, &["log", "kubeschedulerconfiguration/kube-scheduler"]).fine();
+    let log = run(folder, &["log", "kubeschedulerconfiguration/kube-scheduler"]).success();
     assert!(log.contains("+ parallelism: 8"), "{log}");
 }

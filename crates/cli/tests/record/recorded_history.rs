@@ -11,7 +11,7 @@ use kubernetes::change_filter::{ChangeFilter, FilterOptions, FilterVerdict};
 use model::{Change, Gap, Key, Kind, Moment, Object, What, Window};
 use serde_json::Value;
 
-use crate::server::{Sight, list};
+use crate::server::{WatchedEvent, list};
 
 /// The contents of a history.
 pub(crate) struct RecordedHistory {
@@ -40,7 +40,7 @@ type VersionKey = (String, u64, bool);
 
 /// An event, as it should be recorded.
 struct ExpectedChange<'a> {
-    sight: &'a Sight,
+    sight: &'a WatchedEvent,
     /// The object after applying the rules.
     text: Object,
     /// Whether the rules keep it. If the event before was missed the recorder may keep it in its place.
@@ -100,7 +100,7 @@ impl RecordedHistory {
     pub(crate) fn compare(
         &self,
         kind: &Kind,
-        seen: &[Sight],
+        seen: &[WatchedEvent],
         rules: Option<&FilterOptions>,
     ) -> ComparisonCounts {
         let due = expected_changes(kind, seen, rules);
@@ -223,7 +223,7 @@ impl std::ops::AddAssign for ComparisonCounts {
 /// The events after applying the rules.
 fn expected_changes<'a>(
     kind: &Kind,
-    seen: &'a [Sight],
+    seen: &'a [WatchedEvent],
     rules: Option<&FilterOptions>,
 ) -> Vec<ExpectedChange<'a>> {
     let source: Arc<str> = "server".into();

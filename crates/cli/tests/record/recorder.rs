@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::common::{Said, command};
+use crate::common::{ProgramOutput, command};
 
 /// A recorder process, killed if the test ends first.
 pub(crate) struct Recorder {
@@ -47,19 +47,19 @@ impl Recorder {
         let end = Instant::now() + PATIENCE;
         while !is_so() {
             if let Some(status) = self.child.try_wait().unwrap() {
-                panic!("{what}: it has ended, {}", self.said(status).err);
+                panic!("{what}: it has ended, {}", self.program_output(status).err);
             }
             if Instant::now() >= end {
                 self.child.kill().unwrap();
                 let status = self.child.wait().unwrap();
-                panic!("{what}: not within {PATIENCE:?}; {}", self.said(status).err);
+                panic!("{what}: not within {PATIENCE:?}; {}", self.program_output(status).err);
             }
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }
     }
 
     /// Stops the recorder with a signal.
-    pub(crate) async fn stop(self) -> Said {
+    pub(crate) async fn stop(self) -> ProgramOutput {
         self.signal("-TERM");
         self.end().await
     }
@@ -71,20 +71,24 @@ impl Recorder {
     }
 
     /// Waits for the end of the recorder and returns its output.
-    pub(crate) async fn end(mut self) -> Said {
+    pub(crate) async fn end(mut self) -> ProgramOutput {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return self.said(status);
+                return self.program_output(status);
             }
             assert!(Instant::now() < end, "it does not end");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    fn said(&mut self, status: ExitStatus) -> Said {
+    fn program_output(&mut self, status: ExitStatus) -> ProgramOutput {
         let words = |words: &mut Option<JoinHandle<String>>| words.take().unwrap().join().unwrap();
-        Said { code: status.code().unwrap_or(-1), out: words(&mut self.out), err: words(&mut self.err) }
+        ProgramOutput {
+            code: status.code().unwrap_or(-1),
+            out: words(&mut self.out),
+            err: words(&mut self.err),
+        }
     }
 }
 

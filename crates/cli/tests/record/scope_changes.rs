@@ -7,12 +7,12 @@ use history::{History, Selection};
 use kube::client::Client;
 use model::{Gap, Moment};
 use serde_json::json;
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
-use crate::common::{Said, command, run};
+use crate::common::{ProgramOutput, command, run};
 use crate::recorded_history::{RecordedHistory, has_listed};
 use crate::recorder::Recorder;
-use crate::server::{Sort, client, now, send, shared, start};
+use crate::server::{TestKind, client, now, send, shared, start};
 
 /// A folder with a history, and the namespaces `shop` and `web` of one test.
 struct ScopeFixture {
@@ -27,7 +27,7 @@ impl ScopeFixture {
         let (folder, client) = (tempfile::tempdir().unwrap(), client(cluster).await);
         let stage = ScopeFixture { folder, client, kubeconfig: cluster.kubeconfig().to_owned(), test };
         for name in ["shop", "web"] {
-            Sort::Namespaces.create(&stage.client, &stage.namespace(name)).await;
+            TestKind::Namespaces.create(&stage.client, &stage.namespace(name)).await;
         }
         stage
     }
@@ -64,15 +64,15 @@ impl ScopeFixture {
         let arguments = [&["--into", "h.kine"], arguments].concat();
         let mut recorder = Recorder::start(self.folder.path(), &self.kubeconfig, &arguments);
         recorder.wait(first, || self.alive() == first).await;
-        recorder.wait("nodes are listed", || has_listed(&self.path(), &[Sort::Nodes.kind()])).await;
+        recorder.wait("nodes are listed", || has_listed(&self.path(), &[TestKind::Nodes.kind()])).await;
         during().await;
         recorder.wait(last, || self.alive() == last).await;
-        recorder.stop().await.fine();
+        recorder.stop().await.success();
     }
 
     /// The pods at the end of the history.
     fn alive(&self) -> String {
-        let pods = Selection { kinds: Some(vec![Sort::Pods.kind()]), ..Selection::default() };
+        let pods = Selection { kinds: Some(vec![TestKind::Pods.kind()]), ..Selection::default() };
         let found = History::open(&self.path()).and_then(|history| history.at(Moment::MAX, &pods));
         let found = found.map_or(Vec::new(), model::Cluster::into_objects);
         let name = |version: &model::ObjectVersion| {
@@ -83,7 +83,7 @@ impl ScopeFixture {
     }
 
     /// The output of `get pods` for a namespace.
-    fn get(&self, namespace: &str, at: Option<Moment>) -> Said {
+    fn get(&self, namespace: &str, at: Option<Moment>) -> ProgramOutput {
         let (namespace, at) = (self.namespace(namespace), at.map(|at| at.to_string()));
         let mut words = vec!["get", "pods", "-n", &namespace, "-o", "name", "--history", "h.kine"];
         words.extend(at.iter().flat_map(|at| ["--at", at]));
@@ -91,11 +91,11 @@ impl ScopeFixture {
     }
 
     fn gaps(&self) -> Vec<Gap> {
-        RecordedHistory::read(&self.path()).gaps_of(&Sort::Pods.kind()).into_iter().cloned().collect()
+        RecordedHistory::read(&self.path()).gaps_of(&TestKind::Pods.kind()).into_iter().cloned().collect()
     }
 
     fn info(&self) -> String {
-        run(self.folder.path(), &["info", "h.kine"]).fine()
+        run(self.folder.path(), &["info", "h.kine"]).success()
     }
 }
 
@@ -111,7 +111,7 @@ fn warning(gap: &Gap) -> String {
 }
 
 fn check_whole(folder: &Path) {
-    run(folder, &["doctor", "h.kine"]).fine();
+    run(folder, &["doctor", "h.kine"]).success();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,11 +140,11 @@ async fn a_namespace_that_is_left_out_for_a_while_is_a_gap() {
     assert_eq!(open.why, "only namespace left-web recorded");
     let shop = stage.get("shop", None);
     assert_eq!((shop.out.as_str(), shop.err), ("", warning(open)));
-    let said = format!("  since {}, Pod: only namespace left-web recorded\n", open.from);
-    assert!(stage.info().contains(&said), "{}", stage.info());
+    let output = format!("  since {}, Pod: only namespace left-web recorded\n", open.from);
+    assert!(stage.info().contains(&output), "{}", stage.info());
     // It stays a single gap as long as the scope does.
     let again = [&["--into", "h.kine", "--duration", "3"], &web[..]].concat();
-    Recorder::start(stage.folder.path(), &stage.kubeconfig, &again).end().await.fine();
+    Recorder::start(stage.folder.path(), &stage.kubeconfig, &again).end().await.success();
     assert_eq!((stage.gaps(), stage.alive().as_str()), (gaps, "web/a web/b"));
     let middle = now();
 
@@ -156,11 +156,12 @@ async fn a_namespace_that_is_left_out_for_a_while_is_a_gap() {
     assert!(middle < gap.to && gap.to < now(), "{gap:?}");
     let shop = stage.get("shop", Some(middle));
     assert_eq!((shop.out.as_str(), shop.err), ("", warning(gap)));
-    assert_eq!(stage.get("web", Some(middle)).fine(), "pod/a\npod/b\n");
+    assert_eq!(stage.get("web", Some(middle)).success(), "pod/a\npod/b\n");
     let shop = stage.get("shop", None);
     assert_eq!((shop.out.as_str(), shop.err.as_str()), ("pod/new\npod/same\n", ""));
     // An object that existed all the time was not seen during the gap.
-    let log = run(stage.folder.path(), &["log", "pod/same", "-n", "left-shop", "--history", "h.kine"]).fine();
+    let log =
+        run(stage.folder.path(), &["log", "pod/same", "-n", "left-shop", "--history", "h.kine"]).success();
     let words: Vec<&str> = log.lines().filter(|line| !line.starts_with(' ')).collect();
     let [first, ended, again] = words[..] else { panic!("{log}") };
     assert!(first.contains("ADDED") && ended.contains("DELETED") && again.contains("ADDED"), "{log}");
@@ -194,8 +195,8 @@ async fn kinds_and_labels_that_are_left_out_for_a_while_are_gaps() {
     let gaps = stage.gaps();
     assert!(gaps.iter().all(|gap| !gap.is_open()) && gaps.len() == 2, "{gaps:?}");
     // Only nodes without the label were missed, and only while the selector was set.
-    let film = RecordedHistory::read(&stage.path());
-    let of_nodes = film.gaps_of(&Sort::Nodes.kind());
+    let recording = RecordedHistory::read(&stage.path());
+    let of_nodes = recording.gaps_of(&TestKind::Nodes.kind());
     assert!(of_nodes.iter().any(|gap| gap.why == "only labels app=a recorded"), "{of_nodes:?}");
     assert!(of_nodes.iter().all(|gap| !gap.is_open()), "{of_nodes:?}");
     check_whole(stage.folder.path());
@@ -223,7 +224,7 @@ async fn what_is_added_to_the_scope_later_has_a_gap_before() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_control_plane_that_is_not_recorded_any_more_is_a_gap() {
-    let (Some(cluster), Some(seed)) = (shared(), start(Options::default())) else { return };
+    let (Some(cluster), Some(seed)) = (shared(), start(ClusterOptions::default())) else { return };
     seed.kubectl(&["create", "namespace", "shoot"]).unwrap();
     seed.kubectl(&["create", "deployment", "cluster-autoscaler", "--image=a", "-n", "shoot"]).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -238,9 +239,9 @@ async fn a_control_plane_that_is_not_recorded_any_more_is_a_gap() {
         let mut recorder =
             Recorder::run(command(folder.path()).args(["record", "--config", "clusters.yaml"]));
         recorder.wait(what, is_so).await;
-        recorder.stop().await.fine();
+        recorder.stop().await.success();
     };
-    let deployments = Sort::Deployments.kind();
+    let deployments = TestKind::Deployments.kind();
     let is_there = || {
         let all = Selection { kinds: Some(vec![deployments.clone()]), ..Selection::default() };
         let found = History::open(&path).and_then(|history| history.at(Moment::MAX, &all));

@@ -15,12 +15,12 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Kinds whose objects need no other objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Sort {
+pub(crate) enum TestKind {
     Pods,
     Deployments,
     PriorityClasses,
@@ -31,7 +31,7 @@ pub(crate) enum Sort {
 
 /// An event that a watch of the test received.
 #[derive(Clone, Debug)]
-pub(crate) struct Sight {
+pub(crate) struct WatchedEvent {
     /// When it was received; `Moment::MIN` for objects that existed before.
     pub(crate) at: Moment,
     pub(crate) word: String,
@@ -49,7 +49,7 @@ pub(crate) struct Churn {
 pub(crate) const PASSWORD: &str = "hunter2";
 
 /// Starts a cluster; `None`, with a message, if it cannot be built.
-pub(crate) fn start(options: Options) -> Option<Cluster> {
+pub(crate) fn start(options: ClusterOptions) -> Option<Cluster> {
     let cluster = Cluster::start(options).unwrap();
     if cluster.is_none() {
         // Written directly: the test runner captures the output of print macros.
@@ -64,7 +64,7 @@ pub(crate) fn shared() -> Option<Arc<Cluster>> {
     let mut shared = SHARED.lock().unwrap();
     let cluster = match shared.upgrade() {
         Some(cluster) => cluster,
-        None => Arc::new(start(Options::default())?),
+        None => Arc::new(start(ClusterOptions::default())?),
     };
     *shared = Arc::downgrade(&cluster);
     Some(cluster)
@@ -101,7 +101,7 @@ pub(crate) async fn send(client: &Client, method: &str, path: &str, body: &str) 
 }
 
 /// Lists and then watches, until an object of this name arrives.
-pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandle<Vec<Sight>> {
+pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandle<Vec<WatchedEvent>> {
     #[derive(Deserialize)]
     struct Line<'a> {
         r#type: String,
@@ -109,8 +109,10 @@ pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandl
         object: &'a RawValue,
     }
     let (version, there) = list(client, path).await;
-    let mut seen: Vec<Sight> =
-        there.into_iter().map(|object| Sight { at: Moment::MIN, word: "ADDED".to_owned(), object }).collect();
+    let mut seen: Vec<WatchedEvent> = there
+        .into_iter()
+        .map(|object| WatchedEvent { at: Moment::MIN, word: "ADDED".to_owned(), object })
+        .collect();
     let request =
         Request::get(format!("{path}?watch=true&resourceVersion={version}")).body(Body::empty()).unwrap();
     let mut body = client.send(request).await.unwrap().into_body();
@@ -125,7 +127,7 @@ pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandl
                 let line: Line<'_> = serde_json::from_slice(&line).unwrap();
                 let object = Object::parse(line.object.get()).unwrap();
                 let is_last = object.meta().name == until;
-                seen.push(Sight { at: now(), word: line.r#type, object });
+                seen.push(WatchedEvent { at: now(), word: line.r#type, object });
                 if is_last {
                     return seen;
                 }
@@ -159,54 +161,60 @@ pub(crate) async fn list(client: &Client, path: &str) -> (String, Vec<Object>) {
     (list.metadata["resourceVersion"].as_str().unwrap().to_owned(), objects)
 }
 
-// === impl Sort ===
+// === impl TestKind ===
 
-impl Sort {
-    pub(crate) const ALL: [Sort; 6] =
-        [Sort::Pods, Sort::Deployments, Sort::PriorityClasses, Sort::Namespaces, Sort::Claims, Sort::Nodes];
+impl TestKind {
+    pub(crate) const ALL: [TestKind; 6] = [
+        TestKind::Pods,
+        TestKind::Deployments,
+        TestKind::PriorityClasses,
+        TestKind::Namespaces,
+        TestKind::Claims,
+        TestKind::Nodes,
+    ];
 
     pub(crate) fn kind(self) -> Kind {
         match self {
-            Sort::Pods => Kind::new("", "Pod"),
-            Sort::Deployments => Kind::new("apps", "Deployment"),
-            Sort::PriorityClasses => Kind::new("scheduling.k8s.io", "PriorityClass"),
-            Sort::Namespaces => Kind::new("", "Namespace"),
-            Sort::Claims => Kind::new("", "PersistentVolumeClaim"),
-            Sort::Nodes => Kind::new("", "Node"),
+            TestKind::Pods => Kind::new("", "Pod"),
+            TestKind::Deployments => Kind::new("apps", "Deployment"),
+            TestKind::PriorityClasses => Kind::new("scheduling.k8s.io", "PriorityClass"),
+            TestKind::Namespaces => Kind::new("", "Namespace"),
+            TestKind::Claims => Kind::new("", "PersistentVolumeClaim"),
+            TestKind::Nodes => Kind::new("", "Node"),
         }
     }
 
     /// The kind's name in kubectl.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Sort::Pods => "pods",
-            Sort::Deployments => "deploy",
-            Sort::PriorityClasses => "priorityclasses",
-            Sort::Namespaces => "ns",
-            Sort::Claims => "pvc",
-            Sort::Nodes => "nodes",
+            TestKind::Pods => "pods",
+            TestKind::Deployments => "deploy",
+            TestKind::PriorityClasses => "priorityclasses",
+            TestKind::Namespaces => "ns",
+            TestKind::Claims => "pvc",
+            TestKind::Nodes => "nodes",
         }
     }
 
     /// The path for list and watch in all namespaces.
     pub(crate) fn path(self) -> &'static str {
         match self {
-            Sort::Pods => "/api/v1/pods",
-            Sort::Deployments => "/apis/apps/v1/deployments",
-            Sort::PriorityClasses => "/apis/scheduling.k8s.io/v1/priorityclasses",
-            Sort::Namespaces => "/api/v1/namespaces",
-            Sort::Claims => "/api/v1/persistentvolumeclaims",
-            Sort::Nodes => "/api/v1/nodes",
+            TestKind::Pods => "/api/v1/pods",
+            TestKind::Deployments => "/apis/apps/v1/deployments",
+            TestKind::PriorityClasses => "/apis/scheduling.k8s.io/v1/priorityclasses",
+            TestKind::Namespaces => "/api/v1/namespaces",
+            TestKind::Claims => "/api/v1/persistentvolumeclaims",
+            TestKind::Nodes => "/api/v1/nodes",
         }
     }
 
     /// The path for create.
     fn place(self) -> &'static str {
         match self {
-            Sort::Pods => "/api/v1/namespaces/default/pods",
-            Sort::Deployments => "/apis/apps/v1/namespaces/default/deployments",
-            Sort::Claims => "/api/v1/namespaces/default/persistentvolumeclaims",
-            Sort::PriorityClasses | Sort::Namespaces | Sort::Nodes => self.path(),
+            TestKind::Pods => "/api/v1/namespaces/default/pods",
+            TestKind::Deployments => "/apis/apps/v1/namespaces/default/deployments",
+            TestKind::Claims => "/api/v1/namespaces/default/persistentvolumeclaims",
+            TestKind::PriorityClasses | TestKind::Namespaces | TestKind::Nodes => self.path(),
         }
     }
 
@@ -215,21 +223,23 @@ impl Sort {
             r#"{{"containers":[{{"name":"a","image":"a","env":[{{"name":"PASSWORD","value":"{PASSWORD}"}}]}}]}}"#
         );
         let (api_version, kind, rest) = match self {
-            Sort::Pods => ("v1", "Pod", format!(r#","spec":{spec}"#)),
-            Sort::Deployments => {
+            TestKind::Pods => ("v1", "Pod", format!(r#","spec":{spec}"#)),
+            TestKind::Deployments => {
                 let template = format!(r#"{{"metadata":{{"labels":{{"app":"{name}"}}}},"spec":{spec}}}"#);
                 let selector = format!(r#"{{"matchLabels":{{"app":"{name}"}}}}"#);
                 let rest = format!(r#","spec":{{"selector":{selector},"template":{template}}}"#);
                 ("apps/v1", "Deployment", rest)
             }
-            Sort::PriorityClasses => ("scheduling.k8s.io/v1", "PriorityClass", r#","value":7"#.to_owned()),
-            Sort::Namespaces => ("v1", "Namespace", String::new()),
-            Sort::Claims => {
+            TestKind::PriorityClasses => {
+                ("scheduling.k8s.io/v1", "PriorityClass", r#","value":7"#.to_owned())
+            }
+            TestKind::Namespaces => ("v1", "Namespace", String::new()),
+            TestKind::Claims => {
                 let spec =
                     r#","spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}"#;
                 ("v1", "PersistentVolumeClaim", spec.to_owned())
             }
-            Sort::Nodes => ("v1", "Node", String::new()),
+            TestKind::Nodes => ("v1", "Node", String::new()),
         };
         format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"name":"{name}"}}{rest}}}"#)
     }
@@ -248,21 +258,23 @@ impl Sort {
         let one = format!("{}/{name}", self.place());
         send(client, "DELETE", &format!("{one}?gracePeriodSeconds=0"), "").await;
         match self {
-            Sort::Claims => drop(send(client, "PATCH", &one, r#"{"metadata":{"finalizers":null}}"#).await),
-            Sort::Namespaces => {
+            TestKind::Claims => {
+                drop(send(client, "PATCH", &one, r#"{"metadata":{"finalizers":null}}"#).await)
+            }
+            TestKind::Namespaces => {
                 let free = format!(
                     r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}"}},"spec":{{"finalizers":[]}}}}"#
                 );
                 send(client, "PUT", &format!("{one}/finalize"), &free).await;
             }
-            Sort::Pods | Sort::Deployments | Sort::PriorityClasses | Sort::Nodes => {}
+            TestKind::Pods | TestKind::Deployments | TestKind::PriorityClasses | TestKind::Nodes => {}
         }
     }
 }
 
-// === impl Sight ===
+// === impl WatchedEvent ===
 
-impl Sight {
+impl WatchedEvent {
     pub(crate) fn is_delete(&self) -> bool {
         self.word == "DELETED"
     }
@@ -284,7 +296,7 @@ impl Churn {
     pub(crate) async fn start(
         cluster: &Cluster,
         seed: u64,
-        sorts: &'static [Sort],
+        sorts: &'static [TestKind],
         workers: u64,
         pace: Duration,
     ) -> Churn {
@@ -311,7 +323,7 @@ impl Churn {
                             alive.remove(&(sort, name.clone()));
                             sort.delete(&client, &name).await;
                         }
-                        (2..6, Sort::Nodes) => heartbeat(&client, &name).await,
+                        (2..6, TestKind::Nodes) => heartbeat(&client, &name).await,
                         _ => sort.label(&client, &name, &turn).await,
                     }
                 }

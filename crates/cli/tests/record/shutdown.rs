@@ -7,9 +7,9 @@ use testcluster::Cluster;
 
 use crate::recorded_history::{RecordedHistory, has, has_listed, is_closed};
 use crate::recorder::Recorder;
-use crate::server::{Churn, Sort, client, seed, shared, watch};
+use crate::server::{Churn, TestKind, client, seed, shared, watch};
 
-const SORTS: [Sort; 2] = [Sort::Pods, Sort::Nodes];
+const TEST_KINDS: [TestKind; 2] = [TestKind::Pods, TestKind::Nodes];
 /// One second, with some margin for a busy machine.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -20,15 +20,15 @@ async fn a_recording_is_complete_and_resumable_however_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let mut watches = Vec::new();
-    for sort in SORTS {
+    for sort in TEST_KINDS {
         watches.push((sort, watch(&client, sort.path(), "the-end-of-ends").await));
     }
-    let kinds = SORTS.map(Sort::kind);
+    let kinds = TEST_KINDS.map(TestKind::kind);
     let mut recorder = record(&cluster, folder.path(), &[]);
     recorder.wait("everything is listed", || has_listed(&path, &kinds)).await;
-    recorder.stop().await.fine();
-    let churn = Churn::start(&cluster, seed(), &SORTS, 2, Duration::from_millis(10)).await;
-    for (how, why) in [("-INT", "interrupted"), ("-TERM", "told to stop"), ("--duration", "time is up")] {
+    recorder.stop().await.success();
+    let churn = Churn::start(&cluster, seed(), &TEST_KINDS, 2, Duration::from_millis(10)).await;
+    for (how, why) in [("-INT", "interrupted"), ("-TERM", "terminated"), ("--duration", "duration elapsed")] {
         let before = RecordedHistory::read(&path).changes.len();
         let begun = Instant::now();
         let arguments: &[&str] = if how == "--duration" { &["--duration", "2"] } else { &[] };
@@ -46,16 +46,16 @@ async fn a_recording_is_complete_and_resumable_however_it_ends() {
         }
     }
     churn.stop().await;
-    for sort in SORTS {
+    for sort in TEST_KINDS {
         sort.create(&client, "the-end-of-ends").await;
     }
     let mut recorder = record(&cluster, folder.path(), &[]);
     recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end-of-ends"))).await;
-    recorder.stop().await.fine();
-    let film = RecordedHistory::read(&path);
-    assert_eq!(film.gaps, []);
+    recorder.stop().await.success();
+    let recording = RecordedHistory::read(&path);
+    assert_eq!(recording.gaps, []);
     for (sort, watch) in watches {
-        let tally = film.compare(&sort.kind(), &watch.await.unwrap(), None);
+        let tally = recording.compare(&sort.kind(), &watch.await.unwrap(), None);
         assert_eq!((tally.missing.len(), tally.inferred), (0, 0), "{tally}");
     }
 }
@@ -67,13 +67,13 @@ fn record(cluster: &Cluster, folder: &Path, more: &[&str]) -> Recorder {
 
 /// Checks that the recorder succeeds, and that its summary matches the history.
 async fn check_end(recorder: Recorder, path: &Path, before: usize, why: &str) {
-    let said = recorder.end().await;
-    let summary = said.err.lines().last().unwrap_or_default().to_owned();
-    said.fine();
+    let output = recorder.end().await;
+    let summary = output.err.lines().last().unwrap_or_default().to_owned();
+    output.success();
     let recorded = RecordedHistory::read(path).changes.len() - before;
     let (count, rest) = summary.split_once(' ').unwrap();
     assert_eq!(count.replace(',', "").parse(), Ok(recorded), "{summary}");
-    assert!(rest.starts_with("changes of real recorded into h.kine in "), "{summary}");
+    assert!(rest.starts_with("changes recorded from real to h.kine in "), "{summary}");
     assert!(rest.ends_with(&format!(" s ({why})")), "{summary}");
     assert!(recorded > 0 && is_closed(path));
 }

@@ -9,11 +9,11 @@ use model::{Moment, Object};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
 use crate::common::run;
 use crate::recorder::Recorder;
-use crate::server::{Sight, client, now, seed, send, start, watch};
+use crate::server::{WatchedEvent, client, now, seed, send, start, watch};
 
 /// The resources that the simulator's recorder watches, in the order in which it starts.
 const PATHS: [&str; 7] = [
@@ -60,7 +60,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
-    let options = Options { service_accounts: true, ..Options::default() };
+    let options = ClusterOptions { service_accounts: true, ..ClusterOptions::default() };
     let Some(mut cluster) = start(options) else { return };
     cluster.start_controller_manager().unwrap();
     cluster.start_scheduler(16, &[]).unwrap();
@@ -70,7 +70,7 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     cluster
         .kubectl(&["-n=shop", "wait", "--for=condition=Available", "deployment/web", "--timeout=60s"])
         .unwrap();
-    cluster.must_run().unwrap();
+    cluster.check_running().unwrap();
 
     let mut watches = Vec::new();
     for path in PATHS {
@@ -97,31 +97,31 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     for (path, object) in final_objects() {
         send(&client, "POST", path, &object.to_string()).await;
     }
-    let mut seen: Vec<Vec<Sight>> = Vec::new();
+    let mut seen: Vec<Vec<WatchedEvent>> = Vec::new();
     for watch in watches {
         seen.push(watch.await.unwrap());
     }
     recorder
         .wait("the end is in the file", || text(&path).matches(r#""name":"the-end""#).count() >= PATHS.len())
         .await;
-    let said = recorder.stop().await;
+    let output = recorder.stop().await;
     let recorded = text(&path);
     let count = recorded.lines().count();
     assert!(
-        said.err.contains(&format!("{count} changes of real recorded into record.jsonl")),
+        output.err.contains(&format!("{count} changes recorded from real to record.jsonl")),
         "{}",
-        said.err
+        output.err
     );
-    said.fine();
+    output.success();
     assert!(recorded.ends_with("}\n"));
     check_lines(&recorded, &seen, begun);
 
     // The program can import it.
     let answer = run(folder.path(), &["import", "record.jsonl"]);
     assert_eq!(answer.err, "", "{}", answer.out);
-    answer.fine();
+    answer.success();
     let info: Value =
-        serde_json::from_str(&run(folder.path(), &["info", "record.kine", "-o", "json"]).fine()).unwrap();
+        serde_json::from_str(&run(folder.path(), &["info", "record.kine", "-o", "json"]).success()).unwrap();
     assert_eq!(info["changes"], json!(count));
 
     check_other_kinds(&cluster, folder.path()).await;
@@ -166,7 +166,7 @@ fn final_objects() -> Vec<(&'static str, Value)> {
 }
 
 /// Checks that each line follows from an event by the rules of the simulator's recorder.
-fn check_lines(recorded: &str, seen: &[Vec<Sight>], begun: Moment) {
+fn check_lines(recorded: &str, seen: &[Vec<WatchedEvent>], begun: Moment) {
     let mut lines: Vec<(&str, usize, String)> = Vec::new();
     let mut last = begun;
     for (number, line) in recorded.lines().enumerate() {
@@ -221,7 +221,7 @@ fn kind_of(line: &str) -> usize {
 }
 
 /// The number of objects that existed after `before`, and the lines for them and for `after`, without their times.
-fn expected(before: &[Sight], after: &[Sight]) -> (usize, Vec<String>) {
+fn expected(before: &[WatchedEvent], after: &[WatchedEvent]) -> (usize, Vec<String>) {
     let mut there: BTreeMap<(String, String), &Object> = BTreeMap::new();
     for sight in before {
         let meta = sight.object.meta();
@@ -290,7 +290,7 @@ async fn check_other_kinds(cluster: &Cluster, folder: &Path) {
     let said = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
     let recorded = text(&folder.join("kinds.jsonl"));
     let count = recorded.lines().count();
-    assert!(said.err.contains(&format!("{count} changes of real recorded into kinds.jsonl")), "{}", said.err);
+    assert!(said.err.contains(&format!("{count} changes recorded from real to kinds.jsonl")), "{}", said.err);
     assert!(
         recorded.contains(r#""kind":"Deployment""#) && recorded.contains(r#""kind":"Namespace""#),
         "{recorded}"
@@ -299,7 +299,7 @@ async fn check_other_kinds(cluster: &Cluster, folder: &Path) {
     assert!(recorded.lines().all(|line| of_kinds.iter().any(|kind| line.contains(kind))), "{recorded}");
     // An existing file is not overwritten.
     let said = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
-    assert!(said.wrong(1).contains("cannot make kinds.jsonl"));
+    assert!(said.failure(1).contains("cannot create kinds.jsonl"));
     assert_eq!(text(&folder.join("kinds.jsonl")), recorded);
 }
 
@@ -323,18 +323,13 @@ async fn check_kill(cluster: &Cluster, folder: &Path) {
         }
         let answer = run(folder, &["import", &name]);
         let is_cut = !recorded.ends_with('\n');
-        assert_eq!(
-            answer.err.contains("the recorder was stopped in the middle of this last line"),
-            is_cut,
-            "{}",
-            answer.err
-        );
-        answer.fine();
+        assert_eq!(answer.err.contains("the last line is truncated"), is_cut, "{}", answer.err);
+        answer.success();
     }
 }
 
 fn create(cluster: &Cluster, manifests: &str) {
-    cluster.kubectl_reading(&["create", "-f", "-"], manifests).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], manifests).unwrap();
 }
 
 /// The contents of a file, empty if it does not exist.

@@ -6,27 +6,27 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{Said, command, run};
+use crate::common::{ProgramOutput, command, run};
 use crate::recorded_history::has_listed;
 use crate::recorder::Recorder;
-use crate::server::{Sort, shared};
+use crate::server::{TestKind, shared};
 use crate::shutdown::STOP_TIMEOUT;
 
 /// Runs `record` in a folder, where it must fail with these messages and change nothing.
 async fn check(folder: &Path, arguments: &[&str], expected: &[&str]) {
     let before = files(folder);
-    let said = Recorder::run(command(folder).arg("record").args(arguments)).end().await;
-    check_refusal(said, expected);
+    let output = Recorder::run(command(folder).arg("record").args(arguments)).end().await;
+    check_refusal(output, expected);
     assert_eq!(files(folder), before, "{arguments:?} left something behind");
 }
 
 #[track_caller]
-fn check_refusal(said: Said, expected: &[&str]) {
-    assert_eq!(said.out, "");
-    let words = said.wrong(1);
-    assert!(words.starts_with("error: "), "{words}");
+fn check_refusal(output: ProgramOutput, expected: &[&str]) {
+    assert_eq!(output.out, "");
+    let message = output.failure(1);
+    assert!(message.starts_with("error: "), "{message}");
     for part in expected {
-        assert_eq!(words.matches(part).count(), 1, "{words:?} should say {part:?} once");
+        assert_eq!(message.matches(part).count(), 1, "{message:?} should say {part:?} once");
     }
 }
 
@@ -86,7 +86,7 @@ async fn the_kubeconfig_must_exist_and_be_valid() {
     std::fs::write(folder.join("broken"), "{a: [}").unwrap();
     check(folder, &["--kubeconfig", "broken"], &["cannot read the kubeconfig broken: "]).await;
     std::fs::write(folder.join("config"), kubeconfig("https://127.0.0.1:1", "t")).unwrap();
-    let expected = ["the kubeconfig config has no context nowhere; it has here, other"];
+    let expected = ["context nowhere not found in the kubeconfig config; available: here, other"];
     check(folder, &["--kubeconfig", "config", "--context", "nowhere"], &expected).await;
     std::fs::write(
         folder.join("config"),
@@ -105,16 +105,16 @@ async fn the_server_must_be_a_reachable_api_server() {
     // A port on which nothing listens.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     with(&format!("https://{free}"));
-    check(folder, &record, &["cannot ask for the server's version: ", "Connection refused"]).await;
+    check(folder, &record, &["cannot get the server's version: ", "Connection refused"]).await;
     let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 23\r\nConnection: close\r\n\r\n<html>\nLog in!\n</html>\n";
     with(&fake_server(page));
-    check(folder, &record, &["cannot ask for the server's version: "]).await;
+    check(folder, &record, &["cannot get the server's version: "]).await;
     let page = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/html\r\nContent-Length: 23\r\nConnection: close\r\n\r\n<html>\nLog in!\n</html>\n";
     with(&fake_server(page));
-    check(folder, &record, &["cannot ask for the server's version: the server answered 403: <html>"]).await;
+    check(folder, &record, &["cannot get the server's version: the server responded 403: <html>"]).await;
     // The same with `--format sched-record`.
     let other = ["--kubeconfig", "config", "--format", "sched-record", "--path", "record.jsonl"];
-    check(folder, &other, &["the server answered 403"]).await;
+    check(folder, &other, &["the server responded 403"]).await;
 
     // With a server that never responds the recorder can still be stopped.
     for signal in ["-INT", "-TERM"] {
@@ -131,10 +131,10 @@ async fn the_server_must_be_a_reachable_api_server() {
             .await;
         let told = Instant::now();
         recorder.signal(signal);
-        let said = recorder.end().await;
+        let output = recorder.end().await;
         assert!(told.elapsed() < STOP_TIMEOUT, "{:?}", told.elapsed());
-        assert!(said.err.contains("0 changes of here recorded into h.kine"), "{}", said.err);
-        said.fine();
+        assert!(output.err.contains("0 changes recorded from here to h.kine"), "{}", output.err);
+        output.success();
         assert!(!folder.join("h.kine").exists());
         drop(asked);
     }
@@ -149,30 +149,41 @@ async fn options_must_be_valid() {
     std::fs::write(folder.join("stranger"), kubeconfig(cluster.url(), "no-such-token")).unwrap();
     let record = |more: &[&'static str]| [&["--kubeconfig", "config", "--into", "h.kine"], more].concat();
 
-    let expected = ["cannot ask for the server's version: the server answered 401: Unauthorized"];
+    let expected = ["cannot get the server's version: the server responded 401: Unauthorized"];
     check(folder, &["--kubeconfig", "stranger"], &expected).await;
-    check(folder, &record(&["--kinds", "podz"]), &["podz: the server has nothing of that name; it has pods"])
-        .await;
-    check(folder, &record(&["--also", "flying-pigs"]), &["flying-pigs: the server has nothing of that name"])
-        .await;
-    check(folder, &record(&["--skip", "flying-pigs"]), &["flying-pigs: the server has nothing of that name"])
-        .await;
-    check(folder, &record(&["--kinds", "secrets"]), &["secrets: Secrets are never recorded; leave it out"])
-        .await;
+    check(
+        folder,
+        &record(&["--kinds", "podz"]),
+        &["podz: the server doesn't have this resource type; similar: pods"],
+    )
+    .await;
+    check(
+        folder,
+        &record(&["--also", "flying-pigs"]),
+        &["flying-pigs: the server doesn't have this resource type"],
+    )
+    .await;
+    check(
+        folder,
+        &record(&["--skip", "flying-pigs"]),
+        &["flying-pigs: the server doesn't have this resource type"],
+    )
+    .await;
+    check(folder, &record(&["--kinds", "secrets"]), &["secrets: Secrets are never recorded"]).await;
     check(
         folder,
         &record(&["--kinds", "tokenreviews"]),
-        &["tokenreviews: the server cannot list and watch it"],
+        &["tokenreviews: the server does not support list and watch for it"],
     )
     .await;
     check(folder, &record(&["-l", "app in web"]), &["app in web"]).await;
     check(folder, &record(&["--everything"]), &["--no-redact"]).await;
     check(folder, &record(&["--scheduler-config", "no/such"]), &["cannot read no/such: "]).await;
-    check(folder, &record(&["--scheduler-config", "config"]), &["config is no scheduler configuration"])
+    check(folder, &record(&["--scheduler-config", "config"]), &["config is not a scheduler configuration"])
         .await;
     let simulator =
         ["--kubeconfig", "config", "--format", "sched-record", "--path", "record.jsonl", "--kinds", "podz"];
-    check(folder, &simulator, &["podz: the server has nothing of that name; it has pods"]).await;
+    check(folder, &simulator, &["podz: the server doesn't have this resource type; similar: pods"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,19 +202,19 @@ async fn the_destination_must_be_writable() {
     check(folder, &simulator, &["no/such/record.jsonl", "No such file or directory"]).await;
 
     // A history that another process is writing.
-    let kinds = [Sort::Namespaces.kind()];
+    let kinds = [TestKind::Namespaces.kind()];
     let record = ["--into", "h.kine", "--kinds", "ns"];
     let mut first = Recorder::start(folder, cluster.kubeconfig(), &record);
     first.wait("everything is listed", || has_listed(&folder.join("h.kine"), &kinds)).await;
     let second = Recorder::start(folder, cluster.kubeconfig(), &record).end().await;
     check_refusal(second, &["h.kine", &format!("(process {})", first.id())]);
-    first.stop().await.fine();
-    run(folder, &["doctor", "h.kine"]).fine();
+    first.stop().await.success();
+    run(folder, &["doctor", "h.kine"]).success();
     // After that process has ended; and a history whose first recorder was killed before it wrote anything.
     std::fs::write(folder.join("blank.kine"), "").unwrap();
     for name in ["h.kine", "blank.kine"] {
         let record = ["--into", name, "--kinds", "ns", "--duration", "1"];
-        Recorder::start(folder, cluster.kubeconfig(), &record).end().await.fine();
+        Recorder::start(folder, cluster.kubeconfig(), &record).end().await.success();
         assert!(has_listed(&folder.join(name), &kinds), "{name}");
     }
 }

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::common::{day, films, run};
+use super::common::{demo_history, recordings, run};
 use super::{replay, report};
 
 /// Replays a history, and then the replay's history: all bindings and evictions must be the same.
 #[track_caller]
 fn check(folder: &Path, arguments: &[&str]) {
-    replay(folder, &[arguments, &["--out", "one"]].concat()).fine();
-    replay(folder, &["one/replay.kine", "--out", "two"]).fine();
+    replay(folder, &[arguments, &["--out", "one"]].concat()).success();
+    replay(folder, &["one/replay.kine", "--out", "two"]).success();
     let fidelity = &report(folder, "two")["fidelity"];
     let (placements, evictions) = (&fidelity["placements"], &fidelity["evictions"]);
     assert!(placements["recorded"].as_u64().unwrap() > 50, "{fidelity}");
@@ -19,7 +19,7 @@ fn check(folder: &Path, arguments: &[&str]) {
 
 #[test]
 fn a_day_in_a_shop() {
-    let folder = day("shop.kine");
+    let folder = demo_history("shop.kine");
     for (from, to) in [("13:20", "15:00"), ("14:10", "15:30")] {
         let [from, to] = [from, to].map(|time| format!("2026-11-02T{time}Z"));
         check(folder.path(), &["shop.kine", "--from", &from, "--to", &to]);
@@ -28,9 +28,10 @@ fn a_day_in_a_shop() {
 
 #[test]
 fn real_clusters() {
-    for film in films() {
+    for recording in recordings() {
         let folder = tempfile::tempdir().unwrap();
-        run(folder.path(), &["import", film.to_str().unwrap(), "--into", "film.kine", "--strip"]).fine();
+        run(folder.path(), &["import", recording.to_str().unwrap(), "--into", "film.kine", "--strip"])
+            .success();
         check(folder.path(), &["film.kine"]);
         check(folder.path(), &["film.kine", "--from", "start+20s"]);
     }

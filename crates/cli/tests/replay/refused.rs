@@ -9,45 +9,57 @@ fn check(arguments: &[&str], words: &str) {
     std::fs::write(folder.path().join("groups.yaml"), GROUPS).unwrap();
     std::fs::write(folder.path().join("bad.yaml"), "kind: KubeSchedulerConfiguration\nprofile: 1\n").unwrap();
     let before = names(folder.path());
-    let said = replay(folder.path(), arguments).wrong(1);
-    assert!(said.contains(words), "{arguments:?}: {said}");
+    let output = replay(folder.path(), arguments).failure(1);
+    assert!(output.contains(words), "{arguments:?}: {output}");
     assert_eq!(names(folder.path()), before, "{arguments:?}");
 }
 
 #[test]
 fn a_window_must_be_in_the_history() {
-    check(&["--from", "start+1h"], "is outside the history, which reaches from 2026-11-01T14:00:00Z to");
-    check(&["--to", "2026-11-01T13:00Z"], "--to 2026-11-01T13:00:00Z is outside the history");
-    check(&["--from", "end", "--to", "start"], "is after --to");
-    check(&["--from", "start", "--to", "start"], "there is nothing between them");
+    check(&["--from", "start+1h"], "is outside the history, which is from 2026-11-01T14:00:00Z to");
+    check(&["--to", "2026-11-01T13:00Z"], "--to=2026-11-01T13:00:00Z is outside the history");
+    check(&["--from", "end", "--to", "start"], "is after --to=");
+    check(&["--from", "start", "--to", "start"], "--from must be before --to; both are 2026-11-01T14:00:00Z");
     check(&["--from", "noon"], "noon");
-    check(&["--source", "other"], "the history has no source \"other\"");
+    check(&["--source", "other"], "source \"other\" not found");
 }
 
 #[test]
 fn settings_must_be_readable() {
     check(&["--scheduler-config", "none.yaml"], "cannot read none.yaml");
-    check(&["--scheduler-config", "bad.yaml"], "bad.yaml: bad scheduler configuration: is missing");
+    check(
+        &["--scheduler-config", "bad.yaml"],
+        "bad.yaml: invalid scheduler configuration: apiVersion: missing",
+    );
     check(&["--node-groups", "none.yaml"], "cannot read none.yaml");
-    check(&["--node-groups", "bad.yaml"], "bad.yaml: bad node groups");
-    check(&["--node-groups", "groups.yaml", "--autoscaler", "--expandr=x"], "there is no such flag");
-    check(&["--node-groups", "groups.yaml", "--autoscaler", "expander"], "it is no flag");
-    check(&["--autoscaler", ""], "--autoscaler takes recorded, off, or flags");
+    check(&["--node-groups", "bad.yaml"], "bad.yaml: invalid node groups");
+    check(&["--node-groups", "groups.yaml", "--autoscaler", "--expandr=x"], "unknown flag");
+    check(&["--node-groups", "groups.yaml", "--autoscaler", "expander"], "not a flag");
+    check(&["--autoscaler", ""], "--autoscaler must be recorded, off, or flags");
 }
 
 #[test]
 fn settings_must_not_contradict_each_other() {
     let groups = ["--node-groups", "groups.yaml"];
     let off = [&groups[..], &["--autoscaler", "off"]].concat();
-    check(&[&off[..], &["--set", "autoscaler.expander=random"]].concat(), "contradict each other");
-    check(&[&off[..], &["--autoscaler-version", "1.36"]].concat(), "contradict each other");
-    check(&["--autoscaler", "off"], "nothing tells of node groups");
-    check(&["--autoscaler", "--expander=random"], "nothing tells of node groups");
-    check(&["--set", "autoscaler.expander=random"], "nothing tells of node groups");
-    check(&[&groups[..], &["--set", "autoscaler.expander=price"]].concat(), "--expander=price needs prices");
+    check(
+        &[&off[..], &["--set", "autoscaler.expander=random"]].concat(),
+        "--autoscaler=off conflicts with --set autoscaler.expander=random: remove one",
+    );
+    check(
+        &[&off[..], &["--autoscaler-version", "1.36"]].concat(),
+        "--autoscaler=off conflicts with --autoscaler-version=1.36: remove one",
+    );
+    check(&["--autoscaler", "off"], "--autoscaler=off requires node groups");
+    check(&["--autoscaler", "--expander=random"], "no node groups: specify them with --node-groups");
+    check(&["--set", "autoscaler.expander=random"], "no node groups: specify them with --node-groups");
+    check(
+        &[&groups[..], &["--set", "autoscaler.expander=price"]].concat(),
+        "--set autoscaler: --expander=price requires prices",
+    );
     check(
         &[&groups[..], &["--set", "nodeGroups.large.min=5"]].concat(),
-        "3 is less than min, 5 (groups[0].max)",
+        "groups[0].max: 3 is less than min, 5",
     );
 }
 
@@ -56,47 +68,51 @@ fn an_unknown_path_gets_the_valid_names() {
     let groups = ["--node-groups", "groups.yaml"];
     check(
         &["--set", "scheduler.profiles[0].plugin=1"],
-        "there are schedulerName, percentageOfNodesToScore, plugins, pluginConfig (profiles[0].plugin)",
+        "profiles[0].plugin: unknown field; expected schedulerName, percentageOfNodesToScore, plugins, pluginConfig",
     );
     check(
         &[&groups[..], &["--set", "nodeGroups.larger.max=5"]].concat(),
-        "there is no node group \"larger\"; there are: large",
+        "node group \"larger\" not found; available: large",
     );
     check(
         &[&groups[..], &["--set", "nodeGroups.large.mx=5"]].concat(),
         "unknown field `mx`, expected one of",
     );
-    check(&[&groups[..], &["--set", "autoscaler.expandr=random"]].concat(), "there is no such flag");
+    check(&[&groups[..], &["--set", "autoscaler.expandr=random"]].concat(), "unknown flag");
     // An invalid path is rejected by the argument parser.
     let folder = two_nodes().import();
     for (path, words) in [
-        ("kubelet.x=1", "a path begins with one of scheduler, nodeGroups, autoscaler"),
-        ("scheduler", "give path=value"),
-        ("scheduler.a[0=1", "give path=value"),
+        ("kubelet.x=1", "a path must start with one of scheduler, nodeGroups, autoscaler"),
+        ("scheduler", "expected PATH=VALUE"),
+        ("scheduler.a[0=1", "expected PATH=VALUE"),
     ] {
-        let said = replay(folder.path(), &["--set", path]).wrong(2);
-        assert!(said.contains(words), "{path}: {said}");
+        let output = replay(folder.path(), &["--set", path]).failure(2);
+        assert!(output.contains(words), "{path}: {output}");
     }
-    assert!(replay(folder.path(), &["--speed", "0"]).wrong(2).contains("give a number above 0, or max"));
-    assert!(replay(folder.path(), &["--level", "clouds"]).wrong(2).contains("pods"));
+    assert!(replay(folder.path(), &["--speed", "0"]).failure(2).contains("must be a number above 0, or max"));
+    assert!(replay(folder.path(), &["--level", "clouds"]).failure(2).contains("pods"));
 }
 
 #[test]
 fn there_must_be_nodes_and_pods() {
     let no_pods =
         RecordingBuilder::default().add(0, node("a", "1", "1Gi")).add(9, node("b", "1", "1Gi")).import();
-    let said = replay(no_pods.path(), &[]).wrong(1);
-    assert!(said.contains("film.kine holds no pods: there is nothing to replay"), "{said}");
+    let output = replay(no_pods.path(), &[]).failure(1);
+    assert!(output.contains("film.kine has no pods: nothing to replay"), "{output}");
     let no_nodes = RecordingBuilder::default().add(0, pod("a", "1", 0)).add(9, pod("b", "1", 9)).import();
-    let said = replay(no_nodes.path(), &[]).wrong(1);
-    assert!(said.contains("film.kine holds no nodes: say with --node-groups FILE"), "{said}");
+    let output = replay(no_nodes.path(), &[]).failure(1);
+    assert!(
+        output
+            .contains("film.kine has no nodes: specify the node groups of an autoscaler with --node-groups"),
+        "{output}"
+    );
     let later = RecordingBuilder::default()
         .add(0, node("a", "1", "1Gi"))
         .add(9, node("b", "1", "1Gi"))
         .add(90, pod("c", "1", 90))
         .import();
-    let said = replay(later.path(), &["--to", &time(30)]).wrong(1);
-    assert!(said.contains("there is no pod from 2026-11-01T14:00:09Z to 2026-11-01T14:00:30Z"), "{said}");
+    let output = replay(later.path(), &["--to", &time(30)]).failure(1);
+    assert!(output.contains("no pods from 2026-11-01T14:00:09Z to 2026-11-01T14:00:30Z"), "{output}");
     for folder in [no_pods, no_nodes, later] {
         assert_eq!(names(folder.path()), ["film.jsonl", "film.kine"]);
     }
@@ -107,18 +123,21 @@ fn a_folder_that_holds_something_else_is_left_alone() {
     let folder = two_nodes().import();
     std::fs::create_dir(folder.path().join("mine")).unwrap();
     std::fs::write(folder.path().join("mine/letter.txt"), "dear").unwrap();
-    let said = replay(folder.path(), &["--out", "mine"]).wrong(1);
-    assert!(said.contains("mine holds letter.txt, which no replay wrote: name another folder"), "{said}");
+    let output = replay(folder.path(), &["--out", "mine"]).failure(1);
+    assert!(
+        output.contains("mine contains letter.txt, which is not a file of a replay: specify another folder"),
+        "{output}"
+    );
     assert_eq!(names(&folder.path().join("mine")), ["letter.txt"]);
-    let said = replay(folder.path(), &["--out", "film.kine"]).wrong(1);
-    assert!(said.contains("film.kine is no folder that can be read"), "{said}");
-    let said = replay(folder.path(), &["--out", "no/such/place"]).wrong(1);
-    assert!(said.contains("there is no folder no/such to make"), "{said}");
+    let output = replay(folder.path(), &["--out", "film.kine"]).failure(1);
+    assert!(output.contains("film.kine is not a readable folder"), "{output}");
+    let output = replay(folder.path(), &["--out", "no/such/place"]).failure(1);
+    assert!(output.contains("cannot create no/such/place: folder no/such not found"), "{output}");
     // A replay may replace an earlier one, but not the one that it reads.
-    replay(folder.path(), &["--out", "r"]).fine();
-    let said = replay(folder.path(), &["r/replay.kine", "--out", "r"]).wrong(1);
-    assert!(said.contains("r holds the history that is to be replayed"), "{said}");
-    replay(folder.path(), &["--out", "r", "--no-history"]).fine();
+    replay(folder.path(), &["--out", "r"]).success();
+    let output = replay(folder.path(), &["r/replay.kine", "--out", "r"]).failure(1);
+    assert!(output.contains("r contains the history to replay"), "{output}");
+    replay(folder.path(), &["--out", "r", "--no-history"]).success();
     assert_eq!(names(&folder.path().join("r")), [FILES[0], FILES[2]]);
     assert_eq!(names(folder.path()), ["film.jsonl", "film.kine", "mine", "r"]);
 }

@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use testcluster::{Options, Plan, Proxy, Refusal, Trouble};
+use testcluster::{ClusterOptions, ErrorResponse, FaultKind, FaultPlan, Proxy};
 
-use crate::common::{run, said};
+use crate::common::{program_output, run};
 use crate::server::{seed, start};
 use crate::{import_recording, line_count, objects, replay, replaying, wait};
 
@@ -14,40 +14,40 @@ const LABELLED: [&str; 4] = ["get", "pods", "-A", "--selector=replay.kinescope.i
 fn a_flaky_server_gets_everything() {
     let folder = tempfile::tempdir().unwrap();
     let Some(history) = import_recording(folder.path(), "small") else { return };
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let troubles = [
-        Trouble::Refuse(Refusal::TooManyRequests),
-        Trouble::Refuse(Refusal::InternalError),
-        Trouble::Refuse(Refusal::Unavailable),
-        Trouble::HangUp,
-        Trouble::Unanswered,
+        FaultKind::Respond(ErrorResponse::TooManyRequests),
+        FaultKind::Respond(ErrorResponse::InternalError),
+        FaultKind::Respond(ErrorResponse::Unavailable),
+        FaultKind::CloseConnection,
+        FaultKind::DropResponse,
     ];
-    let proxy = Proxy::start(&cluster, Plan::of_writes(seed(), &troubles, 40, 800)).unwrap();
-    let said = replay(folder.path(), proxy.kubeconfig(), &[&history, "--speed", "max"]).fine();
-    assert_eq!(proxy.faults().len(), 40, "{said}");
-    assert!(!said.contains("Refused"), "{said}");
-    objects::check(&cluster, folder.path(), &history, &said);
+    let proxy = Proxy::start(&cluster, FaultPlan::seeded_for_writes(seed(), &troubles, 40, 800)).unwrap();
+    let output = replay(folder.path(), proxy.kubeconfig(), &[&history, "--speed", "max"]).success();
+    assert_eq!(proxy.faults().len(), 40, "{output}");
+    assert!(!output.contains("Rejected"), "{output}");
+    objects::check(&cluster, folder.path(), &history, &output);
 }
 
 #[test]
 fn a_server_that_restarts_half_way_gets_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let Some(history) = import_recording(folder.path(), "small") else { return };
-    let Some(mut cluster) = start(Options::default()) else { return };
+    let Some(mut cluster) = start(ClusterOptions::default()) else { return };
     let kubeconfig = cluster.kubeconfig().to_owned();
     let mut command = replaying(folder.path(), &kubeconfig, &[&history, "--speed", "max"]);
     let playing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait("some pods are there", || line_count(&cluster, &LABELLED) > 20);
     cluster.restart_apiserver().unwrap();
-    let said = said(playing.wait_with_output().unwrap()).fine();
-    objects::check(&cluster, folder.path(), &history, &said);
+    let output = program_output(playing.wait_with_output().unwrap()).success();
+    objects::check(&cluster, folder.path(), &history, &output);
 }
 
 #[test]
 fn a_killed_run_can_be_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let Some(history) = import_recording(folder.path(), "tight") else { return };
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let arguments = [history.as_str(), "--speed", "max"];
     let mut command = replaying(folder.path(), cluster.kubeconfig(), &arguments);
     let mut playing = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -57,24 +57,24 @@ fn a_killed_run_can_be_resumed() {
     let busy = line_count(&cluster, &LABELLED);
     // A run with a recent heartbeat may still be active.
     let resume = [&arguments[..], &["--resume"]].concat();
-    let mut said = replay(folder.path(), cluster.kubeconfig(), &resume);
+    let mut output = replay(folder.path(), cluster.kubeconfig(), &resume);
     wait("nobody is at work any more", || {
-        let is_busy = said.err.contains("is being played by another process");
+        let is_busy = output.err.contains("is running in another process");
         if is_busy {
-            said = replay(folder.path(), cluster.kubeconfig(), &resume);
+            output = replay(folder.path(), cluster.kubeconfig(), &resume);
         }
         !is_busy
     });
-    let said = said.fine();
-    eprintln!("killed with {busy} pods there\n{said}");
-    objects::check(&cluster, folder.path(), &history, &said);
+    let output = output.success();
+    eprintln!("killed with {busy} pods there\n{output}");
+    objects::check(&cluster, folder.path(), &history, &output);
     // The run is complete: it can neither be resumed nor started again under this name.
-    let again = replay(folder.path(), cluster.kubeconfig(), &resume).wrong(1);
-    assert!(again.contains("run tight has come to its end"), "{again}");
-    let again = replay(folder.path(), cluster.kubeconfig(), &arguments).wrong(1);
-    assert!(again.contains("there is a run tight already, ended"), "{again}");
+    let again = replay(folder.path(), cluster.kubeconfig(), &resume).failure(1);
+    assert!(again.contains("run tight has ended"), "{again}");
+    let again = replay(folder.path(), cluster.kubeconfig(), &arguments).failure(1);
+    assert!(again.contains("run tight already exists, ended"), "{again}");
     let runs =
-        run(folder.path(), &["replay", "runs", "--target", cluster.kubeconfig().to_str().unwrap()]).fine();
+        run(folder.path(), &["replay", "runs", "--target", cluster.kubeconfig().to_str().unwrap()]).success();
     assert!(runs.contains("tight") && runs.contains("ended"), "{runs}");
 }
 
@@ -83,15 +83,15 @@ fn a_killed_run_can_be_resumed() {
 fn a_run_that_is_interrupted_says_where_it_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let Some(history) = import_recording(folder.path(), "small") else { return };
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let arguments = [history.as_str(), "--speed", "20"];
     let mut command = replaying(folder.path(), cluster.kubeconfig(), &arguments);
     let playing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait("some pods are there", || line_count(&cluster, &LABELLED) > 5);
     std::process::Command::new("kill").args(["-INT", &playing.id().to_string()]).status().unwrap();
-    let stopped = said(playing.wait_with_output().unwrap()).fine();
+    let stopped = program_output(playing.wait_with_output().unwrap()).success();
     assert!(stopped.contains("Stopped") && stopped.contains("--resume"), "{stopped}");
     let resume = [history.as_str(), "--speed", "max", "--resume"];
-    let said = replay(folder.path(), cluster.kubeconfig(), &resume).fine();
-    objects::check(&cluster, folder.path(), &history, &said);
+    let output = replay(folder.path(), cluster.kubeconfig(), &resume).success();
+    objects::check(&cluster, folder.path(), &history, &output);
 }

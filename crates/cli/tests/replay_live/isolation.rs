@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
 use crate::common::run;
 use crate::server::start;
@@ -65,7 +65,7 @@ fn import_objects(folder: &Path, objects: &[Value]) {
     }
     file(folder, "record.jsonl", &text);
     let _ = std::fs::remove_file(folder.join("prod.kine"));
-    run(folder, &["import", "record.jsonl", "--into", "prod.kine"]).fine();
+    run(folder, &["import", "record.jsonl", "--into", "prod.kine"]).success();
 }
 
 fn object(kind: &str, namespace: &str, name: &str, rest: &Value) -> Value {
@@ -103,7 +103,7 @@ fn has(cluster: &Cluster, arguments: &[&str]) -> bool {
 
 #[test]
 fn nothing_that_is_replayed_reaches_outside() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let (both, volumes) = volume_sources();
     let mut objects = vec![object("Namespace", "", "shop", &json!({}))];
@@ -161,9 +161,9 @@ fn nothing_that_is_replayed_reaches_outside() {
     import_objects(folder.path(), &objects);
 
     // A real API server accepts all objects.
-    let said = replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).fine();
+    let output = replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).success();
     let volumes = items(&cluster, "persistentvolumes");
-    assert_eq!(volumes.len(), both.len() + 2, "{said}");
+    assert_eq!(volumes.len(), both.len() + 2, "{output}");
     for volume in &volumes {
         assert!(!volume.to_string().contains("real0"), "{volume}");
         assert_eq!(volume["spec"]["persistentVolumeReclaimPolicy"], "Retain", "{volume}");
@@ -189,7 +189,7 @@ fn nothing_that_is_replayed_reaches_outside() {
     for kind in ["validatingwebhookconfigurations", "ingressclasses", "ingresses"] {
         assert_eq!(line_count(&cluster, &["get", kind, "-A"]), 0, "{kind}");
     }
-    assert!(said.contains("that may act outside its cluster"), "{said}");
+    assert!(output.contains("that may act outside the cluster"), "{output}");
 
     // With their flags handles and external effects are applied, with a warning.
     let names = ["shop", "data", "volume-0", "web", "hook"];
@@ -197,13 +197,13 @@ fn nothing_that_is_replayed_reaches_outside() {
         object["kind"] != "Pod" && names.iter().any(|name| object["metadata"]["name"] == *name)
     });
     import_objects(folder.path(), &objects);
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let arguments = ["prod.kine", "--speed", "max", "--keep-volume-handles", "--allow-external-effects"];
-    let said = replay(folder.path(), cluster.kubeconfig(), &arguments);
-    for words in ["writes to the recorded cluster's disk", "load balancers, names, certificates"] {
-        assert!(said.err.contains("warning: ") && said.err.contains(words), "{}", said.err);
+    let output = replay(folder.path(), cluster.kubeconfig(), &arguments);
+    for words in ["write to disks of the recorded cluster", "load balancers, DNS names, certificates"] {
+        assert!(output.err.contains("warning: ") && output.err.contains(words), "{}", output.err);
     }
-    said.fine();
+    output.success();
     let volume = one(&cluster, &["pv", "volume-0"]);
     assert_eq!(volume["spec"]["csi"]["volumeHandle"], "vol-real0");
     assert_eq!(volume["spec"]["persistentVolumeReclaimPolicy"], "Retain");
@@ -213,7 +213,10 @@ fn nothing_that_is_replayed_reaches_outside() {
 
 #[test]
 fn existing_volumes_claims_and_namespaces_are_kept() {
-    let Some(mut cluster) = start(Options { service_accounts: true, ..Options::default() }) else { return };
+    let Some(mut cluster) = start(ClusterOptions { service_accounts: true, ..ClusterOptions::default() })
+    else {
+        return;
+    };
     cluster.start_controller_manager().unwrap();
     let is_free =
         |cluster: &Cluster, name: &str| one(cluster, &["pv", name])["status"]["phase"] == "Available";
@@ -230,7 +233,7 @@ fn existing_volumes_claims_and_namespaces_are_kept() {
     );
     wanting["metadata"]["namespace"] = "theirs".into();
     for object in [theirs("free"), theirs("named"), object("Namespace", "", "theirs", &json!({})), wanting] {
-        cluster.kubectl_reading(&["create", "-f", "-"], &object.to_string()).unwrap();
+        cluster.kubectl_with_input(&["create", "-f", "-"], &object.to_string()).unwrap();
     }
     wait("volumes can be had", || is_free(&cluster, "free") && is_free(&cluster, "named"));
     let folder = tempfile::tempdir().unwrap();
@@ -252,7 +255,7 @@ fn existing_volumes_claims_and_namespaces_are_kept() {
             object("ConfigMap", "shop", "ours", &json!({})),
         ],
     );
-    replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).fine();
+    replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).success();
     // The volume controller has looked for volumes, and reports that none matches.
     let looked = |claim: &str| {
         let of_it = format!("involvedObject.name={claim}");
@@ -276,10 +279,14 @@ fn existing_volumes_claims_and_namespaces_are_kept() {
     // Another client has created an object in the namespace that the run created.
     cluster.kubectl(&["create", "configmap", "theirs", "-n", "shop"]).unwrap();
     let clean = ["replay", "clean", "--target", cluster.kubeconfig().to_str().unwrap(), "--run", "prod"];
-    let said = run(folder.path(), &clean);
-    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
-    assert!(said.out.contains("ConfigMap shop/theirs is of others, and would go with it"), "{}", said.out);
-    assert!(has(&cluster, &["configmap", "theirs", "-n", "shop"]), "{}", said.out);
+    let output = run(folder.path(), &clean);
+    assert_eq!(output.code, 1, "{}{}", output.out, output.err);
+    assert!(
+        output.out.contains("ConfigMap shop/theirs, which the run did not create, would be deleted with it"),
+        "{}",
+        output.out
+    );
+    assert!(has(&cluster, &["configmap", "theirs", "-n", "shop"]), "{}", output.out);
     assert!(one(&cluster, &["namespace", "shop"])["metadata"].get("deletionTimestamp").is_none());
     for gone in [["configmap", "ours"], ["pvc", "any"], ["pvc", "by-name"]] {
         wait(&format!("{gone:?} is gone"), || !has(&cluster, &[&gone[..], &["-n", "shop"]].concat()));
@@ -288,13 +295,13 @@ fn existing_volumes_claims_and_namespaces_are_kept() {
 
     // Once that is deleted the namespace is removed too.
     cluster.kubectl(&["delete", "configmap", "theirs", "-n", "shop"]).unwrap();
-    run(folder.path(), &clean).fine();
+    run(folder.path(), &clean).success();
     wait("the namespace is gone", || !has(&cluster, &["namespace", "shop"]));
 }
 
 #[test]
 fn existing_objects_own_nothing_that_is_replayed() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     cluster.kubectl(&["create", "configmap", "owner", "-n", "default"]).unwrap();
     let child = |name: &str, owner: &str| {
@@ -312,8 +319,8 @@ fn existing_objects_own_nothing_that_is_replayed() {
             child("of-ours", "own"),
         ],
     );
-    let said = replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).fine();
-    assert!(said.contains("was there before"), "{said}");
+    let output = replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).success();
+    assert!(output.contains("already existed"), "{output}");
     let owners = |name: &str| one(&cluster, &["configmap", name])["metadata"].get("ownerReferences").cloned();
     assert_eq!(owners("of-theirs"), None);
     assert_eq!(owners("of-ours").unwrap()[0]["uid"], one(&cluster, &["configmap", "own"])["metadata"]["uid"]);
@@ -321,7 +328,7 @@ fn existing_objects_own_nothing_that_is_replayed() {
 
 #[test]
 fn kinds_that_the_target_had_before_are_given_if_they_are_named() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let definition = |plural: &str, kind: &str| {
         json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -335,15 +342,15 @@ fn kinds_that_the_target_had_before_are_given_if_they_are_named() {
         |kind: &str| merged(object(kind, "default", "a", &json!({})), &json!({"apiVersion": "x.io/v1"}));
     let mut before = definition("boxes", "Box");
     before["spec"].as_object_mut().unwrap().remove("conversion");
-    cluster.kubectl_reading(&["create", "-f", "-"], &before.to_string()).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], &before.to_string()).unwrap();
     cluster.kubectl(&["wait", "--for=condition=Established", "crd/boxes.x.io", "--timeout=60s"]).unwrap();
     wait("boxes are served", || has(&cluster, &["boxes"]));
     import_objects(
         folder.path(),
         &[definition("boxes", "Box"), definition("tins", "Tin"), custom("Box"), custom("Tin")],
     );
-    let said = replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).fine();
-    assert!(said.contains("of a kind that the target had before"), "{said}");
+    let output = replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).success();
+    assert!(output.contains("custom resource whose controller in the target may act outside it"), "{output}");
     assert_eq!((line_count(&cluster, &["get", "boxes"]), line_count(&cluster, &["get", "tins"])), (0, 1));
     let conversion = |name: &str| one(&cluster, &["crd", name])["spec"]["conversion"].clone();
     assert_eq!(conversion("tins.x.io"), json!({"strategy": "None"}));
@@ -351,47 +358,51 @@ fn kinds_that_the_target_had_before_are_given_if_they_are_named() {
     // The CustomResourceDefinition that the run created stays while it has other objects.
     let theirs =
         r#"{"apiVersion": "x.io/v1", "kind": "Tin", "metadata": {"name": "theirs", "namespace": "default"}}"#;
-    cluster.kubectl_reading(&["create", "-f", "-"], theirs).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], theirs).unwrap();
     let clean = ["replay", "clean", "--target", cluster.kubeconfig().to_str().unwrap(), "--run", "prod"];
-    let said = run(folder.path(), &clean);
-    assert!(said.code == 1 && said.out.contains("Tin.x.io default/theirs is of others"), "{}", said.out);
+    let output = run(folder.path(), &clean);
+    assert!(
+        output.code == 1 && output.out.contains("Tin.x.io default/theirs, which the run did not create"),
+        "{}",
+        output.out
+    );
     assert!(has(&cluster, &["tins", "theirs"]) && !has(&cluster, &["tins", "a"]));
 
     let arguments = ["prod.kine", "--speed", "max", "--kinds", "boxes.x.io", "--run", "named"];
-    replay(folder.path(), cluster.kubeconfig(), &arguments).fine();
+    replay(folder.path(), cluster.kubeconfig(), &arguments).success();
     assert_eq!(line_count(&cluster, &["get", "boxes"]), 1);
 }
 
 #[test]
 fn nodes_of_others_are_refused_unless_kwok_plays_them() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     import_objects(folder.path(), &[object("Node", "", "node-1", &json!({}))]);
     let create = |metadata: &str| {
         let node = format!("{{apiVersion: v1, kind: Node, metadata: {metadata}}}");
-        cluster.kubectl_reading(&["create", "-f", "-"], &node).unwrap();
+        cluster.kubectl_with_input(&["create", "-f", "-"], &node).unwrap();
     };
     create("{name: played, annotations: {kwok.x-k8s.io/node: fake}}");
-    replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).fine();
+    replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).success();
     // Nodes of another run may be managed by another program by now.
     let refused = |run: &str| {
-        let said =
+        let output =
             replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max", "--run", run]);
-        said.wrong(1)
+        output.failure(1)
     };
     let error = refused("another");
-    assert!(error.contains("node node-1 of") && error.contains("say --yes"), "{error}");
+    assert!(error.contains("node node-1 of") && error.contains("use --yes"), "{error}");
     cluster.kubectl(&["delete", "node", "node-1"]).unwrap();
     // A node without a kubelet may still get one.
     create("{name: idle}");
     let error = refused("another");
-    assert!(error.contains("node idle of") && error.contains("say --yes"), "{error}");
+    assert!(error.contains("node idle of") && error.contains("use --yes"), "{error}");
     let arguments = ["prod.kine", "--speed", "max", "--run", "another", "--yes"];
-    let said = replay(folder.path(), cluster.kubeconfig(), &arguments);
+    let output = replay(folder.path(), cluster.kubeconfig(), &arguments);
     assert!(
-        said.err.contains("warning: node idle of") && said.err.contains("reach whatever"),
+        output.err.contains("warning: node idle of") && output.err.contains("recorded containers would run"),
         "{}",
-        said.err
+        output.err
     );
-    said.fine();
+    output.success();
 }

@@ -24,29 +24,29 @@ use std::time::{Duration, Instant};
 
 use testcluster::Cluster;
 
-use crate::common::{Said, command, films, run, said};
+use crate::common::{ProgramOutput, command, program_output, recordings, run};
 
 /// The longest wait of a test.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The recording of this name as a history; `None` if there are no recordings.
 fn import_recording(folder: &Path, name: &str) -> Option<String> {
-    let film = films().into_iter().find(|film| stem(film) == name)?;
-    Some(import(folder, &film))
+    let recording = recordings().into_iter().find(|recording| stem(recording) == name)?;
+    Some(import(folder, &recording))
 }
 
-fn stem(film: &Path) -> &str {
-    film.file_name().unwrap().to_str().unwrap().split('.').next().unwrap()
+fn stem(recording: &Path) -> &str {
+    recording.file_name().unwrap().to_str().unwrap().split('.').next().unwrap()
 }
 
-fn import(folder: &Path, film: &Path) -> String {
-    let history = format!("{}.kine", stem(film));
-    run(folder, &["import", film.to_str().unwrap(), "--into", &history]).fine();
+fn import(folder: &Path, recording: &Path) -> String {
+    let history = format!("{}.kine", stem(recording));
+    run(folder, &["import", recording.to_str().unwrap(), "--into", &history]).success();
     history
 }
 
-fn replay(folder: &Path, kubeconfig: &Path, arguments: &[&str]) -> Said {
-    said(replaying(folder, kubeconfig, arguments).output().unwrap())
+fn replay(folder: &Path, kubeconfig: &Path, arguments: &[&str]) -> ProgramOutput {
+    program_output(replaying(folder, kubeconfig, arguments).output().unwrap())
 }
 
 fn replaying(folder: &Path, kubeconfig: &Path, arguments: &[&str]) -> std::process::Command {

@@ -124,7 +124,7 @@ fn strip_tokens(spec: &mut Map<String, Value>) {
 }
 
 fn recorded_objects(folder: &Path, history: &str, kind: &str) -> BTreeMap<String, Value> {
-    objects(&run(folder, &["get", kind, "-A", "-o", "json", "--history", history]).fine())
+    objects(&run(folder, &["get", kind, "-A", "-o", "json", "--history", history]).success())
 }
 
 pub(crate) fn server_objects(cluster: &Cluster, kind: &str) -> BTreeMap<String, Value> {
@@ -135,15 +135,20 @@ pub(crate) fn server_objects(cluster: &Cluster, kind: &str) -> BTreeMap<String, 
 /// Checks that all objects at the end of the recording are in the API server, and that no other object has the run's
 /// label.
 #[track_caller]
-pub(crate) fn check(cluster: &Cluster, folder: &Path, history: &str, said: &str) {
+pub(crate) fn check(cluster: &Cluster, folder: &Path, history: &str, output: &str) {
     for kind in KINDS {
-        let (mut film, server) = (recorded_objects(folder, history, kind), server_objects(cluster, kind));
+        let (mut recording, server) =
+            (recorded_objects(folder, history, kind), server_objects(cluster, kind));
         // Objects that every cluster has are not applied; a terminating pod without a node is removed at once.
-        film.retain(|name, object| {
+        recording.retain(|name, object| {
             server.contains_key(name) || !(is_built_in(name) || is_terminating(object))
         });
-        assert_eq!(film.keys().collect::<Vec<_>>(), server.keys().collect::<Vec<_>>(), "{kind}\n{said}");
-        for (name, object) in &film {
+        assert_eq!(
+            recording.keys().collect::<Vec<_>>(),
+            server.keys().collect::<Vec<_>>(),
+            "{kind}\n{output}"
+        );
+        for (name, object) in &recording {
             assert_eq!(server[name], *object, "{name}");
         }
     }

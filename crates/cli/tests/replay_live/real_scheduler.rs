@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use testcluster::Options;
+use testcluster::ClusterOptions;
 
 use crate::common::run;
 use crate::server::start;
@@ -32,17 +32,17 @@ fn nodes() -> String {
 fn no_pod_carries_a_recorded_placement() {
     let folder = tempfile::tempdir().unwrap();
     let Some(history) = import_recording(folder.path(), "small") else { return };
-    let Some(mut cluster) = start(Options::default()) else { return };
-    cluster.kubectl_reading(&["create", "-f", "-"], &nodes()).unwrap();
+    let Some(mut cluster) = start(ClusterOptions::default()) else { return };
+    cluster.kubectl_with_input(&["create", "-f", "-"], &nodes()).unwrap();
     cluster.start_scheduler(16, &[]).unwrap();
     let rules = file(folder.path(), "rules.yaml", OWN_NODES);
     let arguments =
         [history.as_str(), "--speed", "2", "--rules", rules.to_str().unwrap(), "--record", "--out", "came"];
-    let said = replay(folder.path(), cluster.kubeconfig(), &arguments).fine();
-    eprintln!("{said}");
-    assert!(said.contains("dropped by nodes of its own"), "{said}");
+    let output = replay(folder.path(), cluster.kubeconfig(), &arguments).success();
+    eprintln!("{output}");
+    assert!(output.contains("dropped by nodes of its own"), "{output}");
 
-    let recorded = run(folder.path(), &["get", "nodes", "-o", "name", "--history", &history]).fine();
+    let recorded = run(folder.path(), &["get", "nodes", "-o", "name", "--history", &history]).success();
     let recorded: Vec<&str> = recorded.lines().filter_map(|line| line.split('/').nth(1)).collect();
     assert!(recorded.len() > 3, "{recorded:?}");
     let pods = cluster.kubectl(&["get", "pods", "-A", "-o", "json"]).unwrap();
@@ -61,7 +61,7 @@ fn no_pod_carries_a_recorded_placement() {
         }
     }
     // The result is a history in the time of the recording, and its report is printed.
-    assert!(said.contains("Pods bound") && said.contains("Placements"), "{said}");
+    assert!(output.contains("Pods bound") && output.contains("Placements"), "{output}");
     let report = std::fs::read_to_string(folder.path().join("came/report.json")).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     let (was, is) = (&report["recorded"]["podsBound"], &report["replayed"]["podsBound"]);
@@ -70,7 +70,8 @@ fn no_pod_carries_a_recorded_placement() {
     // No node of the target equals a recorded one, but each is compared with its counterpart.
     let elsewhere = placements["elsewhere"].as_u64().unwrap() + placements["sameClass"].as_u64().unwrap();
     assert!(elsewhere * 3 > was.as_u64().unwrap(), "{placements}");
-    let nodes = run(folder.path(), &["get", "nodes", "--history", "came/replay.kine", "--no-headers"]).fine();
+    let nodes =
+        run(folder.path(), &["get", "nodes", "--history", "came/replay.kine", "--no-headers"]).success();
     assert_eq!(nodes.lines().filter(|line| line.starts_with("fresh-")).count(), 8, "{nodes}");
 }
 
@@ -78,7 +79,10 @@ fn no_pod_carries_a_recorded_placement() {
 fn clean_removes_exactly_what_was_created() {
     let folder = tempfile::tempdir().unwrap();
     let Some(history) = import_recording(folder.path(), "small") else { return };
-    let Some(mut cluster) = start(Options { service_accounts: true, ..Options::default() }) else { return };
+    let Some(mut cluster) = start(ClusterOptions { service_accounts: true, ..ClusterOptions::default() })
+    else {
+        return;
+    };
     cluster.start_controller_manager().unwrap();
     cluster.kubectl(&["create", "priorityclass", "theirs", "--value=7"]).unwrap();
     cluster.kubectl(&["create", "namespace", "theirs"]).unwrap();
@@ -87,15 +91,15 @@ fn clean_removes_exactly_what_was_created() {
     crate::wait("the account of pods is there", || {
         line_count(&cluster, &["get", "serviceaccounts", "-n", "theirs"]) == 1
     });
-    replay(folder.path(), cluster.kubeconfig(), &[&history, "--speed", "max"]).fine();
+    replay(folder.path(), cluster.kubeconfig(), &[&history, "--speed", "max"]).success();
     assert!(count("nodes") > 3 && count("pods") > 20);
     let clean = ["replay", "clean", "--target", cluster.kubeconfig().to_str().unwrap()];
-    let said = run(folder.path(), &clean).fine();
-    eprintln!("{said}");
+    let output = run(folder.path(), &clean).success();
+    eprintln!("{output}");
     for (kind, expected) in before {
         crate::wait(&format!("{expected} {kind}"), || count(kind) == expected);
     }
     assert_eq!(count("pods"), 0);
-    let again = run(folder.path(), &clean).wrong(1);
-    assert!(again.contains("knows of no run"), "{again}");
+    let again = run(folder.path(), &clean).failure(1);
+    assert!(again.contains("no runs found"), "{again}");
 }

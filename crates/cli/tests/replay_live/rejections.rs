@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use testcluster::Options;
+use testcluster::ClusterOptions;
 
-use crate::common::{run, said};
+use crate::common::{program_output, run};
 use crate::server::start;
 use crate::{file, import_recording, line_count, objects, replay, replaying, wait};
 
@@ -19,12 +19,12 @@ const RECORD: &str = r#"{"time":"2026-11-15T10:00:00Z","event":"Add","resource":
 
 #[test]
 fn recordings_of_the_simulator_are_played() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     file(folder.path(), "record.jsonl", RECORD);
-    run(folder.path(), &["import", "record.jsonl", "--into", "record.kine"]).fine();
-    let said = replay(folder.path(), cluster.kubeconfig(), &["record.kine", "--speed", "2"]).fine();
-    assert!(said.contains("Late"), "{said}");
+    run(folder.path(), &["import", "record.jsonl", "--into", "record.kine"]).success();
+    let output = replay(folder.path(), cluster.kubeconfig(), &["record.kine", "--speed", "2"]).success();
+    assert!(output.contains("Delay:"), "{output}");
     let pods =
         cluster.kubectl(&["get", "pods", "-A", "-o", "jsonpath={.items[*].metadata.labels.a}"]).unwrap();
     assert_eq!(pods, "b");
@@ -34,10 +34,10 @@ fn recordings_of_the_simulator_are_played() {
     assert_eq!(node, "");
 
     // With `--keep-placement` the pod is bound, and runs.
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let arguments = ["record.kine", "--speed", "max", "--keep-placement"];
-    let said = replay(folder.path(), cluster.kubeconfig(), &arguments).fine();
-    assert!(said.contains("1  bound"), "{said}");
+    let output = replay(folder.path(), cluster.kubeconfig(), &arguments).success();
+    assert!(output.contains("1  bound"), "{output}");
     let pod = ["get", "pod", "web", "-n", "shop", "-o", "jsonpath={.spec.nodeName} {.status.phase}"];
     assert_eq!(cluster.kubectl(&pod).unwrap(), "node-1 Running");
 }
@@ -46,12 +46,12 @@ fn recordings_of_the_simulator_are_played() {
 fn a_cluster_that_is_in_use_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let Some(history) = import_recording(folder.path(), "small") else { return };
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let node = "{apiVersion: v1, kind: Node, metadata: {name: real}, status: {nodeInfo: {kubeletVersion: v1.36.4, \
         architecture: '', bootID: '', containerRuntimeVersion: '', kernelVersion: '', kubeProxyVersion: '', machineID: '', \
         operatingSystem: '', osImage: '', systemUUID: ''}}}";
-    cluster.kubectl_reading(&["create", "-f", "-"], node).unwrap();
-    let error = replay(folder.path(), cluster.kubeconfig(), &[&history]).wrong(1);
+    cluster.kubectl_with_input(&["create", "-f", "-"], node).unwrap();
+    let error = replay(folder.path(), cluster.kubeconfig(), &[&history]).failure(1);
     assert!(error.contains("node real of") && error.contains("--yes"), "{error}");
     assert_eq!(line_count(&cluster, &["get", "nodes"]), 1);
 
@@ -62,12 +62,12 @@ fn a_cluster_that_is_in_use_is_left_alone() {
         folder.path(),
         &["record", "--kubeconfig", kubeconfig, "--into", "own.kine", "--duration", "3s", "--no-redact"],
     )
-    .fine();
-    let error = replay(folder.path(), cluster.kubeconfig(), &["own.kine"]).wrong(1);
-    assert!(error.contains("is the cluster that was recorded"), "{error}");
+    .success();
+    let error = replay(folder.path(), cluster.kubeconfig(), &["own.kine"]).failure(1);
+    assert!(error.contains("is the recorded cluster"), "{error}");
 
-    let said = replay(folder.path(), cluster.kubeconfig(), &[&history, "--dry-run"]).fine();
-    assert!(said.contains("create") && said.contains("Pod"), "{said}");
+    let output = replay(folder.path(), cluster.kubeconfig(), &[&history, "--dry-run"]).success();
+    assert!(output.contains("create") && output.contains("Pod"), "{output}");
     assert_eq!(line_count(&cluster, &["get", "nodes"]), 0);
 }
 
@@ -75,43 +75,43 @@ fn a_cluster_that_is_in_use_is_left_alone() {
 fn invalid_options_are_rejected_before_anything_is_done() {
     let folder = tempfile::tempdir().unwrap();
     file(folder.path(), "record.jsonl", RECORD);
-    run(folder.path(), &["import", "record.jsonl", "--into", "record.kine"]).fine();
+    run(folder.path(), &["import", "record.jsonl", "--into", "record.kine"]).success();
     file(folder.path(), "bad.yaml", "rules: [{kinds: [Pod], match: 'object.', drop: true}]");
     file(folder.path(), "hooks.yml", "preRunHooks: [{command: x}]");
     let long = "x".repeat(64);
-    for (arguments, because) in [
-        (&["--rules", "bad.yaml"][..], "\"object.\" is no CEL expression"),
-        (&["--rules", "none.yaml"], "cannot read the rules none.yaml"),
-        (&["--hooks", "hooks.yml"], "hooks.yml are no hooks"),
-        (&["--run", &long], "is not the value of a label"),
-        (&["--set", "scheduler.parallelism=2"], "--set is for a replay in virtual time"),
-        (&["--out", "x"], "nothing is written without --record"),
-        (&["--record", "--resume"], "a run is filmed from its beginning"),
-        (&["--style", "simkube", "--keep-placement"], "leave --keep-placement"),
+    for (arguments, message) in [
+        (&["--rules", "bad.yaml"][..], "invalid CEL expression \"object.\""),
+        (&["--rules", "none.yaml"], "cannot read the rules file none.yaml"),
+        (&["--hooks", "hooks.yml"], "hooks.yml: invalid hooks"),
+        (&["--run", &long], "invalid label value"),
+        (&["--set", "scheduler.parallelism=2"], "--set cannot be used with --target"),
+        (&["--out", "x"], "--out with --target requires --record"),
+        (&["--record", "--resume"], "--record cannot be used with --resume"),
+        (&["--style", "simkube", "--keep-placement"], "--keep-placement cannot be used with --style simkube"),
         (&["--kinds", "nothings"], "nothings"),
         (&["--duration", "5s", "--from", "2030-01-01"], "outside the history"),
     ] {
         let command = [&["replay", "record.kine", "--target", "none"], arguments].concat();
-        let error = run(folder.path(), &command).wrong(1);
-        assert!(error.contains(because), "{arguments:?}: {error}");
+        let error = run(folder.path(), &command).failure(1);
+        assert!(error.contains(message), "{arguments:?}: {error}");
     }
-    let error = run(folder.path(), &["replay", "record.kine", "--target", "none.kubeconfig"]).wrong(1);
+    let error = run(folder.path(), &["replay", "record.kine", "--target", "none.kubeconfig"]).failure(1);
     assert!(error.contains("none.kubeconfig"), "{error}");
     for flag in ["--record", "--yes", "--resume", "--dry-run"] {
-        let error = run(folder.path(), &["replay", "record.kine", flag]).wrong(1);
-        assert!(error.contains(&format!("{flag} is for a replay into a real API server")), "{error}");
+        let error = run(folder.path(), &["replay", "record.kine", flag]).failure(1);
+        assert!(error.contains(&format!("{flag} requires --target")), "{error}");
     }
     let chosen = ["replay", "record.kine", "--target", "none", "--dry-run", "--kinds", "nodes"];
-    let said = run(folder.path(), &chosen).fine();
-    assert!(said.contains("\nNode ") && !said.contains("\nPod "), "{said}");
-    assert!(said.contains("not of a kind that was chosen"), "{said}");
-    let rules = run(folder.path(), &["replay", "--show-rules"]).fine();
-    assert!(rules.contains("spec.nodeName") && rules.contains("another scheduler decides"), "{rules}");
+    let output = run(folder.path(), &chosen).success();
+    assert!(output.contains("\nNode ") && !output.contains("\nPod "), "{output}");
+    assert!(output.contains("kind not selected"), "{output}");
+    let rules = run(folder.path(), &["replay", "--show-rules"]).success();
+    assert!(rules.contains("spec.nodeName") && rules.contains("the target's scheduler decides"), "{rules}");
 }
 
 #[test]
 fn another_object_of_the_same_name_is_left_alone() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let line = |second: u32, event: &str, labels: &str| {
         format!(
@@ -120,12 +120,12 @@ fn another_object_of_the_same_name_is_left_alone() {
     };
     let text = line(0, "Add", "{}") + &line(20, "Update", r#"{"a":"b"}"#) + &line(21, "Delete", "{}");
     file(folder.path(), "record.jsonl", &text);
-    run(folder.path(), &["import", "record.jsonl", "--into", "web.kine"]).fine();
+    run(folder.path(), &["import", "record.jsonl", "--into", "web.kine"]).success();
     let mut command = replaying(folder.path(), cluster.kubeconfig(), &["web.kine", "--start-paused"]);
     let playing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let get = |what: &str| cluster.kubectl(&["get", "pod", "web", "-o", what]).unwrap_or_default();
     let of_run = |command: &str| {
-        run(folder.path(), &["replay", command, "--target", cluster.kubeconfig().to_str().unwrap()]).fine()
+        run(folder.path(), &["replay", command, "--target", cluster.kubeconfig().to_str().unwrap()]).success()
     };
     wait("it waits", || of_run("runs").contains("paused"));
     of_run("resume");
@@ -135,31 +135,31 @@ fn another_object_of_the_same_name_is_left_alone() {
     cluster.kubectl(&["delete", "pod", "web", "--force"]).unwrap();
     cluster.kubectl(&["run", "web", "--image=theirs"]).unwrap();
     of_run("resume");
-    let said = said(playing.wait_with_output().unwrap()).fine();
-    assert!(said.contains("not made by this replay"), "{said}");
+    let output = program_output(playing.wait_with_output().unwrap()).success();
+    assert!(output.contains("not created by this replay"), "{output}");
     assert_eq!(get("jsonpath={.spec.containers[0].image} {.metadata.labels.a}"), "theirs ");
 }
 
 #[test]
 fn a_rejected_object_is_reported_and_the_rest_continues() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let bad = r#"{"time":"2026-11-15T10:00:01Z","event":"Add","resource":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"BAD_","namespace":"shop","uid":"b"},"spec":{"containers":[]}}}
 "#;
     let unknown = r#"{"time":"2026-11-15T10:00:01Z","event":"Add","resource":{"apiVersion":"x.io/v1","kind":"Thing","metadata":{"name":"t","namespace":"shop","uid":"t"}}}
 "#;
     file(folder.path(), "record.jsonl", &format!("{RECORD}{bad}{unknown}"));
-    run(folder.path(), &["import", "record.jsonl", "--into", "record.kine"]).fine();
-    let said = replay(folder.path(), cluster.kubeconfig(), &["record.kine", "--speed", "max"]);
-    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
-    assert!(said.out.contains("create Pod: 422") && said.out.contains("BAD_"), "{}", said.out);
-    assert!(said.out.contains("of a kind that the server does not have"), "{}", said.out);
+    run(folder.path(), &["import", "record.jsonl", "--into", "record.kine"]).success();
+    let output = replay(folder.path(), cluster.kubeconfig(), &["record.kine", "--speed", "max"]);
+    assert_eq!(output.code, 1, "{}{}", output.out, output.err);
+    assert!(output.out.contains("create Pod: 422") && output.out.contains("BAD_"), "{}", output.out);
+    assert!(output.out.contains("kind not served by the target"), "{}", output.out);
     assert_eq!(objects::server_objects(&cluster, "pods").len(), 1);
 }
 
 #[test]
 fn kinds_that_a_recording_defines_are_there_before_their_objects() {
-    let Some(cluster) = start(Options::default()) else { return };
+    let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let line = |uid: &str, resource: &str| {
         let time = "2026-11-15T10:00:00Z";
@@ -170,8 +170,8 @@ fn kinds_that_a_recording_defines_are_there_before_their_objects() {
     let owned = r#"{"apiVersion":"x.io/v1","kind":"Box","metadata":{"name":"inner","namespace":"shop","uid":"UID","ownerReferences":[{"apiVersion":"x.io/v1","kind":"Box","name":"outer","uid":"outer"}]}}"#;
     let text = line("inner", owned) + &line("outer", owner) + &line("definition", definition);
     file(folder.path(), "record.jsonl", &text);
-    run(folder.path(), &["import", "record.jsonl", "--into", "boxes.kine"]).fine();
-    replay(folder.path(), cluster.kubeconfig(), &["boxes.kine", "--speed", "max"]).fine();
+    run(folder.path(), &["import", "record.jsonl", "--into", "boxes.kine"]).success();
+    replay(folder.path(), cluster.kubeconfig(), &["boxes.kine", "--speed", "max"]).success();
     let get = |what: &str| cluster.kubectl(&["get", "boxes", "-n", "shop", "-o", what]).unwrap();
     let outer = "jsonpath={.items[?(@.metadata.name=='outer')].metadata.uid}";
     let owner = "jsonpath={.items[?(@.metadata.name=='inner')].metadata.ownerReferences[0].uid}";

@@ -5,9 +5,9 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
-use crate::common::{run, said};
+use crate::common::{program_output, run};
 use crate::server::start;
 use crate::{file, line_count, replay, replaying, wait};
 
@@ -81,17 +81,17 @@ fn text(cluster: &Cluster, arguments: &[&str]) -> String {
 
 fn target(cluster: &Cluster, folder: &Path, command: &str) -> String {
     let kubeconfig = cluster.kubeconfig().to_str().unwrap();
-    run(folder, &["replay", command, "--target", kubeconfig]).fine()
+    run(folder, &["replay", command, "--target", kubeconfig]).success()
 }
 
 /// A cluster with controllers, and a folder with the recording and these hooks.
 fn prepared(hooks: &str) -> Option<(Cluster, TempDir)> {
-    let mut cluster = start(Options { service_accounts: true, ..Options::default() })?;
+    let mut cluster = start(ClusterOptions { service_accounts: true, ..ClusterOptions::default() })?;
     cluster.start_controller_manager().unwrap();
     let folder = tempfile::tempdir().unwrap();
     file(folder.path(), "record.jsonl", &recording());
     file(folder.path(), "hooks.yml", hooks);
-    run(folder.path(), &["import", "record.jsonl", "--into", "sim.kine"]).fine();
+    run(folder.path(), &["import", "record.jsonl", "--into", "sim.kine"]).success();
     Some((cluster, folder))
 }
 
@@ -101,7 +101,7 @@ fn workloads_are_played_as_simkube_plays_them() {
     let Some((mut cluster, folder)) = prepared(hooks) else { return };
     cluster.start_scheduler(16, &[]).unwrap();
     cluster.start_kwok(Path::new(STAGES)).unwrap();
-    cluster.kubectl_reading(&["create", "-f", "-"], NODE).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], NODE).unwrap();
     let arguments = [
         "sim.kine",
         "--style",
@@ -120,13 +120,13 @@ fn workloads_are_played_as_simkube_plays_them() {
     let mut command = replaying(folder.path(), cluster.kubeconfig(), &arguments);
     let playing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let runs = |word: &str| {
-        let said =
+        let replay_output =
             run(folder.path(), &["replay", "runs", "--target", cluster.kubeconfig().to_str().unwrap()]);
-        said.out.contains(word)
+        replay_output.out.contains(word)
     };
     wait("it waits", || runs("paused"));
     assert_eq!(text(&cluster, &["get", "deployments", "-A", "--no-headers"]), "");
-    assert!(target(&cluster, folder.path(), "resume").contains("goes on"));
+    assert!(target(&cluster, folder.path(), "resume").contains("resumed"));
 
     let in_shop = |kind: &str, what: &str| text(&cluster, &["get", kind, "-n", "virtual-shop", "-o", what]);
     wait("the pods of the Deployment run", || {
@@ -162,7 +162,7 @@ fn workloads_are_played_as_simkube_plays_them() {
     wait("the pod of nobody runs", || in_shop("pod/bare", "jsonpath={.status.phase}") == "Running");
     cluster.kubectl(&["delete", "pod", "bare", "-n", "virtual-shop", "--wait=false"]).unwrap();
     wait("it is made again", || in_shop("pod/bare-clone-0", "jsonpath={.status.phase}") == "Running");
-    let output = said(playing.wait_with_output().unwrap());
+    let output = program_output(playing.wait_with_output().unwrap());
     eprintln!("{}{}", output.out, output.err);
     assert_eq!(output.code, 0);
     assert!(output.err.contains("preStart echo: begins"), "{}", output.err);
@@ -202,6 +202,6 @@ fn it_is_replayed_as_often_as_requested() {
     assert!(output.err.contains("error: the postStop hook false ended"), "{}", output.err);
     assert_eq!(output.err.matches("warning: the postRun hook false ended").count(), 2, "{}", output.err);
     assert_eq!(output.err.matches("preRun echo: once more").count(), 2, "{}", output.err);
-    assert_eq!(output.out.matches("Played").count(), 2, "{}", output.out);
+    assert_eq!(output.out.matches("Replayed").count(), 2, "{}", output.out);
     assert_eq!(line_count(&cluster, &["get", "deployments", "-n", "virtual-shop"]), 1);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::run;
 use crate::folders::{required_input, shop};
-use crate::server::{Answer, Server, write_request};
+use crate::server::{HttpResponse, Server, write_request};
 
 #[test]
 fn with_a_token_other_clients_are_rejected() {
@@ -25,11 +25,11 @@ fn with_a_token_other_clients_are_rejected() {
         let place = format!("{}{asked}", path.replace("{name}", "shop"));
         let answer = server.ask(method, &place, &[], sent.as_bytes());
         if matches!(path.as_str(), "/healthz" | "/readyz") {
-            assert_eq!(answer.fine(), b"ok\n");
+            assert_eq!(answer.success(), b"ok\n");
             continue;
         }
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{path}");
-        assert!(answer.wrong(401).contains("Authorization: Bearer TOKEN"), "{path}");
+        assert!(answer.failure(401).contains("Authorization: Bearer TOKEN"), "{path}");
         let known = format!("Authorization: bearer {token}");
         let answer = server.ask(method, &place, &[&known], sent.as_bytes());
         assert_eq!(matches!(answer.code, 200 | 202), is_found, "{path}: {}", answer.code);
@@ -37,12 +37,12 @@ fn with_a_token_other_clients_are_rejected() {
     for wrong in
         ["Bearer 0123456789abcdef", "Bearer", "Bearer ", "Basic 0123456789abcdef0123456789abcdef", token, ""]
     {
-        with("/api/v1/histories", &format!("Authorization: {wrong}")).wrong(401);
+        with("/api/v1/histories", &format!("Authorization: {wrong}")).failure(401);
     }
-    with("/nowhere", "Accept: */*").wrong(401);
+    with("/nowhere", "Accept: */*").failure(401);
     let wide = Server::start_at("0.0.0.0:0", shop.path(), &["--token-file", "token"]);
-    wide.get("/api/v1/histories").wrong(401);
-    wide.ask("GET", "/api/v1/histories", &[&format!("Authorization: Bearer {token}")], b"").fine();
+    wide.get("/api/v1/histories").failure(401);
+    wide.ask("GET", "/api/v1/histories", &[&format!("Authorization: Bearer {token}")], b"").success();
     // With the token any `Host` is accepted.
     server
         .ask(
@@ -51,44 +51,44 @@ fn with_a_token_other_clients_are_rejected() {
             &["Host: kinescope.example.com", &format!("Authorization: Bearer {token}")],
             b"",
         )
-        .fine();
+        .success();
 }
 
 #[test]
 fn without_a_token_only_this_machine_is_served() {
     let shop = shop();
     let serve = |arguments: &[&str]| run(shop.path(), &[&["serve"], arguments].concat());
-    let error = serve(&["--listen", "0.0.0.0:0"]).wrong(1);
-    assert!(error.contains("beyond this machine: say with --token-file"), "{error}");
-    serve(&["--listen", "[::]:0"]).wrong(1);
+    let error = serve(&["--listen", "0.0.0.0:0"]).failure(1);
+    assert!(error.contains("is not a loopback address: pass --token-file"), "{error}");
+    serve(&["--listen", "[::]:0"]).failure(1);
     std::fs::write(shop.path().join("short"), "secret").unwrap();
-    let error = serve(&["--listen", "0.0.0.0:0", "--token-file", "short"]).wrong(1);
-    assert!(error.contains("must be 16 letters"), "{error}");
-    let error = serve(&["--token-file", "none"]).wrong(1);
-    assert!(error.contains("cannot read the token in none"), "{error}");
-    let error = serve(&["--listen", "7777"]).wrong(1);
-    assert!(error.contains("\"7777\" is no address and port such as 127.0.0.1:7777"), "{error}");
-    serve(&["--tls-cert", "cert.pem"]).wrong(2);
-    let error = serve(&["--listen", "127.0.0.1:0", "--tls-cert", "short", "--tls-key", "short"]).wrong(1);
-    assert!(error.contains("no certificate, PEM, in short"), "{error}");
-    let error = serve(&["nowhere"]).wrong(1);
+    let error = serve(&["--listen", "0.0.0.0:0", "--token-file", "short"]).failure(1);
+    assert!(error.contains("must have at least 16 printable"), "{error}");
+    let error = serve(&["--token-file", "none"]).failure(1);
+    assert!(error.contains("cannot read the token from none"), "{error}");
+    let error = serve(&["--listen", "7777"]).failure(1);
+    assert!(error.contains("invalid address \"7777\": expected ADDRESS:PORT"), "{error}");
+    serve(&["--tls-cert", "cert.pem"]).failure(2);
+    let error = serve(&["--listen", "127.0.0.1:0", "--tls-cert", "short", "--tls-key", "short"]).failure(1);
+    assert!(error.contains("no PEM certificate found in short"), "{error}");
+    let error = serve(&["nowhere"]).failure(1);
     assert!(error.contains("cannot serve nowhere"), "{error}");
-    let error = serve(&["shop.jsonl"]).wrong(1);
-    assert!(error.contains("its name does not end in .kine"), "{error}");
-    let error = serve(&["shop.kine", "."]).wrong(1);
-    assert!(error.contains("would both be called shop"), "{error}");
+    let error = serve(&["shop.jsonl"]).failure(1);
+    assert!(error.contains("its name must end in .kine"), "{error}");
+    let error = serve(&["shop.kine", "."]).failure(1);
+    assert!(error.contains("have the same name shop"), "{error}");
 
     let server = Server::start(shop.path(), &[]);
-    let error = serve(&["--listen", &server.address.to_string()]).wrong(1);
-    assert!(error.contains("cannot listen at 127.0.0.1:"), "{error}");
+    let error = serve(&["--listen", &server.address.to_string()]).failure(1);
+    assert!(error.contains("cannot listen on 127.0.0.1:"), "{error}");
     // DNS rebinding: a page loaded under another host name may not read.
     for host in
         ["evil.example.com", "evil.example.com:7777", "localhost.evil.com", "127.0.0.1.evil.com", "a b"]
     {
-        server.ask("GET", "/api/v1/histories", &[&format!("Host: {host}")], b"").wrong(421);
+        server.ask("GET", "/api/v1/histories", &[&format!("Host: {host}")], b"").failure(421);
     }
     for host in ["localhost:8080", "127.0.0.1", "[::1]:7777", "LOCALHOST"] {
-        server.ask("GET", "/api/v1/histories", &[&format!("Host: {host}")], b"").fine();
+        server.ask("GET", "/api/v1/histories", &[&format!("Host: {host}")], b"").success();
     }
 }
 
@@ -160,8 +160,8 @@ fn tls_uses_the_given_certificate() {
     };
     let mut stream = connect();
     write_request(&mut stream, "GET", "/api/v1/histories/shop/changes", &[], b"", "localhost");
-    let answer = Answer::read(&mut stream);
-    assert_eq!(answer.fine().iter().filter(|byte| **byte == b'\n').count(), 5);
+    let answer = HttpResponse::read(&mut stream);
+    assert_eq!(answer.success().iter().filter(|byte| **byte == b'\n').count(), 5);
     // A client that sends nothing after the handshake is disconnected.
     let mut silent = connect();
     silent.sock.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

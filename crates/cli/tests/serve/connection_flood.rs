@@ -9,7 +9,7 @@ use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::folders::{EXPORT, shop};
-use crate::server::{Answer, Server, write_request};
+use crate::server::{HttpResponse, Server, write_request};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// The connection limit of a server.
@@ -99,26 +99,26 @@ fn probes_are_served_on_their_own_listener() {
     std::fs::write(shop.path().join("token"), TOKEN).unwrap();
     let mut server =
         Server::start(shop.path(), &["--token-file", "token", "--health-probe-bind-address", "127.0.0.1:0"]);
-    let said = server.next_line();
-    let probes: SocketAddr = said.trim().strip_prefix("health probes on http://").unwrap().parse().unwrap();
+    let output = server.next_line();
+    let probes: SocketAddr = output.trim().strip_prefix("health probes on http://").unwrap().parse().unwrap();
     let ask = |path: &str| {
         let mut stream = TcpStream::connect(probes).unwrap();
         write_request(&mut stream, "GET", path, &["Host: kinescope-0.kinescope"], b"", "");
-        Answer::read(&mut stream)
+        HttpResponse::read(&mut stream)
     };
     for path in ["/healthz", "/readyz"] {
         let answer = ask(path);
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-        assert_eq!(answer.fine(), b"ok\n");
+        assert_eq!(answer.success(), b"ok\n");
         // On the other listener unauthenticated requests are rejected without any work.
-        server.get(path).wrong(401);
-        server.ask("GET", path, &[&format!("Authorization: Bearer {TOKEN}")], b"").fine();
+        server.get(path).failure(401);
+        server.ask("GET", path, &[&format!("Authorization: Bearer {TOKEN}")], b"").success();
     }
     for path in ["/", "/metrics", "/api/v1/histories", "/openapi.json"] {
-        ask(path).wrong(404);
+        ask(path).failure(404);
     }
-    let error = crate::common::run(shop.path(), &["serve", "--health-probe-bind-address", "8081"]).wrong(1);
-    assert!(error.contains("\"8081\" is no address and port such as 127.0.0.1:7777"), "{error}");
+    let error = crate::common::run(shop.path(), &["serve", "--health-probe-bind-address", "8081"]).failure(1);
+    assert!(error.contains("invalid address \"8081\": expected ADDRESS:PORT"), "{error}");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn unauthenticated_connections_are_closed_after_the_response() {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(format!("{line} HTTP/1.1\r\nHost: localhost\r\n{rest}").as_bytes()).unwrap();
-        let answer = Answer::read(&mut stream);
+        let answer = HttpResponse::read(&mut stream);
         assert_eq!(answer.header("connection"), Some("close"), "{line}");
         assert_eq!(answer.code.to_string(), code, "{line}");
     }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::common::{PROGRAM, command, run};
 use crate::folders::{EXPORT, added_pod, many};
-use crate::server::{Answer, Server};
+use crate::server::{HttpResponse, Server};
 
 const DOWNLOAD: &str = "/api/v1/histories/many/download";
 
@@ -98,13 +98,13 @@ fn downloads_of_one_history_share_a_copy_that_goes_with_the_last() {
     assert_eq!(named_files(scratch.path()), 0);
     // A reader that disconnects does not affect the others.
     slow.truncate(4);
-    let whole = server.get(DOWNLOAD).fine();
+    let whole = server.get(DOWNLOAD).success();
     let mut first = slow.pop().unwrap();
     let mut rest = Vec::new();
     first.read_to_end(&mut rest).unwrap();
     assert!(rest.len() > 12 << 20);
     std::fs::write(folder.path().join("copy.kin"), whole).unwrap();
-    run(folder.path(), &["doctor", "copy.kin"]).fine();
+    run(folder.path(), &["doctor", "copy.kin"]).success();
 
     // A changed history is copied again after a few seconds.
     let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
@@ -112,7 +112,7 @@ fn downloads_of_one_history_share_a_copy_that_goes_with_the_last() {
     writer.append(history::Batch { changes, ..Default::default() }).unwrap();
     writer.flush().unwrap();
     until("the new change is downloaded", || {
-        std::fs::write(folder.path().join("copy.kin"), server.get(DOWNLOAD).fine()).unwrap();
+        std::fs::write(folder.path().join("copy.kin"), server.get(DOWNLOAD).success()).unwrap();
         let got = run(folder.path(), &["get", "pod", "pod-60000", "-n=load", "--history=copy.kin"]);
         got.code == 0
     });
@@ -130,23 +130,23 @@ fn copies_keep_within_the_scratch_size() {
     let slow = begin(&server, DOWNLOAD);
     let other = "/api/v1/histories/other/download";
     let refused = server.get(other);
-    let words = refused.wrong(503);
-    assert!(words.contains("--scratch-size allows") && words.contains("ask again"), "{words}");
+    let message = refused.failure(503);
+    assert!(message.contains("(--scratch-size)") && message.contains("retry"), "{message}");
     // Sharing an existing copy needs no further space.
-    server.get(DOWNLOAD).fine();
+    server.get(DOWNLOAD).success();
     drop(slow);
     until("there is room again", || server.get(other).code == 200);
 
     // A retry would not help here.
     let small = start(folder.path(), &scratch, &["--scratch-size", "100Ki"]);
-    let words = small.get(DOWNLOAD).wrong(507);
-    assert!(words.contains("--scratch-size allows 102.4 kB"), "{words}");
-    assert!(small.get("/api/db/many.db").wrong(507).contains("start the server with more"));
+    let message = small.get(DOWNLOAD).failure(507);
+    assert!(message.contains("--scratch-size is 102.4 kB"), "{message}");
+    assert!(small.get("/api/db/many.db").failure(507).contains("restart the server with a larger one"));
     let export = small.post("/export?history=many", &serde_json::from_str(EXPORT).unwrap());
-    assert!(export.wrong(507).contains("start the server with more"));
+    assert!(export.failure(507).contains("restart the server with a larger one"));
     until("nothing is left", || open_files(&small, &scratch).is_empty() && named_files(scratch.path()) == 0);
-    let error = run(folder.path(), &["serve", "--scratch-size", "much"]).wrong(2);
-    assert!(error.contains("\"much\" is no size such as 500Mi or 10Gi"), "{error}");
+    let error = run(folder.path(), &["serve", "--scratch-size", "much"]).failure(2);
+    assert!(error.contains("invalid size \"much\": expected 500Mi or 10Gi"), "{error}");
 }
 
 #[test]
@@ -158,8 +158,8 @@ fn a_full_disk_is_reported() {
     limited.current_dir(folder.path()).env_clear().env("TMPDIR", scratch.path());
     limited.args(["-c", "trap '' XFSZ; ulimit -f $1; shift; exec \"$@\"", "limited", &blocks]);
     let server = Server::of(limited.args([PROGRAM, "serve", "--listen", "127.0.0.1:0"]));
-    let words = server.get(DOWNLOAD).wrong(507);
-    assert!(words.contains("cannot copy"), "{words}");
+    let message = server.get(DOWNLOAD).failure(507);
+    assert!(message.contains("cannot copy"), "{message}");
     until("nothing is left", || named_files(scratch.path()) == 0);
 }
 
@@ -168,7 +168,7 @@ fn a_server_that_is_killed_leaves_nothing_that_the_next_does_not_remove() {
     let (folder, scratch) = (many(1_000), tempfile::tempdir().unwrap());
     let is_empty = || std::fs::read_dir(scratch.path()).unwrap().next().is_none();
     let neighbor = start(folder.path(), &scratch, &[]);
-    neighbor.get(DOWNLOAD).fine();
+    neighbor.get(DOWNLOAD).success();
     let kept: Vec<_> =
         std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     let mut server = start(folder.path(), &scratch, &[]);
@@ -187,8 +187,8 @@ fn a_server_that_is_killed_leaves_nothing_that_the_next_does_not_remove() {
     // Files of a running server are not removed.
     assert_eq!(count(), kept.len());
     assert!(kept.iter().all(|path| path.exists()), "{kept:?}");
-    neighbor.get(DOWNLOAD).fine();
-    next.get(DOWNLOAD).fine();
+    neighbor.get(DOWNLOAD).success();
+    next.get(DOWNLOAD).success();
     for server in [&mut next, &mut { neighbor }] {
         server.signal("-TERM");
         assert!(server.child.wait().unwrap().success());
@@ -208,7 +208,7 @@ fn a_copy_without_clients_is_abandoned() {
     let mut last = waiting.pop().unwrap();
     drop(waiting);
     sqlite.execute_batch("ROLLBACK").unwrap();
-    Answer::read(&mut last).fine();
+    HttpResponse::read(&mut last).success();
     until("the copy is removed", || {
         open_files(&server, &scratch).is_empty() && named_files(scratch.path()) == 0
     });

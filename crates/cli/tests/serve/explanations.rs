@@ -3,18 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::common::run;
-use crate::folders::{POD, day};
+use crate::folders::{POD, demo_history};
 use crate::server::Server;
 
 const PLACE: &str = "/api/v1/histories/day/explain";
 
 #[test]
 fn explanations_are_those_of_the_command() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &[]);
     let told = |arguments: &[&str]| -> Value {
         let command = [&["explain", "-o", "json", "--history", "day.kine"], arguments].concat();
-        serde_json::from_str(&run(day.path(), &command).fine()).unwrap()
+        serde_json::from_str(&run(day.path(), &command).success()).unwrap()
     };
     let check = |mut answer: Value, arguments: &[&str]| {
         assert_eq!(answer["warnings"].take(), json!([]), "{arguments:?}");
@@ -41,21 +41,21 @@ fn explanations_are_those_of_the_command() {
 
 #[test]
 fn invalid_requests_get_a_helpful_error() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &[]);
-    let wrong = |asked: &str| server.get(&format!("{PLACE}{asked}")).wrong(400);
-    let both = "name one pod or one node, as pod= or node=, or send a manifest alone";
-    for asked in ["", "?pod=a&node=b", "?namespace=web"] {
-        assert!(wrong(asked).contains(both), "{asked}");
+    let wrong = |explain_at: &str| server.get(&format!("{PLACE}{explain_at}")).failure(400);
+    let both = "specify exactly one of pod=, node= or a manifest";
+    for explain_at in ["", "?pod=a&node=b", "?namespace=web"] {
+        assert!(wrong(explain_at).contains(both), "{explain_at}");
     }
     assert!(wrong("?pod=nobody").contains("nobody"));
     assert!(wrong("?node=nowhere").contains("nowhere"));
-    assert!(wrong("?pod=a&schedulerVersion=0.9").contains("give one from 1.32 to 1.36"));
+    assert!(wrong("?pod=a&schedulerVersion=0.9").contains("expected 1.32 to 1.36"));
     assert!(wrong("?pod=a&at=yesterday").contains("yesterday"));
-    let manifest = |text: &str| server.ask("POST", PLACE, &[], text.as_bytes()).wrong(400);
+    let manifest = |text: &str| server.ask("POST", PLACE, &[], text.as_bytes()).failure(400);
     assert!(manifest("kind: [").contains("the manifest"));
     assert!(manifest("").contains("the manifest has no pod"));
-    let both = server.ask("POST", &format!("{PLACE}?pod=a"), &[], POD.as_bytes()).wrong(400);
-    assert!(both.contains("send a manifest alone"), "{both}");
-    server.get("/api/v1/histories/nothing/explain?pod=a").wrong(404);
+    let both = server.ask("POST", &format!("{PLACE}?pod=a"), &[], POD.as_bytes()).failure(400);
+    assert!(both.contains("exactly one of pod=, node= or a manifest"), "{both}");
+    server.get("/api/v1/histories/nothing/explain?pod=a").failure(404);
 }

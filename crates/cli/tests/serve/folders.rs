@@ -17,12 +17,12 @@ pub(crate) const EVENTS: &str = r#"{"at":"2026-11-01T14:00:00Z","type":"ADDED","
 pub(crate) fn shop() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shop.jsonl"), EVENTS).unwrap();
-    run(folder.path(), &["import", "shop.jsonl"]).fine();
+    run(folder.path(), &["import", "shop.jsonl"]).success();
     folder
 }
 
-pub(crate) fn day() -> tempfile::TempDir {
-    crate::common::day("day.kine")
+pub(crate) fn demo_history() -> tempfile::TempDir {
+    crate::common::demo_history("day.kine")
 }
 
 /// A folder with a history of this many pods of about a kilobyte each.

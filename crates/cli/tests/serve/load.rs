@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::folders::{EXPORT, day, many, shop};
-use crate::server::{Answer, Server};
+use crate::folders::{EXPORT, demo_history, many, shop};
+use crate::server::{HttpResponse, Server};
 
 #[test]
 fn a_large_answer_waits_for_a_slow_reader_and_takes_no_memory() {
@@ -15,7 +15,7 @@ fn a_large_answer_waits_for_a_slow_reader_and_takes_no_memory() {
     let mut begin = [0; 1000];
     first.read_exact(&mut begin).unwrap();
     // While this response is blocked others are served, and it continues where it was.
-    server.get("/api/v1/histories").fine();
+    server.get("/api/v1/histories").success();
     let mut rest = begin.to_vec();
     let mut piece = [0; 3_001];
     for _ in 0..1_000 {
@@ -23,8 +23,8 @@ fn a_large_answer_waits_for_a_slow_reader_and_takes_no_memory() {
         rest.extend_from_slice(&piece[..length]);
     }
     first.read_to_end(&mut rest).unwrap();
-    let answer = Answer::read(&mut &rest[..]);
-    let body = answer.fine();
+    let answer = HttpResponse::read(&mut &rest[..]);
+    let body = answer.success();
     assert!(body.len() > 150_000_000, "{}", body.len());
     assert_eq!(body.iter().filter(|byte| **byte == b'\n').count(), 150_000);
     assert!(server.peak() < 80_000_000, "{} bytes of memory", server.peak());
@@ -43,12 +43,17 @@ fn long_answers_are_bounded_and_end_with_their_clients() {
     }
     for path in [place, "/api/v1/histories/many/objects", "/api/v1/histories/many/download", "/get-snapshot"]
     {
-        assert!(server.get(path).wrong(503).contains("16 long answers are under way"), "{path}");
+        assert!(server.get(path).failure(503).contains("16 long requests are running"), "{path}");
     }
-    assert!(server.post("/export", &serde_json::from_str(EXPORT).unwrap()).wrong(503).contains("ask again"));
+    assert!(
+        server
+            .post("/export", &serde_json::from_str(EXPORT).unwrap())
+            .failure(503)
+            .contains("retry in a second")
+    );
     // Light requests are still served.
-    server.get("/api/v1/histories/many").fine();
-    server.get("/metrics").fine();
+    server.get("/api/v1/histories/many").success();
+    server.get("/metrics").success();
     drop(slow);
     wait_for_room(&server, Duration::from_secs(60));
 
@@ -72,7 +77,7 @@ fn wait_for_room(server: &Server, patience: Duration) {
     loop {
         let asked: Vec<TcpStream> =
             (0..16).map(|_| server.send("GET", SHORT_HEAVY_REQUEST, &[], b"")).collect();
-        let answers = asked.into_iter().map(|mut stream| Answer::read(&mut stream).code);
+        let answers = asked.into_iter().map(|mut stream| HttpResponse::read(&mut stream).code);
         if answers.collect::<Vec<_>>() == [200; 16] {
             return;
         }
@@ -82,22 +87,22 @@ fn wait_for_room(server: &Server, patience: Duration) {
 
 #[test]
 fn a_hundred_clients_at_once_are_answered() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &[]);
-    let info = server.get("/api/v1/histories/day").fine();
+    let info = server.get("/api/v1/histories/day").success();
     let codes: Vec<u16> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..100)
             .map(|number| {
                 let (server, info) = (&server, &info);
                 scope.spawn(move || {
-                    assert!(server.get("/api/v1/histories/day").fine() == *info);
+                    assert!(server.get("/api/v1/histories/day").success() == *info);
                     let heavy = ["/api/v1/histories/day/objects", "/get-snapshot"][number % 2];
                     let answer = server.get(heavy);
                     let code = answer.code;
                     if code == 200 {
-                        assert!(!answer.fine().is_empty());
+                        assert!(!answer.success().is_empty());
                     } else {
-                        answer.wrong(503);
+                        answer.failure(503);
                     }
                     code
                 })
@@ -106,7 +111,7 @@ fn a_hundred_clients_at_once_are_answered() {
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     assert!(codes.iter().filter(|code| **code == 200).count() >= 16, "{codes:?}");
-    server.get("/get-snapshot").fine();
+    server.get("/get-snapshot").success();
 }
 
 #[test]
@@ -124,8 +129,8 @@ fn an_aborted_response_is_incomplete() {
     assert!(answer.body.len() > 1_000_000);
     // An error before the first chunk has its own status code.
     damage("min(frame)");
-    assert!(server.get("/api/v1/histories/many/changes").wrong(409).contains("is damaged"));
-    assert!(server.get("/api/db/many.db").wrong(409).contains("is damaged"));
+    assert!(server.get("/api/v1/histories/many/changes").failure(409).contains("is damaged"));
+    assert!(server.get("/api/db/many.db").failure(409).contains("is damaged"));
 }
 
 #[test]
@@ -134,9 +139,9 @@ fn a_locked_history_is_to_be_retried() {
     let server = Server::start(shop.path(), &[]);
     let sqlite = rusqlite::Connection::open(shop.path().join("shop.kine")).unwrap();
     sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    assert!(server.get("/api/v1/histories/shop").wrong(503).contains("database is locked"));
+    assert!(server.get("/api/v1/histories/shop").failure(503).contains("database is locked"));
     sqlite.execute_batch("ROLLBACK").unwrap();
-    server.get("/api/v1/histories/shop").fine();
+    server.get("/api/v1/histories/shop").success();
 }
 
 #[test]
@@ -173,8 +178,8 @@ fn idle_clients_are_evicted_for_others() {
     let server = Server::start(shop.path(), &[]);
     let mut crowd: Vec<TcpStream> = (0..600).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     for _ in 0..10 {
-        server.get("/healthz").fine();
-        server.get("/api/v1/histories").fine();
+        server.get("/healthz").success();
+        server.get("/api/v1/histories").success();
     }
     // The oldest idle connection is evicted first.
     crowd[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -185,14 +190,14 @@ fn idle_clients_are_evicted_for_others() {
 #[test]
 fn it_shuts_down_gracefully_and_soon() {
     let folder = many(60_000);
-    for (name, path, begins) in [
+    for (name, path, pruned_to) in [
         ("-TERM", "/healthz", true),
         ("-INT", "/api/v1/histories/many/changes", true),
         ("-TERM", "/api/db/many.db", false),
     ] {
         let mut server = Server::start(folder.path(), &[]);
         let mut client = server.send("GET", path, &[], b"");
-        if begins {
+        if pruned_to {
             client.read_exact(&mut [0; 50]).unwrap();
         }
         let began = Instant::now();
@@ -220,10 +225,10 @@ fn a_client_without_a_request_is_disconnected() {
     hesitant.write_all(b"POST /export HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{").unwrap();
     for stream in [&mut silent, &mut half, &mut hesitant] {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let mut said = Vec::new();
-        let _ = stream.read_to_end(&mut said);
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 408 "), "{said}");
+        let mut output = Vec::new();
+        let _ = stream.read_to_end(&mut output);
+        let output = String::from_utf8_lossy(&output);
+        assert!(output.is_empty() || output.starts_with("HTTP/1.1 408 "), "{output}");
     }
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
 }

@@ -17,7 +17,7 @@ mod replays;
 mod server;
 
 use common::run;
-use folders::{added_pod, day, many, required_input, shop};
+use folders::{added_pod, demo_history, many, required_input, shop};
 use serde_json::{Value, json};
 use server::Server;
 
@@ -60,14 +60,14 @@ fn every_route_responds_as_documented() {
             }
             let empty = format!("{place}&{name}=");
             let empty = if empty.contains("state=") { empty + "false" } else { empty };
-            server.ask(&method, &empty, &[], sent.as_bytes()).fine();
+            server.ask(&method, &empty, &[], sent.as_bytes()).success();
         }
         if !operation["parameters"].as_array().unwrap().is_empty() {
             let unknown = server.ask(&method, &format!("{place}&colour=red"), &[], b"{}");
             let media =
                 operation["responses"]["default"]["content"].as_object().unwrap().keys().next().unwrap();
             assert_eq!(unknown.header("content-type"), Some(&**media), "{path}");
-            let unknown = unknown.wrong(400);
+            let unknown = unknown.failure(400);
             assert!(unknown.contains("unknown field `colour`, expected "), "{unknown}");
         }
     }
@@ -84,15 +84,15 @@ fn every_route_responds_as_documented() {
         &serde_json::from_slice(&unknown.body).unwrap(),
         "404",
     );
-    assert!(unknown.wrong(404).contains("/openapi.json"));
-    assert!(server.post("/api/v1/histories", &json!({})).wrong(405).contains("methods"));
-    server.get("/export").wrong(405);
+    assert!(unknown.failure(404).contains("/openapi.json"));
+    assert!(server.post("/api/v1/histories", &json!({})).failure(405).contains("method not allowed"));
+    server.get("/export").failure(405);
 }
 
 #[test]
 fn histories_are_described_as_by_the_commands() {
     let shop = shop();
-    run(shop.path(), &["import", "shop.jsonl", "--into", "a \"second\".kine", "--source", "west"]).fine();
+    run(shop.path(), &["import", "shop.jsonl", "--into", "a \"second\".kine", "--source", "west"]).success();
     let server = Server::start(shop.path(), &["."]);
     assert!(server.said.starts_with("serving 2 histories on http://127.0.0.1:"), "{}", server.said);
     let list = server.get("/api/v1/histories").json();
@@ -104,7 +104,7 @@ fn histories_are_described_as_by_the_commands() {
     assert_eq!(list["histories"][1]["gaps"], 1);
 
     let mut told: Value =
-        serde_json::from_str(&run(shop.path(), &["info", "shop.kine", "-o", "json"]).fine()).unwrap();
+        serde_json::from_str(&run(shop.path(), &["info", "shop.kine", "-o", "json"]).success()).unwrap();
     told["history"] = json!("shop");
     assert_eq!(server.get("/api/v1/histories/shop").json(), told);
     assert_eq!(server.get("/api/v1/histories/shop/gaps").json()["gaps"], told["gaps"]);
@@ -118,14 +118,14 @@ fn histories_are_described_as_by_the_commands() {
     .unwrap();
     let list = server.get("/api/v1/histories").json();
     assert!(list["histories"][1]["error"].as_str().unwrap().contains("is not a Kinescope history"), "{list}");
-    assert!(server.get("/api/v1/histories/broken").wrong(409).contains("it is no SQLite file"));
-    let page = String::from_utf8(server.get("/").fine()).unwrap();
+    assert!(server.get("/api/v1/histories/broken").failure(409).contains("not an SQLite file"));
+    let page = String::from_utf8(server.get("/").success()).unwrap();
     assert!(
         page.contains("<a href=\"/api/v1/histories/a%20%22second%22\">a &quot;second&quot;</a>"),
         "{page}"
     );
     assert!(page.contains("is not a Kinescope history"), "{page}");
-    let metrics = String::from_utf8(server.get("/metrics").fine()).unwrap();
+    let metrics = String::from_utf8(server.get("/metrics").success()).unwrap();
     for line in [
         "kinescope_history_changes{history=\"shop\"} 4",
         "kinescope_history_gaps{history=\"shop\"} 1",
@@ -163,40 +163,40 @@ fn objects_are_those_of_the_moment() {
     assert_eq!(list["items"][0]["status"]["phase"], "Running");
     assert_eq!(list["at"], "2026-11-01T14:11:00Z");
 
-    for (question, code, because) in [
-        ("?at=teatime", 400, "\"teatime\" is not a time: give 2026-11-01T14:03Z"),
-        ("?kind=wombats", 400, "no resource type \"wombats\"; the history has nodes, pods"),
-        ("?labelSelector=a%3Db%3Dc", 400, "bad selector"),
-        ("?source=east", 400, "the history has no source \"east\"; it has: shop"),
+    for (question, code, message) in [
+        ("?at=teatime", 400, "invalid time \"teatime\": expected 2026-11-01T14:03Z"),
+        ("?kind=wombats", 400, "unknown resource type \"wombats\"; the history has: nodes, pods"),
+        ("?labelSelector=a%3Db%3Dc", 400, "invalid selector"),
+        ("?source=east", 400, "source \"east\" not found; the history has: shop"),
         ("?colour=red", 400, "unknown field `colour`, expected one of `at`, `kind`"),
     ] {
-        let error = objects(question).wrong(code);
-        assert!(error.contains(because), "{question}: {error}");
+        let error = objects(question).failure(code);
+        assert!(error.contains(message), "{question}: {error}");
     }
     for name in ["shp", "..%2Fshop", "shop.kine", ".", "%2e%2e", "shop%00", "%2Fetc%2Fpasswd"] {
         let answer = server.get(&format!("/api/v1/histories/{name}/objects"));
-        let error = answer.wrong(404);
-        assert!(error.contains("there are: shop"), "{name}: {error}");
+        let error = answer.failure(404);
+        assert!(error.contains("available: shop"), "{name}: {error}");
     }
-    assert!(server.get("/api/v1/histories/%FF").wrong(400).contains("UTF-8"));
-    run(shop.path(), &["import", "shop.jsonl", "--into", "shop.kine", "--source", "west"]).fine();
-    let error = objects("").wrong(400);
-    assert!(error.contains("several sources: name one with ?source=: shop, west"), "{error}");
+    assert!(server.get("/api/v1/histories/%FF").failure(400).contains("UTF-8"));
+    run(shop.path(), &["import", "shop.jsonl", "--into", "shop.kine", "--source", "west"]).success();
+    let error = objects("").failure(400);
+    assert!(error.contains("several sources; set ?source= to one of: shop, west"), "{error}");
     assert_eq!(names("?source=west"), ["Node/node-1"]);
-    run(shop.path(), &["prune", "shop.kine", "--before", "14:10"]).fine();
-    assert!(objects("?source=west&at=14:00:02").wrong(410).contains("is gone"));
+    run(shop.path(), &["prune", "shop.kine", "--before", "14:10"]).success();
+    assert!(objects("?source=west&at=14:00:02").failure(410).contains("earlier changes were pruned"));
 }
 
 #[test]
 fn changes_are_the_lines_of_an_export() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &[]);
     let export = |arguments: &[&str]| {
-        run(day.path(), &[&["export", "day.kine", "--format", "jsonl"], arguments].concat()).fine()
+        run(day.path(), &[&["export", "day.kine", "--format", "jsonl"], arguments].concat()).success()
     };
     let changes = |question: &str| {
         let answer = server.get(&format!("/api/v1/histories/day/changes{question}"));
-        String::from_utf8(answer.fine()).unwrap()
+        String::from_utf8(answer.success()).unwrap()
     };
     let all = export(&[]);
     assert!(all.lines().count() > 100);
@@ -211,9 +211,9 @@ fn changes_are_the_lines_of_an_export() {
     let narrowed = format!("{question}&state=true&kind=pods&namespace=shop&labelSelector=app%3Dcheckout");
     assert!(changes(&narrowed) == export(&narrow));
     assert_eq!(changes("?name=nobody"), "");
-    let wrong = |question: &str| server.get(&format!("/api/v1/histories/day/changes{question}")).wrong(400);
-    assert!(wrong("?from=end&to=start").contains("before it begins"));
-    assert!(wrong("?state=true").contains("say from= as well"));
+    let wrong = |question: &str| server.get(&format!("/api/v1/histories/day/changes{question}")).failure(400);
+    assert!(wrong("?from=end&to=start").contains("is before from="));
+    assert!(wrong("?state=true").contains("requires from="));
     assert!(wrong("?state=perhaps").contains("state"));
 }
 
@@ -240,10 +240,10 @@ fn a_download_is_whole_while_the_history_is_written() {
             assert_eq!(answer.header("content-type"), Some("application/vnd.sqlite3"));
             assert_eq!(answer.header("content-disposition"), Some("attachment; filename=many.kine"));
             let name = format!("copy-{turn}.kin");
-            std::fs::write(folder.path().join(&name), answer.fine()).unwrap();
-            let told = run(folder.path(), &["doctor", &name]);
-            assert_eq!(told.code, 0, "{}{}", told.out, told.err);
-            let info = run(folder.path(), &["info", &name, "-o", "json"]).fine();
+            std::fs::write(folder.path().join(&name), answer.success()).unwrap();
+            let output = run(folder.path(), &["doctor", &name]);
+            assert_eq!(output.code, 0, "{}{}", output.out, output.err);
+            let info = run(folder.path(), &["info", &name, "-o", "json"]).success();
             let changes = serde_json::from_str::<Value>(&info).unwrap()["changes"].as_u64().unwrap();
             assert!(changes > last && changes >= 2_000 && (changes - 2_000).is_multiple_of(50), "{changes}");
             last = changes;
@@ -254,8 +254,8 @@ fn a_download_is_whole_while_the_history_is_written() {
         drop(stop);
     });
     writer.close().unwrap();
-    server.get("/api/v1/histories/other/download").wrong(404);
-    server.get("/api/v1/histories/many").fine();
+    server.get("/api/v1/histories/other/download").failure(404);
+    server.get("/api/v1/histories/many").success();
 }
 
 /// Checks a value against a schema: types, required members, and no undocumented members.

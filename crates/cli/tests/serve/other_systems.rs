@@ -4,12 +4,12 @@ use model::Moment;
 use serde_json::{Value, json};
 
 use crate::common::run;
-use crate::folders::{EXPORT, day};
+use crate::folders::{EXPORT, demo_history};
 use crate::server::Server;
 
 #[test]
 fn clients_of_simkube_get_the_trace_that_is_exported() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &["."]);
     let (from, to) = ("2026-11-02T09:30:00Z", "2026-11-02T14:10:00Z");
     let seconds = |text: &str| text.parse::<Moment>().unwrap().nanos() / 1_000_000_000;
@@ -30,14 +30,14 @@ fn clients_of_simkube_get_the_trace_that_is_exported() {
         "--to",
         "2026-11-02T14:09:59.999999999Z",
     ];
-    run(day.path(), &[&export[..], &["--out", "all.sktrace"]].concat()).fine();
+    run(day.path(), &[&export[..], &["--out", "all.sktrace"]].concat()).success();
     let answer = server.post("/export", &request(json!({"excluded_namespaces": [], "excluded_labels": []})));
     assert_eq!(answer.header("content-type"), Some("application/octet-stream"));
-    let all = answer.fine();
+    let all = answer.success();
     assert!(all == std::fs::read(day.path().join("all.sktrace")).unwrap());
     assert!(all.starts_with(b"\x85\xa7version\x02"));
     std::fs::write(day.path().join("answer.sktrace"), &all).unwrap();
-    run(day.path(), &["import", "answer.sktrace", "--into", "back.kin"]).fine();
+    run(day.path(), &["import", "answer.sktrace", "--into", "back.kin"]).success();
 
     let filters = json!({
         "excluded_namespaces": ["shop"],
@@ -45,8 +45,8 @@ fn clients_of_simkube_get_the_trace_that_is_exported() {
     });
     let excluded =
         ["--exclude-namespaces", "shop", "--exclude-labels", "app in (checkout)", "--out", "less.sktrace"];
-    run(day.path(), &[&export[..], &excluded].concat()).fine();
-    let less = server.post("/export", &request(filters)).fine();
+    run(day.path(), &[&export[..], &excluded].concat()).success();
+    let less = server.post("/export", &request(filters)).success();
     assert!(less == std::fs::read(day.path().join("less.sktrace")).unwrap());
     assert!(less.len() < all.len());
 
@@ -55,32 +55,32 @@ fn clients_of_simkube_get_the_trace_that_is_exported() {
         request[name] = value;
         let answer = server.post("/export", &request);
         assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
-        answer.wrong(400)
+        answer.failure(400)
     };
     for cloud in ["s3", "gs", "az", "azure"] {
         let error = with("export_path", json!(format!("{cloud}://bucket/trace")));
-        assert!(error.contains(&format!("{cloud}: is not written from here")), "{error}");
+        assert!(error.contains(&format!("export_path {cloud}: is not supported")), "{error}");
     }
     assert!(with("transform", json!("remove(kind == Pod);")).contains("transform is not supported"));
-    assert!(with("start_ts", json!(seconds(to))).contains("is not after start_ts"));
-    assert!(with("end_ts", json!(i64::MAX)).contains("is not a time: give seconds since 1970"));
-    assert!(with("end_ts", json!("soon")).contains("this is no export request: invalid type"));
+    assert!(with("start_ts", json!(seconds(to))).contains("must be after start_ts"));
+    assert!(with("end_ts", json!(i64::MAX)).contains("expected seconds since 1970"));
+    assert!(with("end_ts", json!("soon")).contains("invalid export request: invalid type"));
     let operator = json!({"excluded_namespaces": [], "excluded_labels": [{"matchExpressions": [{"key": "a", "operator": "Like"}]}]});
-    assert!(with("filters", operator).contains("excluded_labels: bad selector"));
-    assert!(server.post("/export", &json!({})).wrong(400).contains("missing field `start_ts`"));
+    assert!(with("filters", operator).contains("excluded_labels: invalid selector"));
+    assert!(server.post("/export", &json!({})).failure(400).contains("missing field `start_ts`"));
     assert!(
         server
             .post("/export?history=other", &serde_json::from_str(EXPORT).unwrap())
-            .wrong(404)
+            .failure(404)
             .contains("day")
     );
     let padding = "x".repeat(1 << 20);
-    server.post("/export", &json!({ "padding": padding })).wrong(413);
+    server.post("/export", &json!({ "padding": padding })).failure(413);
 }
 
 #[test]
 fn clients_of_kai_get_the_snapshot_that_is_exported() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &["day.kine"]);
     for (question, arguments) in [
         ("", &[][..]),
@@ -88,34 +88,34 @@ fn clients_of_kai_get_the_snapshot_that_is_exported() {
         ("?at=14:05&partition=team%3Dweb&history=day", &["--at", "14:05", "--partition", "team=web"]),
     ] {
         let out = ["export", "day.kine", "--format", "kai-snapshot", "--out", "snapshot.zip"];
-        run(day.path(), &[&out[..], arguments].concat()).fine();
+        run(day.path(), &[&out[..], arguments].concat()).success();
         let answer = server.get(&format!("/get-snapshot{question}"));
         assert_eq!(answer.header("content-type"), Some("application/zip"));
         assert_eq!(answer.header("content-disposition"), Some("attachment; filename=snapshot.zip"));
-        assert!(answer.fine() == std::fs::read(day.path().join("snapshot.zip")).unwrap(), "{question}");
+        assert!(answer.success() == std::fs::read(day.path().join("snapshot.zip")).unwrap(), "{question}");
     }
     // KAI's server ignores the method.
-    server.ask("POST", "/get-snapshot", &[], b"").fine();
-    assert!(server.get("/get-snapshot?partition=a%20b").wrong(400).contains("is no partition"));
-    assert!(server.get("/get-snapshot?history=night").wrong(404).contains("there are: day"));
+    server.ask("POST", "/get-snapshot", &[], b"").success();
+    assert!(server.get("/get-snapshot?partition=a%20b").failure(400).contains("invalid partition"));
+    assert!(server.get("/get-snapshot?history=night").failure(404).contains("available: day"));
     let both = tempfile::tempdir().unwrap();
     let copies = [both.path().join("a.kine"), both.path().join("b.kine")];
     for copy in &copies {
         std::fs::copy(day.path().join("day.kine"), copy).unwrap();
     }
     let server = Server::start(both.path(), &[]);
-    assert!(server.get("/get-snapshot").wrong(400).contains("name one with ?history=: a, b"));
+    assert!(server.get("/get-snapshot").failure(400).contains("specify one with ?history=: a, b"));
 }
 
 #[test]
 fn clients_of_gardeners_recorder_get_its_database() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &["day.kine"]);
-    assert_eq!(String::from_utf8(server.get("/api/db").fine()).unwrap(), "day.db\n");
+    assert_eq!(String::from_utf8(server.get("/api/db").success()).unwrap(), "day.db\n");
     let answer = server.get("/api/db/day.db");
     assert_eq!(answer.header("content-disposition"), Some("attachment; filename=day_copy.db"));
-    std::fs::write(day.path().join("served.db"), answer.fine()).unwrap();
-    run(day.path(), &["export", "day.kine", "--format", "scaling-history", "--out", "exported.db"]).fine();
+    std::fs::write(day.path().join("served.db"), answer.success()).unwrap();
+    run(day.path(), &["export", "day.kine", "--format", "scaling-history", "--out", "exported.db"]).success();
     let rows = |file: &str| -> Vec<String> {
         let database = rusqlite::Connection::open(day.path().join(file)).unwrap();
         let mut rows = Vec::new();
@@ -135,5 +135,5 @@ fn clients_of_gardeners_recorder_get_its_database() {
     assert_eq!(served, rows("exported.db"));
     let missing = server.get("/api/db/night.db");
     assert_eq!(missing.header("content-type"), Some("text/plain; charset=utf-8"));
-    assert!(missing.wrong(400).contains("there is no history \"night\"; there are: day"));
+    assert!(missing.failure(400).contains("history \"night\" not found; available: day"));
 }

@@ -39,15 +39,15 @@ fn probes_report_recordings() {
     let folder = unreachable();
     let server = Server::start(folder.path(), &["--config", "clusters.yaml"]);
     until("it is tried in vain", || recording(&server, "a")["state"] == "waiting");
-    let told = server.get("/readyz").wrong(503);
+    let told = server.get("/readyz").failure(503);
     assert_eq!(told, "[+]histories ok\n[-]a failed: waiting\nreadyz check failed\n");
     // A restart would not help, so that it is alive.
-    assert_eq!(server.get("/healthz").fine(), b"[+]a ok\nhealthz check passed\n");
+    assert_eq!(server.get("/healthz").success(), b"[+]a ok\nhealthz check passed\n");
 
     let Some(cluster) = cluster() else { return };
     reach(folder.path(), cluster.kubeconfig());
     until("it is ready", || server.get("/readyz").code == 200);
-    assert_eq!(server.get("/readyz").fine(), b"[+]histories ok\n[+]a ok\nreadyz check passed\n");
+    assert_eq!(server.get("/readyz").success(), b"[+]histories ok\n[+]a ok\nreadyz check passed\n");
     until("it is recorded", || server.get("/api/v1/histories/a").code == 200);
 
     // Damage the history while it is written.
@@ -65,7 +65,7 @@ fn probes_report_recordings() {
     let figures = recording(&server, "a");
     assert_eq!(figures["damagedHistories"], 1, "{figures}");
     let gaps = server.get("/api/v1/histories/a/gaps").json().to_string();
-    assert!(gaps.contains("the history was damaged, and is set aside as a.kine.damaged-"), "{gaps}");
+    assert!(gaps.contains("the history was damaged and renamed to a.kine.damaged-"), "{gaps}");
 }
 
 #[test]
@@ -78,21 +78,21 @@ fn recovery_is_reported() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (sender, said) = std::sync::mpsc::channel();
+    let (sender, output) = std::sync::mpsc::channel();
     let errors = BufReader::new(child.stderr.take().unwrap());
     std::thread::spawn(move || errors.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
-    let next = || said.recv_timeout(Duration::from_secs(120)).unwrap();
+    let next = || output.recv_timeout(Duration::from_secs(120)).unwrap();
     let line = next();
-    assert!(line.starts_with("warning: a: ") && line.ends_with("; trying again"), "{line}");
+    assert!(line.starts_with("warning: a: ") && line.ends_with("; retrying"), "{line}");
     reach(folder.path(), cluster.kubeconfig());
     assert_eq!(next(), "warning: a: recording again");
 
     // The same for errors of the configuration file.
     std::fs::write(folder.path().join("clusters.yaml"), "clusters: [").unwrap();
     let line = next();
-    assert!(line.ends_with("; what it said before holds"), "{line}");
+    assert!(line.ends_with("; the previous configuration stays in effect"), "{line}");
     std::fs::write(folder.path().join("clusters.yaml"), "clusters: []").unwrap();
-    assert_eq!(next(), "warning: clusters.yaml: it is understood again");
+    assert_eq!(next(), "warning: clusters.yaml: valid again");
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     child.wait().unwrap();
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use history::{History, Selection};
 use model::{Kind, What, Window};
 use serde_json::{Value, json};
-use testcluster::{Cluster, Options, Plan, Proxy};
+use testcluster::{Cluster, ClusterOptions, FaultPlan, Proxy};
 
 use crate::common::{PROGRAM, run};
 use crate::server::Server;
@@ -21,7 +21,7 @@ pub(crate) fn cluster() -> Option<Arc<Cluster>> {
     let mut shared = SHARED.lock().unwrap();
     let cluster = match shared.upgrade() {
         Some(cluster) => cluster,
-        None => match Cluster::start(Options::default()).unwrap() {
+        None => match Cluster::start(ClusterOptions::default()).unwrap() {
             Some(cluster) => Arc::new(cluster),
             None => {
                 // Written directly: the test runner captures the output of print macros.
@@ -44,7 +44,7 @@ fn create_pods(cluster: &Cluster, namespace: &str, names: impl Iterator<Item = S
         });
         writeln!(pods, "{pod}\n---").unwrap();
     }
-    cluster.kubectl_reading(&["create", "-f", "-"], &pods).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], &pods).unwrap();
 }
 
 /// Waits until the condition holds, with a long timeout.
@@ -98,7 +98,8 @@ fn twenty_clusters_are_recorded_in_parallel() {
     cluster.kubectl(&["create", "namespace", "twenty"]).unwrap();
     create_pods(&cluster, "twenty", (0..5).map(|number| format!("early-{number}")));
     let folder = tempfile::tempdir().unwrap();
-    let mut proxies: Vec<Proxy> = (0..20).map(|_| Proxy::start(&cluster, Plan::default()).unwrap()).collect();
+    let mut proxies: Vec<Proxy> =
+        (0..20).map(|_| Proxy::start(&cluster, FaultPlan::default()).unwrap()).collect();
     for (number, proxy) in proxies.iter().enumerate() {
         std::fs::copy(proxy.kubeconfig(), folder.path().join(format!("c{number}.yaml"))).unwrap();
     }
@@ -187,7 +188,7 @@ fn a_shoot_is_recorded_with_its_control_plane() {
             }],
         },
     });
-    cluster.kubectl_reading(&["create", "-f", "-"], &machines.to_string()).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], &machines.to_string()).unwrap();
     let wait = ["wait", "--for=condition=Established", "crd/machinedeployments.machine.sapcloud.io"];
     cluster.kubectl(&wait).unwrap();
     for namespace in ["shoot--dev--web", "shoot--dev--other", "in-shoot"] {
@@ -208,7 +209,7 @@ fn a_shoot_is_recorded_with_its_control_plane() {
         })
     };
     for namespace in ["shoot--dev--web", "shoot--dev--other"] {
-        cluster.kubectl_reading(&["create", "-f", "-"], &machine(namespace).to_string()).unwrap();
+        cluster.kubectl_with_input(&["create", "-f", "-"], &machine(namespace).to_string()).unwrap();
         for name in ["cluster-autoscaler", "etcd"] {
             cluster.kubectl(&["create", "deployment", name, "--image=a", "-n", namespace]).unwrap();
         }
@@ -240,7 +241,7 @@ fn a_shoot_is_recorded_with_its_control_plane() {
     let list = server.get("/api/db").text();
     assert_eq!(list, "live_dev_web.db\n");
     let database = folder.path().join("got.db");
-    std::fs::write(&database, server.get("/api/db/live_dev_web.db").fine()).unwrap();
+    std::fs::write(&database, server.get("/api/db/live_dev_web.db").success()).unwrap();
     let database = rusqlite::Connection::open(database).unwrap();
     let rows: Vec<(String, String)> = database
         .prepare("SELECT Name, Namespace FROM mcd_info ORDER BY 2")
@@ -296,11 +297,11 @@ fn a_tracers_configuration_is_recorded_and_exported_by() {
         "start_ts": 0, "end_ts": 4_000_000_000_u64, "export_path": "file:///x",
         "filters": {"excluded_namespaces": ["kube-system"], "excluded_labels": []},
     });
-    std::fs::write(folder.path().join("got.sktrace"), server.post("/export", &request).fine()).unwrap();
-    run(folder.path(), &["import", "got.sktrace", "--into", "got.kine"]).fine();
+    std::fs::write(folder.path().join("got.sktrace"), server.post("/export", &request).success()).unwrap();
+    run(folder.path(), &["import", "got.sktrace", "--into", "got.kine"]).success();
     let got =
         run(folder.path(), &["get", "serviceaccounts,deployments", "-A", "-o=name", "--history=got.kine"]);
-    let got = got.fine();
+    let got = got.success();
     assert!(got.contains("serviceaccount/somebody") && got.contains("deployment.apps/web"), "{got}");
 }
 
@@ -308,31 +309,34 @@ fn a_tracers_configuration_is_recorded_and_exported_by() {
 fn invalid_configurations_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     for (text, why) in [
-        ("folder: x", "names no clusters"),
-        ("clusters: 7", "clusters: it is no list"),
+        ("folder: x", "has no clusters"),
+        ("clusters: 7", "clusters: not a list"),
         ("clusters: [{}]", "clusters[0]: missing field `name`"),
         ("clusters: [{name: a, colour: red}]", "a: unknown field `colour`"),
-        ("colour: red\nclusters: []", "\"colour\" is not known here"),
-        ("clusters: [{name: a}, {name: a}]", "two clusters are called a"),
-        ("clusters: [{name: ../a}]", "\"../a\" cannot name a cluster"),
-        ("clusters: [{name: a, retention: {age: soon}}]", "retention.age: \"soon\" is no length of time"),
-        ("clusters: [{name: a, retention: {size: 1 elephant}}]", "retention.size: \"1 elephant\" is no size"),
-        ("clusters: [{name: a, everything: true}]", "say redact: false with it"),
+        ("colour: red\nclusters: []", "unknown key \"colour\""),
+        ("clusters: [{name: a}, {name: a}]", "duplicate cluster name a"),
+        ("clusters: [{name: ../a}]", "invalid cluster name \"../a\""),
+        ("clusters: [{name: a, retention: {age: soon}}]", "retention.age: invalid duration \"soon\""),
+        (
+            "clusters: [{name: a, retention: {size: 1 elephant}}]",
+            "retention.size: invalid size \"1 elephant\"",
+        ),
+        ("clusters: [{name: a, everything: true}]", "everything requires redact: false"),
         ("clusters: [{name: a, trackedObjects: {Pod: {}}}]", "invalid format for gvk"),
         ("clusters: [{name: a, schedulerConfig: nowhere}]", "cannot read nowhere"),
         ("clusters: [", "config.yaml"),
     ] {
         std::fs::write(folder.path().join("config.yaml"), text).unwrap();
-        let said = run(folder.path(), &["record", "--config", "config.yaml"]).wrong(1);
-        assert!(said.contains(why), "{text}: {said}");
+        let output = run(folder.path(), &["record", "--config", "config.yaml"]).failure(1);
+        assert!(output.contains(why), "{text}: {output}");
     }
-    let missing = run(folder.path(), &["record", "--config", "nowhere.yaml"]).wrong(1);
+    let missing = run(folder.path(), &["record", "--config", "nowhere.yaml"]).failure(1);
     assert!(missing.contains("cannot read nowhere.yaml"), "{missing}");
     std::fs::write(folder.path().join("clusters.csv"), "live,dev\n").unwrap();
     let columns = ["record", "--config", "clusters.csv", "--kubeconfigs", "x"];
-    let columns = run(folder.path(), &columns).wrong(1);
-    assert!(columns.contains("line 1: a row has three columns"), "{columns}");
-    let pattern = run(folder.path(), &["record", "--config", "clusters.csv"]).wrong(1);
+    let columns = run(folder.path(), &columns).failure(1);
+    assert!(columns.contains("line 1: expected three columns"), "{columns}");
+    let pattern = run(folder.path(), &["record", "--config", "clusters.csv"]).failure(1);
     assert!(pattern.contains("--kubeconfigs"), "{pattern}");
 }
 
@@ -358,13 +362,13 @@ fn recording_resumes_after_a_full_disk() {
     cluster.kubectl(&["create", "namespace", "full"]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut child = limited(&cluster, folder.path(), 400, &["--kinds=pods", "-n=full", "--into=full.kine"]);
-    let (sender, said) = std::sync::mpsc::channel();
+    let (sender, output) = std::sync::mpsc::channel();
     let errors = BufReader::new(child.stderr.take().unwrap());
     std::thread::spawn(move || errors.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
     // Create pods until the disk is full.
     let mut rounds = 0..500;
     let paused = loop {
-        match said.try_recv() {
+        match output.try_recv() {
             Ok(line) => break line,
             Err(_) => {
                 let round = rounds.next().expect("the disk is full some time");
@@ -372,12 +376,12 @@ fn recording_resumes_after_a_full_disk() {
             }
         }
     };
-    assert!(paused.starts_with("warning: recording pauses, and goes on by itself"), "{paused}");
+    assert!(paused.starts_with("warning: recording is paused until writing succeeds"), "{paused}");
     create_pods(&cluster, "full", ["meanwhile".to_owned()].into_iter());
     let unlimited = ["--fsize=unlimited:", "--pid", &child.id().to_string()].map(str::to_owned);
     assert!(Command::new("prlimit").args(unlimited).status().unwrap().success());
-    let resumed = said.recv_timeout(Duration::from_secs(60)).unwrap();
-    assert_eq!(resumed, "warning: recording goes on");
+    let resumed = output.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(resumed, "warning: recording resumed");
     let (path, there) = (folder.path().join("full.kine"), pods_there(&cluster, "full"));
     until("all is recorded", || pods_recorded(&path, "full") == there);
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
@@ -386,7 +390,7 @@ fn recording_resumes_after_a_full_disk() {
     let history = History::open(&path).unwrap();
     let gaps = history.gaps().unwrap();
     assert!(
-        gaps.iter().any(|gap| gap.why.starts_with("it could not be written: ") && gap.from < gap.to),
+        gaps.iter().any(|gap| gap.why.starts_with("the history could not be written: ") && gap.from < gap.to),
         "{gaps:?}"
     );
     // Nothing was recorded twice.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::check_schema;
 use crate::common::run;
-use crate::folders::{day, shop};
+use crate::folders::{demo_history, shop};
 use crate::server::Server;
 
 const PLACE: &str = "/api/v1/histories/day/replays";
@@ -40,7 +40,7 @@ fn report_in(folder: &Path) -> Value {
 
 #[test]
 fn a_client_gets_the_report_that_the_command_writes() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &[]);
     let document = server.get("/openapi.json").json();
     let described = |schema: &str, value: &Value| {
@@ -59,18 +59,18 @@ fn a_client_gets_the_report_that_the_command_writes() {
 
     let command = ["replay", "day.kine", "--from", "13:20", "--to", "14:30", "--no-history", "--out", "told"];
     let settings = ["--set", "nodeGroups.general.max=90", "--seed", "3"];
-    run(day.path(), &[&command[..], &settings].concat()).fine();
+    run(day.path(), &[&command[..], &settings].concat()).success();
     assert_eq!(shown["report"], report_in(&day.path().join("told")));
 
     let place = format!("{PLACE}/{}", begun["id"]);
     assert_eq!(server.ask("DELETE", &place, &[], b"").json()["state"], "done");
-    server.get(&place).wrong(404);
+    server.get(&place).failure(404);
     assert_eq!(server.get(PLACE).json()["replays"], json!([]));
 }
 
 #[test]
 fn a_replay_that_is_cancelled_ends_and_makes_room() {
-    let day = day();
+    let day = demo_history();
     let server = Server::start(day.path(), &[]);
     // At the limit further replays are rejected; each cancelled one frees a slot.
     let route = &server.get("/openapi.json").json()["paths"]["/api/v1/histories/{name}/replays"]["post"];
@@ -79,10 +79,10 @@ fn a_replay_that_is_cancelled_ends_and_makes_room() {
     assert_eq!(first.code, 202);
     let first: Value = serde_json::from_slice(&first.body).unwrap();
     create(&server, &json!({}));
-    assert!(server.post(PLACE, &json!({})).wrong(503).contains("replays are being played"));
+    assert!(server.post(PLACE, &json!({})).failure(503).contains("replays are running"));
     let place = format!("{PLACE}/{}", first["id"]);
     assert_eq!(server.ask("DELETE", &place, &[], b"").json()["state"], "cancelled");
-    server.get(&place).wrong(404);
+    server.get(&place).failure(404);
     let patience = Instant::now() + Duration::from_secs(60);
     while server.post(PLACE, &json!({"to": "start+1m"})).code == 503 {
         assert!(Instant::now() < patience, "no room was made");
@@ -91,19 +91,34 @@ fn a_replay_that_is_cancelled_ends_and_makes_room() {
 }
 
 #[test]
+fn errors_name_the_fields_of_the_request() {
+    let shop = shop();
+    let server = Server::start(shop.path(), &[]);
+    let check = |explain_at: Value, expected: &str| {
+        let error = server.post("/api/v1/histories/shop/replays", &explain_at).failure(400);
+        assert!(error.contains(expected) && !error.contains("--from") && !error.contains("--to"), "{error}");
+    };
+    check(json!({"from": "2030-01-01T00:00Z"}), "from=2030-01-01T00:00:00Z is outside the history");
+    check(json!({"to": "2020-01-01T00:00Z"}), "to=2020-01-01T00:00:00Z is outside the history");
+    check(json!({"from": "end", "to": "start"}), " is after to=");
+    check(json!({"from": "start", "to": "start"}), "from must be before to; both are ");
+    check(json!({"autoscaler": " "}), "autoscaler must be recorded, off, or flags");
+}
+
+#[test]
 fn a_replay_that_cannot_be_is_refused_at_once() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
-    let wrong = |asked: &Value| server.post("/api/v1/histories/shop/replays", asked).wrong(400);
+    let wrong = |explain_at: &Value| server.post("/api/v1/histories/shop/replays", explain_at).failure(400);
     assert!(wrong(&json!({"colour": "red"})).contains("unknown field `colour`"));
     assert!(wrong(&json!({"from": "yesterday"})).contains("yesterday"));
-    assert!(wrong(&json!({"level": "nodes"})).contains("give pods or workloads"));
+    assert!(wrong(&json!({"level": "nodes"})).contains("expected pods or workloads"));
     assert!(wrong(&json!({"set": ["nonsense"]})).contains("nonsense"));
     assert!(wrong(&json!({"autoscaler": "off"})).contains("node groups"));
     assert!(wrong(&json!({"duration": "soon"})).contains("duration"));
-    let cut = server.ask("POST", "/api/v1/histories/shop/replays", &[], b"{\"from\":").wrong(400);
-    assert!(cut.contains("the settings of the replay"), "{cut}");
-    server.post("/api/v1/histories/nothing/replays", &json!({})).wrong(404);
-    server.get("/api/v1/histories/shop/replays/1").wrong(404);
-    server.get("/api/v1/histories/shop/replays/x").wrong(404);
+    let cut = server.ask("POST", "/api/v1/histories/shop/replays", &[], b"{\"from\":").failure(400);
+    assert!(cut.contains("invalid replay request"), "{cut}");
+    server.post("/api/v1/histories/nothing/replays", &json!({})).failure(404);
+    server.get("/api/v1/histories/shop/replays/1").failure(404);
+    server.get("/api/v1/histories/shop/replays/x").failure(404);
 }

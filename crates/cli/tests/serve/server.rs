@@ -20,7 +20,7 @@ pub(crate) struct Server {
 }
 
 /// A response.
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) code: u16,
     headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -42,10 +42,11 @@ impl Server {
     pub(crate) fn of(command: &mut Command) -> Server {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        out.read_line(&mut said).unwrap();
-        let address = said.trim().rsplit_once("//").unwrap_or_else(|| panic!("{said}")).1.parse().unwrap();
-        Server { child, address, said, out }
+        let mut output = String::new();
+        out.read_line(&mut output).unwrap();
+        let address =
+            output.trim().rsplit_once("//").unwrap_or_else(|| panic!("{output}")).1.parse().unwrap();
+        Server { child, address, said: output, out }
     }
 
     /// The next line that it prints.
@@ -55,17 +56,17 @@ impl Server {
         line
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> HttpResponse {
         self.ask("GET", path, &[], b"")
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> HttpResponse {
         self.ask("POST", path, &["Content-Type: application/json"], body.to_string().as_bytes())
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> HttpResponse {
         let mut stream = self.send(method, path, headers, body);
-        Answer::read(&mut stream)
+        HttpResponse::read(&mut stream)
     }
 
     /// Sends a request, and leaves reading the response to the caller.
@@ -116,8 +117,8 @@ pub(crate) fn write_request(
     let _ = stream.write_all(body);
 }
 
-impl Answer {
-    pub(crate) fn read(stream: &mut impl Read) -> Answer {
+impl HttpResponse {
+    pub(crate) fn read(stream: &mut impl Read) -> HttpResponse {
         let mut bytes = Vec::new();
         // An aborted response may end with a connection reset.
         let _ = stream.read_to_end(&mut bytes);
@@ -132,7 +133,7 @@ impl Answer {
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             .collect();
         let body = &bytes[end + 4..];
-        let mut answer = Answer { code, headers, body: body.to_vec(), whole: true };
+        let mut answer = HttpResponse { code, headers, body: body.to_vec(), whole: true };
         if answer.header("transfer-encoding") == Some("chunked") {
             (answer.body, answer.whole) = unchunked(body);
         } else if let Some(length) = answer.header("content-length") {
@@ -150,7 +151,7 @@ impl Answer {
     }
 
     #[track_caller]
-    pub(crate) fn fine(self) -> Vec<u8> {
+    pub(crate) fn success(self) -> Vec<u8> {
         assert_eq!(self.code, 200, "{}", self.text());
         assert!(self.whole, "the answer broke off");
         self.body
@@ -158,12 +159,12 @@ impl Answer {
 
     #[track_caller]
     pub(crate) fn json(self) -> Value {
-        serde_json::from_slice(&self.fine()).unwrap()
+        serde_json::from_slice(&self.success()).unwrap()
     }
 
     /// The error message of a response that must have this status code.
     #[track_caller]
-    pub(crate) fn wrong(self, code: u16) -> String {
+    pub(crate) fn failure(self, code: u16) -> String {
         assert_eq!(self.code, code, "{}", self.text());
         assert_eq!(self.header("retry-after").is_some(), code == 503);
         match self.header("content-type") {

@@ -13,15 +13,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use simulation::SimulatedCloud;
 
-use super::step::Step;
-use crate::{Error, Lines, Result};
+use super::loop_record::LoopRecord;
+use crate::{Error, JsonLines, Result};
 
 /// Second 0: 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600;
 
 /// A cluster, a cloud, a timeline of changes, and the real autoscaler's decisions in each loop.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct AutoscalerCase {
     /// Its name.
     pub id: String,
     /// The group of cases it belongs to.
@@ -33,18 +33,18 @@ pub struct Case {
     /// The cluster at the beginning.
     pub objects: Vec<Object>,
     /// Changes, ordered by time.
-    pub timeline: Vec<Moved>,
+    pub timeline: Vec<TimelineEntry>,
     /// Whether pending pods are bound before each loop.
-    pub binds: bool,
+    pub binds_pods: bool,
     /// Whether nodes of a group are interchangeable: only their counts are compared.
-    pub loose: bool,
+    pub interchangeable_nodes: bool,
     /// The real autoscaler's decisions, loop by loop.
-    pub expect: Vec<Step>,
+    pub expect: Vec<LoopRecord>,
 }
 
 /// The changes of one second.
 #[derive(Clone, Debug)]
-pub struct Moved {
+pub struct TimelineEntry {
     /// The second.
     pub at: i64,
     /// Objects that are created.
@@ -56,8 +56,8 @@ pub struct Moved {
 }
 
 /// Reads the cases of a file, one in memory at a time.
-pub struct Cases {
-    lines: Lines,
+pub struct AutoscalerCaseReader {
+    lines: JsonLines,
     count: u64,
 }
 
@@ -73,10 +73,10 @@ struct CaseJson<'a> {
     #[serde(borrow)]
     objects: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default)]
-    timeline: Vec<MovedJson<'a>>,
+    timeline: Vec<TimelineEntryJson<'a>>,
     binding: Binding,
     steps: Vec<i64>,
-    expect: Vec<Step>,
+    expect: Vec<LoopRecord>,
     /// Not needed: our autoscaler receives the lists in the order of the case anyway.
     #[serde(default, rename = "orderSensitive")]
     _order_sensitive: bool,
@@ -112,7 +112,7 @@ struct GroupJson<'a> {
     #[serde(default)]
     unregistered: i64,
     price: Option<f64>,
-    #[serde(default = "a_minute")]
+    #[serde(default = "default_provision_seconds")]
     provision_seconds: u64,
     #[serde(default)]
     ready_seconds: u64,
@@ -136,12 +136,12 @@ struct OptionsJson {
 struct FailureJson {
     from: i64,
     to: i64,
-    kind: KindJson,
+    kind: FailureKindJson,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum KindJson {
+enum FailureKindJson {
     IncreaseError,
     NoInstance,
     NeverRegister,
@@ -150,7 +150,7 @@ enum KindJson {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MovedJson<'a> {
+struct TimelineEntryJson<'a> {
     at: i64,
     #[serde(borrow, default)]
     create: Vec<&'a RawValue>,
@@ -160,16 +160,16 @@ struct MovedJson<'a> {
     delete: Vec<String>,
 }
 
-// === impl Cases ===
+// === impl AutoscalerCaseReader ===
 
-impl Cases {
+impl AutoscalerCaseReader {
     /// Reads the cases from these lines.
-    pub fn of(lines: Lines) -> Cases {
-        Cases { lines, count: 0 }
+    pub fn new(lines: JsonLines) -> AutoscalerCaseReader {
+        AutoscalerCaseReader { lines, count: 0 }
     }
 
     /// The next case. A file without any is an error.
-    pub fn read(&mut self) -> Result<Option<Case>> {
+    pub fn read(&mut self) -> Result<Option<AutoscalerCase>> {
         let Some(line) = self.lines.read()? else {
             if self.count == 0 {
                 return Err(Error::Empty { file: self.lines.file().to_owned(), what: "no case" });
@@ -177,24 +177,24 @@ impl Cases {
             return Ok(None);
         };
         self.count += 1;
-        match Case::parse(line) {
+        match AutoscalerCase::parse(line) {
             Ok(case) => Ok(Some(case)),
-            Err(why) => Err(self.lines.bad(why)),
+            Err(why) => Err(self.lines.line_error(why)),
         }
     }
 }
 
-// === impl Case ===
+// === impl AutoscalerCase ===
 
-impl Case {
+impl AutoscalerCase {
     /// Whether a line is an autoscaler case, not a scheduler case.
-    pub fn is_in(line: &str) -> bool {
+    pub fn is_autoscaler_case(line: &str) -> bool {
         let fields: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(line).ok();
         fields.is_some_and(|fields| fields.contains_key("nodeGroups") && fields.contains_key("steps"))
     }
 
     /// Reads a line; the error says what is wrong with it.
-    pub fn parse(line: &str) -> std::result::Result<Case, String> {
+    pub fn parse(line: &str) -> std::result::Result<AutoscalerCase, String> {
         let json: CaseJson<'_> =
             serde_json::from_str(line).map_err(|error| format!("not a case: {error}"))?;
         let id = json.id;
@@ -203,31 +203,41 @@ impl Case {
             return Err(within("steps and expectations are not of the same seconds".to_owned()));
         }
         let settings = settings(&json.options.unwrap_or_default()).map_err(within)?;
-        let objects = parse(json.objects.unwrap_or_default()).map_err(within)?;
+        let objects = parse_objects(json.objects.unwrap_or_default()).map_err(within)?;
         let mut timeline = Vec::new();
-        for moved in json.timeline {
-            timeline.push(Moved::parse(moved).map_err(within)?);
+        for entry in json.timeline {
+            timeline.push(TimelineEntry::parse(entry).map_err(within)?);
         }
-        timeline.sort_by_key(|moved| moved.at);
-        let cloud = cloud(json.node_groups, json.pricing, &objects).map_err(within)?;
+        timeline.sort_by_key(|entry| entry.at);
+        let cloud = build_cloud(json.node_groups, json.pricing, &objects).map_err(within)?;
         let binds = matches!(json.binding, Binding::FirstFit);
         let (family, loose, expect) = (json.family, json.loose, json.expect);
-        Ok(Case { id, family, settings, cloud, objects, timeline, binds, loose, expect })
+        Ok(AutoscalerCase {
+            id,
+            family,
+            settings,
+            cloud,
+            objects,
+            timeline,
+            binds_pods: binds,
+            interchangeable_nodes: loose,
+            expect,
+        })
     }
 }
 
-// === impl Moved ===
+// === impl TimelineEntry ===
 
-impl Moved {
-    fn parse(json: MovedJson<'_>) -> std::result::Result<Moved, String> {
+impl TimelineEntry {
+    fn parse(json: TimelineEntryJson<'_>) -> std::result::Result<TimelineEntry, String> {
         let pod = |text: &String| match text.splitn(3, '/').collect::<Vec<_>>()[..] {
             ["Pod", namespace, name] => Ok((namespace.to_owned(), name.to_owned())),
             _ => Err(format!("{text:?} is no pod to delete")),
         };
-        Ok(Moved {
+        Ok(TimelineEntry {
             at: json.at,
-            create: parse(json.create)?,
-            update: parse(json.update)?,
+            create: parse_objects(json.create)?,
+            update: parse_objects(json.update)?,
             delete: json.delete.iter().map(pod).collect::<std::result::Result<_, String>>()?,
         })
     }
@@ -250,16 +260,16 @@ fn settings(flags: &BTreeMap<String, String>) -> std::result::Result<Settings, S
     Ok(Settings { cloud_provider: "fake".into(), ..settings })
 }
 
-fn a_minute() -> u64 {
+fn default_provision_seconds() -> u64 {
     60
 }
 
-fn parse(texts: Vec<&RawValue>) -> std::result::Result<Vec<Object>, String> {
+fn parse_objects(texts: Vec<&RawValue>) -> std::result::Result<Vec<Object>, String> {
     let parse = |text: &RawValue| Object::parse(text.get()).map_err(|error| error.to_string());
     texts.into_iter().map(parse).collect()
 }
 
-fn cloud(
+fn build_cloud(
     groups: Vec<GroupJson<'_>>,
     pricing: Option<PricingJson>,
     objects: &[Object],
@@ -312,10 +322,10 @@ impl GroupJson<'_> {
             from: moment(json.from),
             to: moment(json.to),
             kind: match json.kind {
-                KindJson::IncreaseError => ProvisioningFailureKind::IncreaseError,
-                KindJson::NoInstance => ProvisioningFailureKind::NoInstance,
-                KindJson::NeverRegister => ProvisioningFailureKind::NeverRegister,
-                KindJson::CreateError => ProvisioningFailureKind::CreateError,
+                FailureKindJson::IncreaseError => ProvisioningFailureKind::IncreaseError,
+                FailureKindJson::NoInstance => ProvisioningFailureKind::NoInstance,
+                FailureKindJson::NeverRegister => ProvisioningFailureKind::NeverRegister,
+                FailureKindJson::CreateError => ProvisioningFailureKind::CreateError,
             },
         };
         Ok(NodeGroup {
@@ -356,14 +366,14 @@ mod tests {
         "steps":[0],"expect":[{"at":0}]}"#;
 
     #[track_caller]
-    fn refused(line: &str, because: &str) {
-        let error = Case::parse(line).expect_err(line);
+    fn assert_rejected(line: &str, because: &str) {
+        let error = AutoscalerCase::parse(line).expect_err(line);
         assert!(error.contains(because), "{error:?} should say {because:?}");
     }
 
     #[test]
-    fn the_cloud_begins_with_what_is_there_lost_and_missing() {
-        let case = Case::parse(WHOLE).unwrap();
+    fn the_cloud_begins_with_registered_lost_and_missing_nodes() {
+        let case = AutoscalerCase::parse(WHOLE).unwrap();
         assert_eq!(case.settings.max_nodes_total, 3);
         assert_eq!(case.timeline[0].delete, [("b".to_owned(), "c".to_owned())]);
         assert_eq!(case.cloud.target_size(GroupId(0)), 4);
@@ -373,18 +383,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_case_is_refused_with_the_reason() {
-        refused(&WHOLE[..WHOLE.len() - 1], "EOF");
-        refused(&WHOLE.replace(r#""missing""#, r#""mising""#), "unknown field `mising`");
-        refused(&WHOLE.replace(r#""at":0"#, r#""at":10"#), "not of the same seconds");
-        refused(&WHOLE.replace("max-nodes-total", "max-nodes-totals"), "max-nodes-totals");
-        refused(&WHOLE.replace("Pod/b/c", "Node/b"), "is no pod to delete");
+    fn an_invalid_case_is_rejected_with_the_reason() {
+        assert_rejected(&WHOLE[..WHOLE.len() - 1], "EOF");
+        assert_rejected(&WHOLE.replace(r#""missing""#, r#""mising""#), "unknown field `mising`");
+        assert_rejected(&WHOLE.replace(r#""at":0"#, r#""at":10"#), "not of the same seconds");
+        assert_rejected(&WHOLE.replace("max-nodes-total", "max-nodes-totals"), "max-nodes-totals");
+        assert_rejected(&WHOLE.replace("Pod/b/c", "Node/b"), "is no pod to delete");
     }
 
     #[test]
-    fn a_case_of_the_schedulers_is_told_apart() {
-        assert!(Case::is_in(WHOLE));
-        assert!(!Case::is_in(r#"{"id":"x-1","family":"x","objects":[],"pending":[],"expect":[]}"#));
-        assert!(!Case::is_in("nothing"));
+    fn a_scheduler_case_is_recognized() {
+        assert!(AutoscalerCase::is_autoscaler_case(WHOLE));
+        assert!(!AutoscalerCase::is_autoscaler_case(
+            r#"{"id":"x-1","family":"x","objects":[],"pending":[],"expect":[]}"#
+        ));
+        assert!(!AutoscalerCase::is_autoscaler_case("nothing"));
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn daemon_pod(set: &Value, node: &str, now: Moment) -> Object {
 
 /// Whether the DaemonSet controller would run a pod on the node: it checks name, selector, affinity and taints, but not
 /// free resources.
-pub(super) fn wants(set: &Value, node: &Object) -> bool {
+pub(super) fn should_run_daemon_pod(set: &Value, node: &Object) -> bool {
     let mut pod = daemon_pod(set, &node.meta().name, Moment::MIN).value().unwrap_or(Value::Null);
     let spec = &mut pod["spec"];
     spec["nodeName"] = Value::Null;
@@ -67,9 +67,9 @@ mod tests {
         let plain = node("n-1").label("pool", "n").taint("gpu:NoSchedule").allocatable("cpu", "1");
         let plain = plain.allocatable("pods", "9");
         let tolerant = || pod("p").set("spec.tolerations", json!([{"operator": "Exists"}]));
-        assert!(wants(&set(tolerant()), &plain.clone().object()));
-        assert!(!wants(&set(pod("p")), &plain.clone().object()), "the taint");
-        assert!(!wants(&set(tolerant().node_selector("pool", "m")), &plain.clone().object()));
-        assert!(wants(&set(tolerant()), &plain.cordoned().object()));
+        assert!(should_run_daemon_pod(&set(tolerant()), &plain.clone().object()));
+        assert!(!should_run_daemon_pod(&set(pod("p")), &plain.clone().object()), "the taint");
+        assert!(!should_run_daemon_pod(&set(tolerant().node_selector("pool", "m")), &plain.clone().object()));
+        assert!(should_run_daemon_pod(&set(tolerant()), &plain.cordoned().object()));
     }
 }

@@ -76,6 +76,6 @@ impl DaemonSetSpec {
         let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.is_rolling_update());
         rolling
             .and_then(|rolling| rolling.max_unavailable)
-            .map_or(0, |most| most.scaled_value(total, Rounding::Up))
+            .map_or(0, |max_unavailable| max_unavailable.scaled_value(total, Rounding::Up))
     }
 }

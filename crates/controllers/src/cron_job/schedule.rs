@@ -37,10 +37,10 @@ pub(super) struct SpecSchedule {
 
 impl Schedule {
     /// Parses a schedule for an offset from UTC in seconds.
-    pub(super) fn parse(text: &str, ahead: i64) -> Result<Schedule, String> {
+    pub(super) fn parse(text: &str, utc_offset: i64) -> Result<Schedule, String> {
         let text = text.trim();
         if let Some(every) = text.strip_prefix("@every ") {
-            let nanos = duration::parse(every).ok_or_else(|| format!("{every:?} is no span of time"))?;
+            let nanos = duration::parse(every).ok_or_else(|| format!("invalid duration {every:?}"))?;
             return Ok(Schedule::ConstantDelay((nanos / SECOND).max(1)));
         }
         let fields = match text {
@@ -49,7 +49,7 @@ impl Schedule {
             "@weekly" => "0 0 * * 0",
             "@daily" | "@midnight" => "0 0 * * *",
             "@hourly" => "0 * * * *",
-            _ if text.starts_with('@') => return Err(format!("{text:?} is no word for a schedule")),
+            _ if text.starts_with('@') => return Err(format!("unknown schedule {text:?}")),
             own => own,
         };
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -64,7 +64,7 @@ impl Schedule {
             has_star_day: days.is_star || weekdays.is_star,
             days: days.bits,
             weekdays: weekdays.bits,
-            utc_offset: ahead,
+            utc_offset,
         }))
     }
 
@@ -112,44 +112,45 @@ struct CronField {
 }
 
 /// Parses one field: ranges, steps, lists. Names count from the least value.
-fn parse_field(text: &str, least: u32, most: u32, names: &[&str]) -> Result<CronField, String> {
-    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{text:?} is no number in a schedule"));
+fn parse_field(text: &str, min: u32, max: u32, names: &[&str]) -> Result<CronField, String> {
+    let number =
+        |text: &str| text.parse::<u32>().map_err(|_| format!("invalid number {text:?} in the schedule"));
     let value = |text: &str| {
         let named = names.iter().position(|name| text.eq_ignore_ascii_case(name));
-        let named = named.and_then(|index| u32::try_from(index).ok()).map(|index| index + least);
+        let named = named.and_then(|index| u32::try_from(index).ok()).map(|index| index + min);
         named.map_or_else(|| number(text), Ok)
     };
-    let mut whole = CronField { bits: 0, is_star: false };
+    let mut field = CronField { bits: 0, is_star: false };
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (range, step) = match part.split_once('/') {
             Some((range, step)) => (range, Some(number(step)?)),
             None => (part, None),
         };
         let (first, last) = match range {
-            "*" | "?" => (least, most),
+            "*" | "?" => (min, max),
             _ => match range.split_once('-') {
                 Some((first, last)) => (value(first)?, value(last)?),
                 None => {
-                    let only = value(range)?;
-                    (only, if step.is_some() { most } else { only })
+                    let single_value = value(range)?;
+                    (single_value, if step.is_some() { max } else { single_value })
                 }
             },
         };
-        if first < least || last > most || first > last {
-            return Err(format!("{part:?} is not within {least} and {most}"));
+        if first < min || last > max || first > last {
+            return Err(format!("{part:?} is not from {min} to {max}"));
         }
         let step = step.unwrap_or(1);
         if step == 0 {
-            return Err(format!("{part:?} has a step of zero"));
+            return Err(format!("the step of {part:?} is zero"));
         }
-        whole.is_star |= matches!(range, "*" | "?") && step == 1;
+        field.is_star |= matches!(range, "*" | "?") && step == 1;
         let mut next = first;
         while next <= last {
-            whole.bits |= 1 << next;
+            field.bits |= 1 << next;
             next = next.saturating_add(step);
         }
     }
-    Ok(whole)
+    Ok(field)
 }
 
 /// The month and the day in it of a day since 1970, by the rules of the Gregorian calendar.

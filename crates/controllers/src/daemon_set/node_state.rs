@@ -54,8 +54,8 @@ pub(super) struct StatusCounts {
 impl NodeState {
     /// The pods for the node, bound ones before pending ones, and then the oldest first. Finished pods that are
     /// terminating are left out.
-    pub(super) fn pods(&self, world: &InformerCache) -> Vec<Arc<Pod>> {
-        let pods = self.pods.iter().filter_map(|name| world.pods.get(name));
+    pub(super) fn pods(&self, cache: &InformerCache) -> Vec<Arc<Pod>> {
+        let pods = self.pods.iter().filter_map(|name| cache.pods.get(name));
         let mut pods: Vec<_> =
             pods.filter(|pod| !(pod.is_finished() && pod.is_deleting())).cloned().collect();
         pods.sort_by(|a, b| compare_for_keeping(a, b));
@@ -70,31 +70,31 @@ impl NodeState {
         set: &CurrentDaemonSet<'_>,
         node: &Arc<str>,
         pods: &[Arc<Pod>],
-        plan: &mut PodChanges,
+        pod_changes: &mut PodChanges,
     ) -> bool {
         if self.wants.should_run && pods.is_empty() {
-            plan.nodes_needing_pods.push(node.clone());
+            pod_changes.nodes_needing_pods.push(node.clone());
             return false;
         }
         let live = pods.iter().filter(|pod| !pod.is_deleting());
         if !self.wants.should_continue_running {
-            plan.pods_to_delete.extend(live.cloned());
+            pod_changes.pods_to_delete.extend(live.cloned());
             return false;
         }
-        let (mut running, mut waits) = (Vec::new(), false);
+        let (mut running, mut needs_retry) = (Vec::new(), false);
         for pod in live {
             match pod.phase {
-                Phase::Failed if self.is_in_backoff(context, set) => waits = true,
-                Phase::Failed | Phase::Succeeded => plan.pods_to_delete.push(pod.clone()),
+                Phase::Failed if self.is_in_backoff(context, set) => needs_retry = true,
+                Phase::Failed | Phase::Succeeded => pod_changes.pods_to_delete.push(pod.clone()),
                 Phase::Pending | Phase::Unknown | Phase::Running => running.push(pod),
             }
         }
         if set.daemon_set.spec.max_surge(1) == 0 {
-            plan.pods_to_delete.extend(running.into_iter().skip(1).cloned());
-            return waits;
+            pod_changes.pods_to_delete.extend(running.into_iter().skip(1).cloned());
+            return needs_retry;
         }
         if running.is_empty() && self.wants.should_run {
-            plan.nodes_needing_pods.push(node.clone());
+            pod_changes.nodes_needing_pods.push(node.clone());
         }
         // With surge there may be an old and a new pod.
         let (new, old): (Vec<Arc<Pod>>, Vec<Arc<Pod>>) = running
@@ -102,32 +102,32 @@ impl NodeState {
             .cloned()
             .partition(|pod| pod.label(super::CONTROLLER_REVISION_HASH_LABEL) == Some(set.hash));
         let surplus = new.iter().skip(1).chain(old.iter().skip(1));
-        plan.pods_to_delete.extend(surplus.cloned());
+        pod_changes.pods_to_delete.extend(surplus.cloned());
         if let (Some(new), Some(old)) = (new.first(), old.first())
             && (!old.ready || new.is_available(set.daemon_set.spec.min_ready_seconds, context.now))
         {
-            plan.pods_to_delete.push(old.clone());
+            pod_changes.pods_to_delete.push(old.clone());
         }
-        waits
+        needs_retry
     }
 
     /// Whether a failed pod is kept for now, because another failed shortly before.
     fn is_in_backoff(&mut self, context: &mut SyncContext<'_>, set: &CurrentDaemonSet<'_>) -> bool {
         let (now, generation) = (context.now, set.daemon_set.status.observed_generation);
-        let known = self.backoff.filter(|known| {
-            known.generation == generation && now.nanos_since(known.since) <= 2 * MAX_BACKOFF
+        let backoff = self.backoff.filter(|backoff| {
+            backoff.generation == generation && now.nanos_since(backoff.since) <= 2 * MAX_BACKOFF
         });
-        if let Some(known) = known
-            && now.nanos_since(known.since) < known.nanos
+        if let Some(backoff) = backoff
+            && now.nanos_since(backoff.since) < backoff.nanos
         {
             context.enqueue_at(
-                now.plus_nanos(known.nanos),
+                now.plus_nanos(backoff.nanos),
                 Controller::DaemonSet,
                 set.daemon_set.name.clone(),
             );
             return true;
         }
-        let nanos = known.map_or(SECOND, |known| (known.nanos * 2).min(MAX_BACKOFF));
+        let nanos = backoff.map_or(SECOND, |backoff| (backoff.nanos * 2).min(MAX_BACKOFF));
         self.backoff = Some(FailedPodsBackoff { generation, nanos, since: now });
         false
     }

@@ -26,24 +26,26 @@ impl DaemonSetState {
             unavailable = 1;
         }
         let is_available = |pod: &Pod| pod.is_available(spec.min_ready_seconds, context.now);
-        let (mut away, mut replaced, mut candidates) = (0, Vec::new(), Vec::new());
-        for place in self.node_states.values() {
-            let pods = place.pods(context.cache);
-            if pods.is_empty() && !place.wants.should_run {
+        let (mut unavailable_count, mut replaced, mut candidates) = (0, Vec::new(), Vec::new());
+        for node_state in self.node_states.values() {
+            let pods = node_state.pods(context.cache);
+            if pods.is_empty() && !node_state.wants.should_run {
                 continue;
             }
             match find_updated_pods(set, &pods) {
-                Some(NodePods { new: Some(new), old: None }) => away += i64::from(!is_available(&new)),
+                Some(NodePods { new: Some(new), old: None }) => {
+                    unavailable_count += i64::from(!is_available(&new))
+                }
                 Some(NodePods { new: None, old: Some(old) }) if !is_available(&old) => {
                     replaced.push(old);
-                    away += 1;
+                    unavailable_count += 1;
                 }
                 Some(NodePods { new: None, old: Some(old) }) => candidates.push(old),
-                Some(_) | None => away += 1,
+                Some(_) | None => unavailable_count += 1,
             }
         }
-        let room = usize::try_from(unavailable.saturating_sub(away)).unwrap_or(0);
-        replaced.extend(candidates.into_iter().take(room));
+        let max_deletions = usize::try_from(unavailable.saturating_sub(unavailable_count)).unwrap_or(0);
+        replaced.extend(candidates.into_iter().take(max_deletions));
         PodChanges { nodes_needing_pods: Vec::new(), pods_to_delete: replaced }
     }
 
@@ -56,10 +58,10 @@ impl DaemonSetState {
     ) -> PodChanges {
         let min_ready = set.daemon_set.spec.min_ready_seconds;
         let is_available = |pod: &Pod| pod.is_available(min_ready, context.now);
-        let (mut surging, mut available, mut plan) = (0, 0, PodChanges::default());
+        let (mut surging, mut available, mut pod_changes) = (0, 0, PodChanges::default());
         let (mut candidates, mut unwanted) = (Vec::new(), Vec::new());
-        for (node, place) in &self.node_states {
-            let pods = place.pods(context.cache);
+        for (node, node_state) in &self.node_states {
+            let pods = node_state.pods(context.cache);
             if pods.is_empty() {
                 continue;
             }
@@ -70,22 +72,23 @@ impl DaemonSetState {
             available += i64::from(old.as_deref().or(new.as_deref()).is_some_and(is_available));
             match (new, old) {
                 (_, None) => {}
-                (None, Some(old)) => match (is_available(&old), place.wants.should_run) {
-                    (false, false) => plan.pods_to_delete.push(old),
-                    (false, true) => plan.nodes_needing_pods.push(node.clone()),
+                (None, Some(old)) => match (is_available(&old), node_state.wants.should_run) {
+                    (false, false) => pod_changes.pods_to_delete.push(old),
+                    (false, true) => pod_changes.nodes_needing_pods.push(node.clone()),
                     (true, false) => unwanted.push(old),
                     (true, true) => candidates.push(node.clone()),
                 },
-                (Some(new), Some(old)) if is_available(&new) => plan.pods_to_delete.push(old),
+                (Some(new), Some(old)) if is_available(&new) => pod_changes.pods_to_delete.push(old),
                 (Some(_), Some(_)) => surging += 1,
             }
         }
         // Pods on nodes that should not run one stay until enough others are available.
-        let spare = usize::try_from(available - self.totals.desired).unwrap_or(0);
-        plan.pods_to_delete.extend(unwanted.into_iter().take(spare));
-        plan.nodes_needing_pods
+        let deletable_count = usize::try_from(available - self.totals.desired).unwrap_or(0);
+        pod_changes.pods_to_delete.extend(unwanted.into_iter().take(deletable_count));
+        pod_changes
+            .nodes_needing_pods
             .extend(candidates.into_iter().take(usize::try_from(surge - surging).unwrap_or(0)));
-        plan
+        pod_changes
     }
 }
 
@@ -93,6 +96,6 @@ impl DaemonSetState {
 fn find_updated_pods(set: &CurrentDaemonSet<'_>, pods: &[Arc<Pod>]) -> Option<NodePods> {
     let live = pods.iter().filter(|pod| !pod.is_deleting()).cloned();
     let (new, old): (Vec<Arc<Pod>>, Vec<Arc<Pod>>) = live.partition(|pod| set.is_updated(pod));
-    let is_clear = new.len() <= 1 && old.len() <= 1;
-    is_clear.then(|| NodePods { new: new.into_iter().next(), old: old.into_iter().next() })
+    let is_unambiguous = new.len() <= 1 && old.len() <= 1;
+    is_unambiguous.then(|| NodePods { new: new.into_iter().next(), old: old.into_iter().next() })
 }

@@ -53,12 +53,12 @@ pub(super) struct PlannedReplicaSet {
 // === impl ReplicaSets ===
 
 impl ReplicaSets {
-    pub(super) fn of(world: &InformerCache, held: &CachedObject<DeploymentSpec>) -> ReplicaSets {
+    pub(super) fn of(cache: &InformerCache, deployment: &CachedObject<DeploymentSpec>) -> ReplicaSets {
         let mut sets: Vec<PlannedReplicaSet> =
-            world.replica_sets_of(&held.uid).into_iter().map(PlannedReplicaSet::new).collect();
+            cache.replica_sets_of(&deployment.uid).into_iter().map(PlannedReplicaSet::new).collect();
         sets.sort_by_key(PlannedReplicaSet::age_key);
         let is_new = |set: &PlannedReplicaSet| {
-            set.replica_set.spec.template.normalized == held.spec.template.normalized
+            set.replica_set.spec.template.normalized == deployment.spec.template.normalized
         };
         let new = sets.iter().position(is_new).map(|index| sets.remove(index));
         ReplicaSets { new, old: sets }
@@ -82,10 +82,10 @@ impl ReplicaSets {
 // === impl PlannedReplicaSet ===
 
 impl PlannedReplicaSet {
-    fn new(held: Arc<CachedObject<ReplicaSetSpec>>) -> PlannedReplicaSet {
-        let size = held.spec.replicas();
+    fn new(replica_set: Arc<CachedObject<ReplicaSetSpec>>) -> PlannedReplicaSet {
+        let size = replica_set.spec.replicas();
         PlannedReplicaSet {
-            replica_set: held,
+            replica_set,
             replicas: size,
             is_scaled: false,
             annotations: Vec::new(),
@@ -182,18 +182,20 @@ impl DeploymentSync<'_> {
             .saturating_add(1);
         let Some(new) = &mut self.sets.new else { return };
         new.annotations = copied_annotations(self.deployment);
-        let own = new.replica_set.meta.annotations.get(REVISION);
-        match own.map_or(Some(0), |own| own.parse::<i64>().ok()) {
+        let old_revision = new.replica_set.meta.annotations.get(REVISION);
+        match old_revision.map_or(Some(0), |old_revision| old_revision.parse::<i64>().ok()) {
             Some(number) if number < next => {
                 new.annotations.push((REVISION.to_owned(), next.to_string()));
-                if let Some(own) = own {
-                    let known = new.replica_set.meta.annotations.get(REVISION_HISTORY).unwrap_or_default();
-                    new.annotations
-                        .extend(extended_history(known, own).map(|list| (REVISION_HISTORY.to_owned(), list)));
+                if let Some(old_revision) = old_revision {
+                    let history = new.replica_set.meta.annotations.get(REVISION_HISTORY).unwrap_or_default();
+                    new.annotations.extend(
+                        extended_history(history, old_revision)
+                            .map(|list| (REVISION_HISTORY.to_owned(), list)),
+                    );
                 }
                 self.revision = Some(next.to_string());
             }
-            _ => self.revision = own.map(str::to_owned),
+            _ => self.revision = old_revision.map(str::to_owned),
         }
         let seconds = self.deployment.spec.min_ready_seconds;
         new.min_ready_seconds = (new.replica_set.spec.min_ready_seconds != seconds).then_some(seconds);
@@ -202,13 +204,15 @@ impl DeploymentSync<'_> {
 
     /// Creates the ReplicaSet of the current template. Returns false if its name is taken.
     pub(super) fn create_new_replica_set(&mut self, context: &mut SyncContext<'_>) -> bool {
-        let (held, spec) = (self.deployment, &self.deployment.spec);
+        let (deployment, spec) = (self.deployment, &self.deployment.spec);
         let hash =
             context.name_generator.template_hash(&spec.template, self.status.collision_count.unwrap_or(0));
         let longest = MAX_NAME_LENGTH.saturating_sub(hash.len() + 1);
-        let base: String = held.name.name.chars().take(longest).collect();
-        let name =
-            NamespacedName { namespace: held.name.namespace.clone(), name: format!("{base}-{hash}").into() };
+        let base: String = deployment.name.name.chars().take(longest).collect();
+        let name = NamespacedName {
+            namespace: deployment.name.namespace.clone(),
+            name: format!("{base}-{hash}").into(),
+        };
         if context.cache.replica_sets.get(&name).is_some() {
             *self.status.collision_count.get_or_insert(0) += 1;
             return false;
@@ -227,9 +231,9 @@ impl DeploymentSync<'_> {
         let mut metadata = json!({
             "name": *name.name, "namespace": *name.namespace, "uid": context.name_generator.uid(context.now), "generation": 1,
             "creationTimestamp": creation_timestamp(context.now), "labels": template["metadata"]["labels"],
-            "ownerReferences": [held.controller_reference()],
+            "ownerReferences": [deployment.controller_reference()],
         });
-        for (key, value) in copied_annotations(held).into_iter().chain([
+        for (key, value) in copied_annotations(deployment).into_iter().chain([
             (REVISION.to_owned(), next.to_string()),
             (DESIRED_REPLICAS.to_owned(), spec.replicas().to_string()),
             (MAX_REPLICAS.to_owned(), spec.max_replicas().to_string()),
@@ -241,20 +245,20 @@ impl DeploymentSync<'_> {
             selector["matchLabels"] = json!({});
         }
         selector["matchLabels"][POD_TEMPLATE_HASH_LABEL] = hash.into();
-        let mut wanted = json!({"replicas": size, "selector": selector, "template": template});
+        let mut replica_set_spec = json!({"replicas": size, "selector": selector, "template": template});
         if spec.min_ready_seconds != 0 {
-            wanted["minReadySeconds"] = spec.min_ready_seconds.into();
+            replica_set_spec["minReadySeconds"] = spec.min_ready_seconds.into();
         }
         let object = assemble_object::<ReplicaSetSpec>(
             &metadata.to_string(),
-            &wanted.to_string(),
+            &replica_set_spec.to_string(),
             &ReplicaSetStatus::default(),
         );
         context.create(object.clone());
-        let made = CachedObject::parse(name, &object, None).expect("it was made right here");
-        self.note_created_replica_set(context.now, &made.name.name);
+        let created_set = CachedObject::parse(name, &object, None).expect("it was made right here");
+        self.note_created_replica_set(context.now, &created_set.name.name);
         self.sets.new =
-            Some(PlannedReplicaSet { is_created: true, ..PlannedReplicaSet::new(Arc::new(made)) });
+            Some(PlannedReplicaSet { is_created: true, ..PlannedReplicaSet::new(Arc::new(created_set)) });
         self.revision = Some(next.to_string());
         true
     }
@@ -271,21 +275,22 @@ impl DeploymentSync<'_> {
 }
 
 /// The annotations of a Deployment that are copied to its ReplicaSets.
-fn copied_annotations(held: &CachedObject<DeploymentSpec>) -> Vec<(String, String)> {
-    let own = held.meta.annotations.iter().filter(|(key, _)| !ANNOTATIONS_TO_SKIP.contains(&&***key));
-    own.map(|(key, value)| (key.to_string(), value.to_string())).collect()
+fn copied_annotations(deployment: &CachedObject<DeploymentSpec>) -> Vec<(String, String)> {
+    let annotations =
+        deployment.meta.annotations.iter().filter(|(key, _)| !ANNOTATIONS_TO_SKIP.contains(&&***key));
+    annotations.map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }
 
 /// The revision history with one more number; the oldest are dropped if it gets too long.
-fn extended_history(known: &str, own: &str) -> Option<String> {
-    if known.is_empty() {
-        return Some(own.to_owned());
+fn extended_history(history: &str, old_revision: &str) -> Option<String> {
+    if history.is_empty() {
+        return Some(old_revision.to_owned());
     }
-    let mut rest = known;
-    while rest.len() + own.len() + 1 > MAX_HISTORY_LENGTH {
-        rest = rest.split_once(',')?.1;
+    let mut remaining_history = history;
+    while remaining_history.len() + old_revision.len() + 1 > MAX_HISTORY_LENGTH {
+        remaining_history = remaining_history.split_once(',')?.1;
     }
-    Some(format!("{rest},{own}"))
+    Some(format!("{remaining_history},{old_revision}"))
 }
 
 fn annotate(metadata: &mut Value, key: &str, value: &str) {

@@ -26,66 +26,67 @@ impl DeploymentSync<'_> {
         if spec.is_recreate() {
             return spec.replicas();
         }
-        let room = spec.max_replicas().saturating_sub(self.sets.replicas());
-        if room <= 0 { size } else { size + room.min(spec.replicas() - size) }
+        let scale_up_count = spec.max_replicas().saturating_sub(self.sets.replicas());
+        if scale_up_count <= 0 { size } else { size + scale_up_count.min(spec.replicas() - size) }
     }
 
     fn reconcile_new_replica_set(&mut self) -> bool {
-        let wanted = self.deployment.spec.replicas();
+        let desired_replicas = self.deployment.spec.replicas();
         let size = self.sets.new.as_ref().map_or(0, |new| new.replicas);
-        let size = if size > wanted { wanted } else { self.new_replica_set_size(size) };
+        let size = if size > desired_replicas { desired_replicas } else { self.new_replica_set_size(size) };
         self.sets.new.as_mut().is_some_and(|new| new.scale(size))
     }
 
     /// Scales old ReplicaSets down: first by their unhealthy pods, then by as many as may be unavailable.
     fn reconcile_old_replica_sets(&mut self) -> bool {
         let spec = &self.deployment.spec;
-        let least = spec.replicas() - spec.max_unavailable();
+        let min_available = spec.replicas() - spec.max_unavailable();
         let Some(new) = &self.sets.new else { return false };
-        let coming = new.replicas - new.replica_set.status.available_replicas;
-        let most = self.sets.replicas().saturating_sub(least).saturating_sub(coming);
-        if self.sets.old.iter().all(|set| set.replicas == 0) || most <= 0 {
+        let new_set_unavailable = new.replicas - new.replica_set.status.available_replicas;
+        let max_scaled_down =
+            self.sets.replicas().saturating_sub(min_available).saturating_sub(new_set_unavailable);
+        if self.sets.old.iter().all(|set| set.replicas == 0) || max_scaled_down <= 0 {
             return false;
         }
-        let mut taken = 0;
+        let mut cleanup_count = 0;
         for set in self.sets.old.iter_mut().filter(|set| set.replicas > 0) {
             let unhealthy = set.replicas - set.replica_set.status.available_replicas;
-            let count = unhealthy.min(most - taken);
+            let count = unhealthy.min(max_scaled_down - cleanup_count);
             if count > 0 {
                 set.scale(set.replicas - count);
-                taken += count;
+                cleanup_count += count;
             }
         }
-        let spare = self.sets.available_replicas().saturating_sub(least);
-        let mut freed = 0;
+        let total_scale_down = self.sets.available_replicas().saturating_sub(min_available);
+        let mut total_scaled_down = 0;
         for set in self.sets.old.iter_mut().filter(|set| set.replicas > 0) {
-            let count = set.replicas.min(spare - freed);
+            let count = set.replicas.min(total_scale_down - total_scaled_down);
             if count > 0 {
                 set.scale(set.replicas - count);
-                freed += count;
+                total_scaled_down += count;
             }
         }
-        taken + freed > 0
+        cleanup_count + total_scaled_down > 0
     }
 
     /// Scales the ReplicaSets proportionally, so that a change of `spec.replicas` does not advance a rollout.
     pub(super) fn scale(&mut self) {
-        let wanted = self.deployment.spec.replicas();
+        let desired_replicas = self.deployment.spec.replicas();
         let active = self.sets.all().filter(|set| set.replicas > 0).count();
         if active <= 1 {
             // The only active ReplicaSet, or the newest one.
             let ReplicaSets { new, old } = &mut self.sets;
             let is_active = |set: &&mut PlannedReplicaSet| active == 0 || set.replicas > 0;
-            if let Some(only) = new.iter_mut().chain(old.iter_mut().rev()).find(is_active) {
-                only.scale(wanted);
+            if let Some(active_set) = new.iter_mut().chain(old.iter_mut().rev()).find(is_active) {
+                active_set.scale(desired_replicas);
             }
             return;
         }
         let new = self.sets.new.as_ref();
         let is_saturated = new.is_some_and(|new| {
-            new.replicas == wanted
-                && new.desired_replicas() == Some(wanted)
-                && new.replica_set.status.available_replicas == wanted
+            new.replicas == desired_replicas
+                && new.desired_replicas() == Some(desired_replicas)
+                && new.replica_set.status.available_replicas == desired_replicas
         });
         if is_saturated {
             for set in &mut self.sets.old {
@@ -97,10 +98,10 @@ impl DeploymentSync<'_> {
     }
 
     fn scale_proportionally(&mut self) {
-        let allowed =
+        let allowed_size =
             if self.deployment.spec.replicas() > 0 { self.deployment.spec.max_replicas() } else { 0 };
-        let change = allowed.saturating_sub(self.sets.replicas());
-        let shares = ProportionalScaling {
+        let replicas_to_add = allowed_size.saturating_sub(self.sets.replicas());
+        let proportional_scaling = ProportionalScaling {
             desired_replicas: self.deployment.spec.replicas(),
             max_replicas: self.deployment.spec.max_replicas(),
             status_replicas: self.deployment.status.replicas,
@@ -110,21 +111,28 @@ impl DeploymentSync<'_> {
             old.iter_mut().chain(new).filter(|set| set.replicas > 0).collect();
         // The largest first; among equals the newest first when scaling up, the oldest first when scaling down.
         active.sort_by(|a, b| {
-            let by_age =
-                if change > 0 { b.age_key().cmp(&a.age_key()) } else { a.age_key().cmp(&b.age_key()) };
+            let by_age = if replicas_to_add > 0 {
+                b.age_key().cmp(&a.age_key())
+            } else {
+                a.age_key().cmp(&b.age_key())
+            };
             b.replicas.cmp(&a.replicas).then(by_age)
         });
-        let mut left = change;
+        let mut remaining_replicas = replicas_to_add;
         let mut sizes: Vec<i64> = Vec::with_capacity(active.len());
         for set in &active {
-            let share = shares.replica_set_fraction(set);
-            let share = if change > 0 { share.min(left) } else { share.max(left) };
-            let share = if left == 0 { 0 } else { share };
-            sizes.push(set.replicas + share);
-            left -= share;
+            let fraction = proportional_scaling.replica_set_fraction(set);
+            let fraction = if replicas_to_add > 0 {
+                fraction.min(remaining_replicas)
+            } else {
+                fraction.max(remaining_replicas)
+            };
+            let fraction = if remaining_replicas == 0 { 0 } else { fraction };
+            sizes.push(set.replicas + fraction);
+            remaining_replicas -= fraction;
         }
-        if let Some(greatest) = sizes.first_mut() {
-            *greatest = (*greatest + left).max(0);
+        if let Some(largest_size) = sizes.first_mut() {
+            *largest_size = (*largest_size + remaining_replicas).max(0);
         }
         for (set, size) in active.into_iter().zip(sizes) {
             set.scale_with_annotations(size);
@@ -147,7 +155,7 @@ impl ProportionalScaling {
         if self.desired_replicas == 0 {
             return -set.replicas;
         }
-        match set.max_replicas().filter(|most| *most != 0).unwrap_or(self.status_replicas) {
+        match set.max_replicas().filter(|max_replicas| *max_replicas != 0).unwrap_or(self.status_replicas) {
             0 => 0,
             before => {
                 (set.replicas.saturating_mul(self.max_replicas) as f64 / before as f64).round() as i64

@@ -12,10 +12,10 @@ const PROGRESSING: &str = "Progressing";
 
 /// Whether a rollout is complete: all pods are updated and available.
 pub(super) fn is_complete(spec: &DeploymentSpec, generation: i64, status: &DeploymentStatus) -> bool {
-    let wanted = spec.replicas();
-    status.updated_replicas == wanted
-        && status.replicas == wanted
-        && status.available_replicas == wanted
+    let desired_replicas = spec.replicas();
+    status.updated_replicas == desired_replicas
+        && status.replicas == desired_replicas
+        && status.available_replicas == desired_replicas
         && status.observed_generation >= generation
 }
 
@@ -24,11 +24,11 @@ pub(super) fn is_complete(spec: &DeploymentSpec, generation: i64, status: &Deplo
 impl DeploymentSync<'_> {
     /// Sets the condition for pausing or resuming, so that the pause does not count against the progress deadline.
     pub(super) fn check_paused_conditions(&mut self, context: &SyncContext<'_>) {
-        let known = Condition::find(&self.status.conditions, PROGRESSING).map(Condition::reason);
-        if self.deployment.spec.progress_deadline().is_none() || known == Some("ProgressDeadlineExceeded") {
+        let current = Condition::find(&self.status.conditions, PROGRESSING).map(Condition::reason);
+        if self.deployment.spec.progress_deadline().is_none() || current == Some("ProgressDeadlineExceeded") {
             return;
         }
-        let condition = match (self.deployment.spec.paused, known == Some("DeploymentPaused")) {
+        let condition = match (self.deployment.spec.paused, current == Some("DeploymentPaused")) {
             (true, false) => progressing_condition("Unknown", "DeploymentPaused", "Deployment is paused"),
             (false, true) => progressing_condition("Unknown", "DeploymentResumed", "Deployment is resumed"),
             (true, true) | (false, false) => return,
@@ -74,14 +74,16 @@ impl DeploymentSync<'_> {
             });
             return;
         }
-        let known = Condition::find(&status.conditions, PROGRESSING);
-        let (Some(seconds), Some(known)) = (self.deployment.spec.progress_deadline(), known) else { return };
+        let current = Condition::find(&status.conditions, PROGRESSING);
+        let (Some(seconds), Some(current)) = (self.deployment.spec.progress_deadline(), current) else {
+            return;
+        };
         // Pods lost after a rollout do not start the progress deadline.
-        let is_over = is_complete(&self.deployment.spec, self.deployment.meta.generation, &status)
-            || matches!(known.reason(), "NewReplicaSetAvailable" | "ProgressDeadlineExceeded");
+        let is_finished = is_complete(&self.deployment.spec, self.deployment.meta.generation, &status)
+            || matches!(current.reason(), "NewReplicaSetAvailable" | "ProgressDeadlineExceeded");
         if progress == StatusUpdate::Rollout
-            && !is_over
-            && let Some(last) = known.last_update_time
+            && !is_finished
+            && let Some(last) = current.last_update_time
         {
             // A second more, as the original does to be safe from clock skew.
             let at = last.plus_seconds(seconds.saturating_add(1));
@@ -126,8 +128,8 @@ impl DeploymentSync<'_> {
             status.conditions.retain(|condition| condition.kind != PROGRESSING);
             return status;
         };
-        let known = Condition::find(&self.status.conditions, PROGRESSING).cloned();
-        let reason = known.as_ref().map(Condition::reason);
+        let current = Condition::find(&self.status.conditions, PROGRESSING).cloned();
+        let reason = current.as_ref().map(Condition::reason);
         if status.replicas == status.updated_replicas && reason == Some("NewReplicaSetAvailable") {
             return status;
         }
@@ -135,10 +137,10 @@ impl DeploymentSync<'_> {
             Some(new) => format!("ReplicaSet {:?}", new.replica_set.name.name),
             None => format!("Deployment {:?}", self.deployment.name.name),
         };
-        let timed_out = known.as_ref().is_some_and(|known| match known.reason() {
+        let timed_out = current.as_ref().is_some_and(|current| match current.reason() {
             "NewReplicaSetAvailable" => false,
             "ProgressDeadlineExceeded" => true,
-            _ => known.last_update_time.is_some_and(|last| last.plus_seconds(seconds) < now),
+            _ => current.last_update_time.is_some_and(|last| last.plus_seconds(seconds) < now),
         });
         if is_complete(&self.deployment.spec, self.deployment.meta.generation, &status) {
             let message = format!("{name} has successfully progressed.");
@@ -151,8 +153,9 @@ impl DeploymentSync<'_> {
             let mut condition =
                 progressing_condition("True", "ReplicaSetUpdated", &format!("{name} is progressing."));
             condition.last_update_time = Some(K8sTime::at(now));
-            let since =
-                known.filter(|known| known.status == "True").and_then(|known| known.last_transition_time);
+            let since = current
+                .filter(|current| current.status == "True")
+                .and_then(|current| current.last_transition_time);
             condition.last_transition_time = since.or(condition.last_update_time);
             status.conditions.retain(|condition| condition.kind != PROGRESSING);
             status.conditions.push(condition);
@@ -181,14 +184,16 @@ fn progressing_condition(status: &str, reason: &str, message: &str) -> Condition
 
 /// Sets a condition; one with the same status and reason stays unchanged.
 fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition, now: Moment) {
-    let known = Condition::find(conditions, &condition.kind);
-    if known.is_some_and(|known| known.status == condition.status && known.reason == condition.reason) {
+    let current = Condition::find(conditions, &condition.kind);
+    if current.is_some_and(|current| current.status == condition.status && current.reason == condition.reason)
+    {
         return;
     }
-    let since =
-        known.filter(|known| known.status == condition.status).and_then(|known| known.last_transition_time);
+    let since = current
+        .filter(|current| current.status == condition.status)
+        .and_then(|current| current.last_transition_time);
     condition.last_update_time = Some(K8sTime::at(now));
     condition.last_transition_time = since.or(condition.last_update_time);
-    conditions.retain(|known| known.kind != condition.kind);
+    conditions.retain(|current| current.kind != condition.kind);
     conditions.push(condition);
 }

@@ -52,19 +52,19 @@ impl JobController {
     pub(crate) fn job_changed(
         &mut self,
         now: Moment,
-        world: &InformerCache,
+        cache: &InformerCache,
         queue: &mut WorkQueue,
         before: Option<&CachedObject<JobSpec>>,
         after: Option<&CachedObject<JobSpec>>,
     ) {
-        let Some(name) = after.or(before).map(|held| held.name.clone()) else { return };
+        let Some(name) = after.or(before).map(|job| job.name.clone()) else { return };
         if !queue.is_enabled(Controller::Job) {
             return;
         }
         if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
             self.backoffs.remove(&before.uid);
             self.removed_uncounted.remove(&before.uid);
-            let pods = world.pods_of(&before.uid);
+            let pods = cache.pods_of(&before.uid);
             self.orphans
                 .extend(pods.iter().filter(|pod| has_tracking_finalizer(pod)).map(|pod| pod.name.clone()));
         }
@@ -84,7 +84,7 @@ impl JobController {
     pub(crate) fn pod_changed(
         &mut self,
         now: Moment,
-        world: &InformerCache,
+        cache: &InformerCache,
         queue: &mut WorkQueue,
         owner: &OwnerReference,
         pod: &Pod,
@@ -93,8 +93,8 @@ impl JobController {
         if !queue.is_enabled(Controller::Job) {
             return;
         }
-        let is_missed = || world.jobs.resolve_owner(&pod.name.namespace, owner).is_some();
-        if is_gone && has_tracking_finalizer(pod) && is_missed() {
+        let job_exists = || cache.jobs.resolve_owner(&pod.name.namespace, owner).is_some();
+        if is_gone && has_tracking_finalizer(pod) && job_exists() {
             self.removed_uncounted.entry(owner.uid.clone()).or_default().push(FinishedPod::of(pod));
         }
         let name = NamespacedName { namespace: pod.name.namespace.clone(), name: owner.name.clone() };
@@ -125,9 +125,10 @@ impl FinishedPod {
 
 impl BackoffRecord {
     /// The backoff after more pods have finished.
-    pub(super) fn with_finished_pods(self, ended: &[FinishedPod]) -> BackoffRecord {
-        let last_success = ended.iter().filter(|pod| pod.has_succeeded).map(|pod| pod.finished_at).max();
-        let failed = ended.iter().filter(|pod| !pod.has_succeeded);
+    pub(super) fn with_finished_pods(self, finished_pods: &[FinishedPod]) -> BackoffRecord {
+        let last_success =
+            finished_pods.iter().filter(|pod| pod.has_succeeded).map(|pod| pod.finished_at).max();
+        let failed = finished_pods.iter().filter(|pod| !pod.has_succeeded);
         let failed: Vec<Moment> = failed
             .map(|pod| pod.finished_at)
             .filter(|at| last_success.is_none_or(|success| *at > success))
@@ -140,8 +141,8 @@ impl BackoffRecord {
     /// When pods may be created again; `None` if now.
     pub(super) fn backoff_until(self, now: Moment) -> Option<Moment> {
         let last = self.last_failure.filter(|_| self.failures > 0)?;
-        let doubled = DEFAULT_BACKOFF.checked_shl(self.failures - 1).filter(|_| self.failures < 8);
-        let until = last.plus_nanos(doubled.unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF));
+        let backoff_nanos = DEFAULT_BACKOFF.checked_shl(self.failures - 1).filter(|_| self.failures < 8);
+        let until = last.plus_nanos(backoff_nanos.unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF));
         // Updates would not be synced sooner either.
         (until > now).then(|| until.max(now.plus_nanos(SYNC_BATCH_PERIOD)))
     }

@@ -10,7 +10,7 @@ pub(super) struct OrderedIntervals(Vec<(i64, i64)>);
 impl OrderedIntervals {
     /// Parses indexes below a number; invalid ones are skipped.
     pub(super) fn parse(text: &str, below: i64) -> OrderedIntervals {
-        let mut runs: Vec<(i64, i64)> = Vec::new();
+        let mut intervals: Vec<(i64, i64)> = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (Ok(first), Ok(last)) = (first.parse::<i64>(), last.parse::<i64>()) else { continue };
@@ -18,27 +18,27 @@ impl OrderedIntervals {
                 break;
             }
             let last = last.min(below - 1);
-            match runs.last_mut() {
+            match intervals.last_mut() {
                 Some((_, end)) if *end + 1 == first => *end = last,
-                _ => runs.push((first, last)),
+                _ => intervals.push((first, last)),
             }
         }
-        OrderedIntervals(runs)
+        OrderedIntervals(intervals)
     }
 
     /// The union with more indexes.
-    pub(super) fn with(&self, more: &BTreeSet<i64>) -> OrderedIntervals {
+    pub(super) fn with(&self, new_indexes: &BTreeSet<i64>) -> OrderedIntervals {
         let mut all: Vec<(i64, i64)> =
-            self.0.iter().copied().chain(more.iter().map(|index| (*index, *index))).collect();
+            self.0.iter().copied().chain(new_indexes.iter().map(|index| (*index, *index))).collect();
         all.sort_unstable();
-        let mut runs: Vec<(i64, i64)> = Vec::new();
+        let mut intervals: Vec<(i64, i64)> = Vec::new();
         for (first, last) in all {
-            match runs.last_mut() {
+            match intervals.last_mut() {
                 Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
-                _ => runs.push((first, last)),
+                _ => intervals.push((first, last)),
             }
         }
-        OrderedIntervals(runs)
+        OrderedIntervals(intervals)
     }
 
     pub(super) fn count(&self) -> i64 {
@@ -46,10 +46,10 @@ impl OrderedIntervals {
     }
 
     /// The first `count` indexes below a limit that are missing.
-    pub(super) fn first_missing(&self, count: usize, below: i64) -> Vec<i64> {
+    pub(super) fn first_missing(&self, count: usize, completions: i64) -> Vec<i64> {
         let (mut missing, mut next) = (Vec::new(), 0);
-        for (first, last) in self.0.iter().copied().chain([(below, below)]) {
-            while next < first.min(below) && missing.len() < count {
+        for (first, last) in self.0.iter().copied().chain([(completions, completions)]) {
+            while next < first.min(completions) && missing.len() < count {
                 missing.push(next);
                 next += 1;
             }
@@ -61,8 +61,8 @@ impl OrderedIntervals {
 
 impl fmt::Display for OrderedIntervals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (first, last)) in self.0.iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (position, (first, last)) in self.0.iter().enumerate() {
+            let comma = if position == 0 { "" } else { "," };
             match last - first {
                 0 => write!(f, "{comma}{first}")?,
                 1 => write!(f, "{comma}{first},{last}")?,
@@ -78,8 +78,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(known: &str, more: &[i64], below: i64, all: &str, count: i64) {
-        let indexes = OrderedIntervals::parse(known, below).with(&more.iter().copied().collect());
+    fn check(known: &str, new_indexes: &[i64], completions: i64, all: &str, count: i64) {
+        let indexes =
+            OrderedIntervals::parse(known, completions).with(&new_indexes.iter().copied().collect());
         assert_eq!((indexes.to_string(), indexes.count()), (all.to_owned(), count));
     }
 
@@ -98,8 +99,8 @@ mod tests {
     #[test]
     fn the_first_missing_indexes_come_next() {
         // Cases of TestFirstPendingIndexes.
-        let first = |known: &str, count: usize, below: i64| {
-            OrderedIntervals::parse(known, below).first_missing(count, below)
+        let first = |known: &str, count: usize, completions: i64| {
+            OrderedIntervals::parse(known, completions).first_missing(count, completions)
         };
         assert_eq!(first("", 3, 10), [0, 1, 2]);
         assert_eq!(first("0-1", 3, 10), [2, 3, 4]);

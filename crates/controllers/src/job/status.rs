@@ -17,20 +17,20 @@ impl JobStatus {
         reason: &str,
         message: &str,
     ) -> bool {
-        let stamp = Some(K8sTime::at(now));
+        let now_time = Some(K8sTime::at(now));
         let new = Condition {
-            last_probe_time: stamp,
-            last_transition_time: stamp,
+            last_probe_time: now_time,
+            last_transition_time: now_time,
             ..Condition::new(kind, status, reason, message)
         };
         match self.conditions.iter_mut().find(|condition| condition.kind == kind) {
-            Some(known) => {
-                let is_news = (&known.status, &known.reason, &known.message)
+            Some(existing) => {
+                let is_changed = (&existing.status, &existing.reason, &existing.message)
                     != (&new.status, &new.reason, &new.message);
-                if is_news {
-                    *known = new;
+                if is_changed {
+                    *existing = new;
                 }
-                is_news
+                is_changed
             }
             None if status => {
                 self.conditions.push(new);

@@ -38,32 +38,34 @@ impl<'a> JobSync<'a> {
     /// Begins a sync: counts the pods that have finished.
     pub(super) fn new(
         context: &SyncContext<'_>,
-        held: &'a CachedObject<JobSpec>,
-        vanished: Vec<FinishedPod>,
+        job: &'a CachedObject<JobSpec>,
+        removed_pods: Vec<FinishedPod>,
         backoff: BackoffRecord,
     ) -> JobSync<'a> {
-        let (spec, mut status) = (&held.spec, held.status.clone());
-        let pods = context.cache.pods_of(&held.uid);
+        let (spec, mut status) = (&job.spec, job.status.clone());
+        let pods = context.cache.pods_of(&job.uid);
         let uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
         status.succeeded += uncounted.succeeded.len() as i64;
         status.failed += uncounted.failed.len() as i64;
-        let is_known =
+        let is_uncounted =
             |pod: &Pod| uncounted.succeeded.iter().chain(&uncounted.failed).any(|uid| **uid == *pod.uid);
-        let below = spec.completions().unwrap_or(i64::MAX);
-        let is_valid = |index: Option<i64>| !spec.is_indexed() || index.is_some_and(|index| index < below);
-        let has_ended = |pod: &&Arc<Pod>| {
+        let completions = spec.completions().unwrap_or(i64::MAX);
+        let is_valid =
+            |index: Option<i64>| !spec.is_indexed() || index.is_some_and(|index| index < completions);
+        let has_finished = |pod: &&Arc<Pod>| {
             has_tracking_finalizer(pod) && (pod.phase == Phase::Succeeded || spec.is_pod_failed(pod))
         };
-        let counted: Vec<Arc<Pod>> = pods.iter().filter(has_ended).cloned().collect();
-        let mut ended: Vec<FinishedPod> =
-            counted.iter().filter(|pod| !is_known(pod)).map(|pod| FinishedPod::of(pod)).collect();
-        ended.extend(vanished);
-        ended.retain(|pod| is_valid(pod.index));
-        let succeeded = || ended.iter().filter(|pod| pod.has_succeeded);
-        let new: BTreeSet<i64> =
+        let counted: Vec<Arc<Pod>> = pods.iter().filter(has_finished).cloned().collect();
+        let mut finished_pods: Vec<FinishedPod> =
+            counted.iter().filter(|pod| !is_uncounted(pod)).map(|pod| FinishedPod::of(pod)).collect();
+        finished_pods.extend(removed_pods);
+        finished_pods.retain(|pod| is_valid(pod.index));
+        let succeeded = || finished_pods.iter().filter(|pod| pod.has_succeeded);
+        let succeeded_indexes: BTreeSet<i64> =
             succeeded().filter_map(|pod| pod.index).filter(|_| spec.is_indexed()).collect();
-        let indexes = OrderedIntervals::parse(&status.completed_indexes, below).with(&new);
-        status.failed += (ended.len() - succeeded().count()) as i64;
+        let indexes =
+            OrderedIntervals::parse(&status.completed_indexes, completions).with(&succeeded_indexes);
+        status.failed += (finished_pods.len() - succeeded().count()) as i64;
         if spec.is_indexed() {
             status.succeeded = indexes.count();
             status.completed_indexes = indexes.to_string();
@@ -76,9 +78,9 @@ impl<'a> JobSync<'a> {
         status.uncounted_terminated_pods = Some(UncountedTerminatedPods::default());
         let active = pods.iter().filter(|pod| pod.is_active()).cloned().collect();
         JobSync {
-            job: held,
+            job,
             status,
-            backoff: backoff.with_finished_pods(&ended),
+            backoff: backoff.with_finished_pods(&finished_pods),
             pods,
             active,
             succeeded_indexes: indexes,
@@ -92,12 +94,12 @@ impl<'a> JobSync<'a> {
         self.status.terminating = Some(terminating);
         self.status.ready = Some(self.active.iter().filter(|pod| pod.ready).count() as i64);
         self.status.active = self.active.len() as i64;
-        let end = self.failure_outcome(context).or_else(|| self.success_outcome());
-        let end = match end {
-            Some(end) => {
-                self.count_terminating_pods(&end);
+        let outcome = self.failure_outcome(context).or_else(|| self.success_outcome());
+        let outcome = match outcome {
+            Some(outcome) => {
+                self.count_terminating_pods(&outcome);
                 self.delete_active_pods(context);
-                Some(end)
+                Some(outcome)
             }
             None => {
                 let is_managed = !self.job.is_deleting();
@@ -106,7 +108,7 @@ impl<'a> JobSync<'a> {
                 }
                 let is_complete = match self.job.spec.completions() {
                     None => self.status.succeeded > 0 && self.status.active == 0,
-                    Some(wanted) => self.status.succeeded >= wanted && self.status.active == 0,
+                    Some(completions) => self.status.succeeded >= completions && self.status.active == 0,
                 };
                 if is_managed && !is_complete {
                     self.update_suspended_condition(context);
@@ -122,8 +124,8 @@ impl<'a> JobSync<'a> {
             self.counted = self.pods.clone();
         }
         remove_tracking_finalizers(context, &self.counted);
-        if let Some(end) = end {
-            self.set_finished_conditions(context, &end);
+        if let Some(outcome) = outcome {
+            self.set_finished_conditions(context, &outcome);
         }
         if self.status != self.job.status {
             context.update(self.job.with_status(&self.status));
@@ -137,9 +139,9 @@ impl<'a> JobSync<'a> {
             Some(JobOutcome { is_success: false, reason: reason.to_owned(), message: message.to_owned() })
         };
         let spec = &self.job.spec;
-        let known = Condition::find(&self.status.conditions, "FailureTarget");
-        if let Some(known) = known.filter(|known| known.status == "True") {
-            return failed(known.reason(), known.message.as_deref().unwrap_or_default());
+        let condition = Condition::find(&self.status.conditions, "FailureTarget");
+        if let Some(condition) = condition.filter(|condition| condition.status == "True") {
+            return failed(condition.reason(), condition.message.as_deref().unwrap_or_default());
         }
         if Condition::is_true(&self.status.conditions, "SuccessCriteriaMet") {
             return None;
@@ -161,11 +163,11 @@ impl<'a> JobSync<'a> {
 
     /// The outcome if the Job has met its success criteria before.
     fn success_outcome(&self) -> Option<JobOutcome> {
-        let known = Condition::find(&self.status.conditions, "SuccessCriteriaMet")?;
-        (known.status == "True").then(|| JobOutcome {
+        let condition = Condition::find(&self.status.conditions, "SuccessCriteriaMet")?;
+        (condition.status == "True").then(|| JobOutcome {
             is_success: true,
-            reason: known.reason().to_owned(),
-            message: known.message.clone().unwrap_or_default(),
+            reason: condition.reason().to_owned(),
+            message: condition.message.clone().unwrap_or_default(),
         })
     }
 
@@ -181,14 +183,14 @@ impl<'a> JobSync<'a> {
     }
 
     /// Counts the terminating pods of a finished Job: they have failed, unless the Job has succeeded.
-    fn count_terminating_pods(&mut self, end: &JobOutcome) {
+    fn count_terminating_pods(&mut self, outcome: &JobOutcome) {
         let is_counted = |pod: &Arc<Pod>| self.counted.iter().any(|counted| Arc::ptr_eq(counted, pod));
         let leaving = self
             .pods
             .iter()
             .filter(|pod| has_tracking_finalizer(pod) && pod.is_deleting() && !is_counted(pod));
         let leaving: Vec<_> = leaving.cloned().collect();
-        self.status.failed += if end.is_success { 0 } else { leaving.len() as i64 };
+        self.status.failed += if outcome.is_success { 0 } else { leaving.len() as i64 };
         self.counted.extend(leaving);
     }
 
@@ -198,7 +200,7 @@ impl<'a> JobSync<'a> {
             context.delete_pod(pod);
         }
         let stopped = self.active.len() as i64;
-        self.status.terminating = self.status.terminating.map(|known| known + stopped);
+        self.status.terminating = self.status.terminating.map(|terminating| terminating + stopped);
         (self.status.active, self.status.ready) = (0, Some(0));
     }
 
@@ -206,13 +208,13 @@ impl<'a> JobSync<'a> {
     fn manage_pods(&mut self, context: &mut SyncContext<'_>) {
         let spec = &self.job.spec;
         let active = self.active.len() as i64;
-        let wanted = match spec.completions() {
+        let wanted_active = match spec.completions() {
             _ if spec.suspend => 0,
             None if self.status.succeeded > 0 => active,
             None => spec.parallelism(),
             Some(completions) => (completions - self.status.succeeded).min(spec.parallelism()).max(0),
         };
-        let surplus = self.pods_to_remove(usize::try_from(active - wanted).unwrap_or(0));
+        let surplus = self.pods_to_remove(usize::try_from(active - wanted_active).unwrap_or(0));
         if !surplus.is_empty() {
             // The finalizer is removed first, so that the pod does not count as failed.
             remove_tracking_finalizers(context, &surplus);
@@ -222,74 +224,83 @@ impl<'a> JobSync<'a> {
             let ready = surplus.iter().filter(|pod| pod.ready).count() as i64;
             let count = surplus.len() as i64;
             self.status.active -= count;
-            self.status.ready = self.status.ready.map(|known| known - ready);
-            self.status.terminating = self.status.terminating.map(|known| known + count);
+            self.status.ready = self.status.ready.map(|current| current - ready);
+            self.status.terminating = self.status.terminating.map(|current| current + count);
             return;
         }
-        let leaving = if spec.only_replaces_failed_pods() { self.status.terminating.unwrap_or(0) } else { 0 };
-        let missing = usize::try_from(wanted - leaving - active).unwrap_or(0).min(BURST_REPLICAS);
-        if missing == 0 || spec.suspend {
+        let terminating_pods =
+            if spec.only_replaces_failed_pods() { self.status.terminating.unwrap_or(0) } else { 0 };
+        let missing_count =
+            usize::try_from(wanted_active - terminating_pods - active).unwrap_or(0).min(BURST_REPLICAS);
+        if missing_count == 0 || spec.suspend {
             return;
         }
         if let Some(until) = self.backoff.backoff_until(context.now) {
             context.enqueue_at(until, Controller::Job, self.job.name.clone());
             return;
         }
-        let new: Vec<Option<i64>> = if spec.is_indexed() {
-            let is_taken =
+        let new_indexes: Vec<Option<i64>> = if spec.is_indexed() {
+            let uses_index =
                 |pod: &&Arc<Pod>| pod.is_active() || spec.only_replaces_failed_pods() && pod.is_terminating();
-            let taken: BTreeSet<i64> =
-                self.pods.iter().filter(is_taken).filter_map(|pod| completion_index(pod)).collect();
-            let below = spec.completions().unwrap_or(0);
-            self.succeeded_indexes.with(&taken).first_missing(missing, below).into_iter().map(Some).collect()
+            let used_indexes: BTreeSet<i64> =
+                self.pods.iter().filter(uses_index).filter_map(|pod| completion_index(pod)).collect();
+            let index_limit = spec.completions().unwrap_or(0);
+            self.succeeded_indexes
+                .with(&used_indexes)
+                .first_missing(missing_count, index_limit)
+                .into_iter()
+                .map(Some)
+                .collect()
         } else {
-            vec![None; missing]
+            vec![None; missing_count]
         };
-        self.status.active += new.len() as i64;
-        for index in new {
+        self.status.active += new_indexes.len() as i64;
+        for index in new_indexes {
             context.create_pod(self.new_pod(index));
         }
     }
 
     /// The surplus pods: of an Indexed Job first those with a duplicate or invalid index.
-    fn pods_to_remove(&self, least: usize) -> Vec<Arc<Pod>> {
-        let mut left: Vec<RankedPod> =
+    fn pods_to_remove(&self, min_count: usize) -> Vec<Arc<Pod>> {
+        let mut ranked_pods: Vec<RankedPod> =
             self.active.iter().map(|pod| RankedPod { pod: pod.clone(), rank: 0 }).collect();
-        sort_for_deletion(&mut left, AgeComparison::Exact);
+        sort_for_deletion(&mut ranked_pods, AgeComparison::Exact);
         let mut surplus = Vec::new();
         if self.job.spec.is_indexed() {
-            let below = self.job.spec.completions().unwrap_or(0);
-            let mut taken = BTreeSet::new();
+            let completions = self.job.spec.completions().unwrap_or(0);
+            let mut used_indexes = BTreeSet::new();
             // Of pods with the same index the last in order is kept.
-            let (keep, away): (Vec<RankedPod>, Vec<RankedPod>) = left.into_iter().rev().partition(|one| {
-                completion_index(&one.pod).is_some_and(|index| index < below && taken.insert(index))
-            });
-            surplus.extend(away.into_iter().rev().map(|one| one.pod));
-            left = keep.into_iter().rev().collect();
+            let (kept_pods, surplus_pods): (Vec<RankedPod>, Vec<RankedPod>) =
+                ranked_pods.into_iter().rev().partition(|ranked_pod| {
+                    completion_index(&ranked_pod.pod)
+                        .is_some_and(|index| index < completions && used_indexes.insert(index))
+                });
+            surplus.extend(surplus_pods.into_iter().rev().map(|ranked_pod| ranked_pod.pod));
+            ranked_pods = kept_pods.into_iter().rev().collect();
         }
-        let more = least.saturating_sub(surplus.len());
-        surplus.extend(left.into_iter().take(more).map(|one| one.pod));
+        let missing_count = min_count.saturating_sub(surplus.len());
+        surplus.extend(ranked_pods.into_iter().take(missing_count).map(|ranked_pod| ranked_pod.pod));
         surplus.truncate(BURST_REPLICAS);
         surplus
     }
 
     fn new_pod(&self, index: Option<i64>) -> NewPod {
-        let held = self.job;
-        let mut pod = held.spec.template.new_pod(held);
+        let job = self.job;
+        let mut pod = job.spec.template.new_pod(job);
         let finalizers = pod.metadata.entry("finalizers").or_insert_with(|| json!([]));
         if let Some(finalizers) = finalizers.as_array_mut()
-            && !finalizers.iter().any(|own| own == TRACKING_FINALIZER)
+            && !finalizers.iter().any(|finalizer| finalizer == TRACKING_FINALIZER)
         {
             finalizers.push(TRACKING_FINALIZER.into());
         }
         let Some(index) = index else { return pod };
-        let number = index.to_string();
-        pod.set_label(COMPLETION_INDEX, &number);
-        pod.set_annotation(COMPLETION_INDEX, &number);
-        pod.spec.insert("hostname".to_owned(), format!("{}-{index}", held.name.name).into());
+        let completion_index_text = index.to_string();
+        pod.set_label(COMPLETION_INDEX, &completion_index_text);
+        pod.set_annotation(COMPLETION_INDEX, &completion_index_text);
+        pod.spec.insert("hostname".to_owned(), format!("{}-{index}", job.name.name).into());
         let suffix = format!("-{index}-");
         let base: String =
-            held.name.name.chars().take(MAX_GENERATED_PREFIX.saturating_sub(suffix.len())).collect();
+            job.name.name.chars().take(MAX_GENERATED_PREFIX.saturating_sub(suffix.len())).collect();
         pod.name = NewPodName::Generated(base + &suffix);
         for list in ["initContainers", "containers"] {
             for container in pod.spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -311,16 +322,16 @@ impl<'a> JobSync<'a> {
     }
 
     /// Sets the conditions of a finished Job; the final one only when no pod is terminating.
-    fn set_finished_conditions(&mut self, context: &SyncContext<'_>, end: &JobOutcome) {
+    fn set_finished_conditions(&mut self, context: &SyncContext<'_>, outcome: &JobOutcome) {
         let now = context.now;
         let (first, last) =
-            if end.is_success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
+            if outcome.is_success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
         if Condition::find(&self.status.conditions, first).is_none() {
-            self.status.ensure_condition(now, first, true, &end.reason, &end.message);
+            self.status.ensure_condition(now, first, true, &outcome.reason, &outcome.message);
         }
         if self.status.terminating == Some(0) {
-            self.status.ensure_condition(now, last, true, &end.reason, &end.message);
-            if end.is_success {
+            self.status.ensure_condition(now, last, true, &outcome.reason, &outcome.message);
+            if outcome.is_success {
                 self.status.completion_time = Some(K8sTime::at(now));
             }
         }

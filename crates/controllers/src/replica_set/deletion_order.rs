@@ -41,13 +41,13 @@ fn compare(a: &RankedPod, b: &RankedPod, ages: AgeComparison) -> Ordering {
         AgeComparison::Exact => 0,
         AgeComparison::Logarithmic(_) => deletion_cost(pod),
     };
-    let by_age = |one: Option<Moment>, other: Option<Moment>| match (one, other, ages) {
-        (one, other, _) if one == other => Ordering::Equal,
-        (Some(one), Some(other), AgeComparison::Exact) => other.cmp(&one),
-        (Some(one), Some(other), AgeComparison::Logarithmic(now)) => {
-            log2_age(one, now).cmp(&log2_age(other, now)).then_with(|| first.uid.cmp(&second.uid))
+    let by_age = |left: Option<Moment>, right: Option<Moment>| match (left, right, ages) {
+        (left, right, _) if left == right => Ordering::Equal,
+        (Some(left), Some(right), AgeComparison::Exact) => right.cmp(&left),
+        (Some(left), Some(right), AgeComparison::Logarithmic(now)) => {
+            log2_age(left, now).cmp(&log2_age(right, now)).then_with(|| first.uid.cmp(&second.uid))
         }
-        (one, other, _) => one.is_some().cmp(&other.is_some()),
+        (left, right, _) => left.is_some().cmp(&right.is_some()),
     };
     (second.node.is_none().cmp(&first.node.is_none()))
         .then_with(|| first.phase.cmp(&second.phase))

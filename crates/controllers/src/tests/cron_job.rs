@@ -6,7 +6,7 @@ use super::{ALL, FakeCluster, workload};
 
 /// A cluster with a CronJob, at midnight.
 fn fake_cluster(spec: Value) -> FakeCluster {
-    let mut stage = FakeCluster::new(&ALL);
+    let mut cluster = FakeCluster::new(&ALL);
     let job = workload("batch/v1", "Job", json!({}));
     let mut cron = workload(
         "batch/v1",
@@ -19,18 +19,18 @@ fn fake_cluster(spec: Value) -> FakeCluster {
     for (key, value) in spec.as_object().unwrap() {
         cron["spec"][key] = value.clone();
     }
-    stage.put(cron);
-    stage
+    cluster.put(cron);
+    cluster
 }
 
-fn finish(stage: &mut FakeCluster, phase: &str) {
-    let pods = stage.names("Pod");
+fn finish(cluster: &mut FakeCluster, phase: &str) {
+    let pods = cluster.names("Pod");
     for pod in pods {
-        if stage.get("Pod", &pod)["status"]["phase"] == "Pending" {
-            stage.finish_pod(&pod, phase);
+        if cluster.get("Pod", &pod)["status"]["phase"] == "Pending" {
+            cluster.finish_pod(&pod, phase);
         }
     }
-    stage.wait(3);
+    cluster.wait(3);
 }
 
 /// Minutes since 1970 at the start.
@@ -38,82 +38,82 @@ const START: i64 = super::START / super::SECOND / 60;
 
 #[test]
 fn a_job_is_started_at_each_time() {
-    let mut stage = fake_cluster(json!({"schedule": "*/5 * * * *"}));
-    assert_eq!(stage.names("Job").len(), 0);
-    stage.wait(299);
-    assert_eq!(stage.names("Job").len(), 0);
-    stage.wait(2);
-    assert_eq!(stage.names("Job"), [format!("w-{}", START + 5)]);
-    let job = stage.all("Job")[0];
+    let mut cluster = fake_cluster(json!({"schedule": "*/5 * * * *"}));
+    assert_eq!(cluster.names("Job").len(), 0);
+    cluster.wait(299);
+    assert_eq!(cluster.names("Job").len(), 0);
+    cluster.wait(2);
+    assert_eq!(cluster.names("Job"), [format!("w-{}", START + 5)]);
+    let job = cluster.all("Job")[0];
     assert_eq!(
         job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"],
         "2026-11-15T00:05:00Z"
     );
     assert_eq!(job["metadata"]["labels"], json!({"a": "b"}));
     assert_eq!(job["spec"]["backoffLimit"], 6);
-    assert_eq!(stage.all("Pod")[0]["metadata"]["labels"]["job-name"], format!("w-{}", START + 5));
-    let status = &stage.get("CronJob", "w")["status"];
+    assert_eq!(cluster.all("Pod")[0]["metadata"]["labels"]["job-name"], format!("w-{}", START + 5));
+    let status = &cluster.get("CronJob", "w")["status"];
     assert_eq!(
         (&status["lastScheduleTime"], status["active"].as_array().map(Vec::len)),
         (&json!("2026-11-15T00:05:00Z"), Some(1))
     );
-    finish(&mut stage, "Succeeded");
-    let status = &stage.get("CronJob", "w")["status"];
+    finish(&mut cluster, "Succeeded");
+    let status = &cluster.get("CronJob", "w")["status"];
     // The Job is synced a second after its pod was created, 100 ms after the full minute.
     assert_eq!(
         (&status["active"], &status["lastSuccessfulTime"]),
         (&Value::Null, &json!("2026-11-15T00:05:01Z"))
     );
-    stage.wait(3600);
-    assert_eq!(stage.get("CronJob", "w")["status"]["lastScheduleTime"], "2026-11-15T01:05:00Z");
+    cluster.wait(3600);
+    assert_eq!(cluster.get("CronJob", "w")["status"]["lastScheduleTime"], "2026-11-15T01:05:00Z");
 }
 
 #[test]
 fn the_concurrency_policy_forbids_or_replaces_running_jobs() {
     for (policy, running) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
-        let mut stage = fake_cluster(json!({"schedule": "* * * * *", "concurrencyPolicy": policy}));
-        stage.wait(185);
-        assert_eq!(stage.names("Job").len(), running, "{policy}");
+        let mut cluster = fake_cluster(json!({"schedule": "* * * * *", "concurrencyPolicy": policy}));
+        cluster.wait(185);
+        assert_eq!(cluster.names("Job").len(), running, "{policy}");
         let last = if policy == "Forbid" { 1 } else { 3 };
-        assert_eq!(stage.names("Job").last(), Some(&format!("w-{}", START + last)), "{policy}");
+        assert_eq!(cluster.names("Job").last(), Some(&format!("w-{}", START + last)), "{policy}");
     }
 }
 
 #[test]
 fn finished_jobs_are_kept_to_the_history_limits() {
-    let mut stage = fake_cluster(
+    let mut cluster = fake_cluster(
         json!({"schedule": "* * * * *", "successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 0}),
     );
     for _ in 0..4 {
-        stage.wait(60);
-        finish(&mut stage, "Succeeded");
+        cluster.wait(60);
+        finish(&mut cluster, "Succeeded");
     }
-    assert_eq!(stage.names("Job"), [format!("w-{}", START + 3), format!("w-{}", START + 4)]);
+    assert_eq!(cluster.names("Job"), [format!("w-{}", START + 3), format!("w-{}", START + 4)]);
 }
 
 #[test]
 fn missed_times_start_one_job_unless_past_the_deadline() {
     for (deadline, expected) in [(Value::Null, 1), (json!(30), 0), (json!(90), 1)] {
-        let mut stage = fake_cluster(
+        let mut cluster = fake_cluster(
             json!({"schedule": "* * * * *", "suspend": true, "startingDeadlineSeconds": deadline}),
         );
-        stage.wait(3600 + 45);
-        stage.change("CronJob", "w", |cron| cron["spec"]["suspend"] = false.into());
-        assert_eq!(stage.names("Job").len(), expected, "{deadline}");
+        cluster.wait(3600 + 45);
+        cluster.change("CronJob", "w", |cron| cron["spec"]["suspend"] = false.into());
+        assert_eq!(cluster.names("Job").len(), expected, "{deadline}");
         if expected == 1 {
-            assert_eq!(stage.names("Job"), [format!("w-{}", START + 60)]);
+            assert_eq!(cluster.names("Job"), [format!("w-{}", START + 60)]);
         }
     }
 }
 
 #[test]
 fn a_changed_schedule_applies_from_its_next_time() {
-    let mut stage = fake_cluster(json!({"schedule": "0 12 * * *"}));
-    stage.wait(3600 + 120);
-    stage.change("CronJob", "w", |cron| cron["spec"]["schedule"] = "*/5 * * * *".into());
-    assert_eq!(stage.names("Job").len(), 0);
-    stage.wait(181);
-    assert_eq!(stage.names("Job"), [format!("w-{}", START + 65)]);
+    let mut cluster = fake_cluster(json!({"schedule": "0 12 * * *"}));
+    cluster.wait(3600 + 120);
+    cluster.change("CronJob", "w", |cron| cron["spec"]["schedule"] = "*/5 * * * *".into());
+    assert_eq!(cluster.names("Job").len(), 0);
+    cluster.wait(181);
+    assert_eq!(cluster.names("Job"), [format!("w-{}", START + 65)]);
 }
 
 #[test]
@@ -123,21 +123,21 @@ fn an_unknown_schedule_or_time_zone_is_reported() {
         json!({"schedule": "* * * * *", "timeZone": "Europe/Berlin"}),
         json!({"schedule": "0 0 30 2 *"}),
     ] {
-        let mut stage = fake_cluster(spec);
-        stage.wait(100);
-        assert_eq!((stage.names("Job").len(), stage.controllers.unsupported().count()), (0, 1));
+        let mut cluster = fake_cluster(spec);
+        cluster.wait(100);
+        assert_eq!((cluster.names("Job").len(), cluster.controllers.unsupported().count()), (0, 1));
     }
-    let mut stage = fake_cluster(json!({"schedule": "0 1 * * *", "timeZone": "Etc/GMT-1"}));
-    stage.wait(86_401);
-    assert_eq!(stage.names("Job"), [format!("w-{}", START + 1440)]);
+    let mut cluster = fake_cluster(json!({"schedule": "0 1 * * *", "timeZone": "Etc/GMT-1"}));
+    cluster.wait(86_401);
+    assert_eq!(cluster.names("Job"), [format!("w-{}", START + 1440)]);
 }
 
 #[test]
 fn the_scheduled_timestamp_has_the_cron_jobs_time_zone() {
-    let mut stage = fake_cluster(json!({"schedule": "5 3 * * *", "timeZone": "Etc/GMT-3"}));
-    stage.wait(301);
+    let mut cluster = fake_cluster(json!({"schedule": "5 3 * * *", "timeZone": "Etc/GMT-3"}));
+    cluster.wait(301);
     assert_eq!(
-        stage.all("Job")[0]["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"],
+        cluster.all("Job")[0]["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"],
         "2026-11-15T03:05:00+03:00"
     );
 }
@@ -147,10 +147,10 @@ fn completions_default_to_one_only_without_parallelism() {
     let started = |spec: Value| {
         let mut template = workload("batch/v1", "Job", spec);
         template["spec"].as_object_mut().unwrap().remove("selector");
-        let mut stage =
+        let mut cluster =
             fake_cluster(json!({"schedule": "*/5 * * * *", "jobTemplate": {"spec": template["spec"]}}));
-        stage.wait(301);
-        let job = stage.all("Job")[0];
+        cluster.wait(301);
+        let job = cluster.all("Job")[0];
         (job["spec"]["parallelism"].clone(), job["spec"]["completions"].clone())
     };
     assert_eq!(started(json!({})), (json!(1), json!(1)));

@@ -12,7 +12,7 @@ fn deployment(replicas: i64, surge: Value, unavailable: Value) -> Value {
 }
 
 /// A ReplicaSet of the Deployment; version 0 has its template.
-fn set(version: i64, replicas: i64, available: i64, told: (i64, i64)) -> Value {
+fn set(version: i64, replicas: i64, available: i64, desired_and_max: (i64, i64)) -> Value {
     let mut set = workload("apps/v1", "ReplicaSet", json!({"replicas": replicas}));
     if version != 0 {
         set["spec"]["template"]["spec"]["containers"][0]["image"] = format!("old:{version}").into();
@@ -22,7 +22,7 @@ fn set(version: i64, replicas: i64, available: i64, told: (i64, i64)) -> Value {
         "name": format!("v{version}"), "namespace": "shop", "uid": format!("v{version}"), "generation": 1,
         // The higher the version, the older.
         "creationTimestamp": format!("2026-11-14T00:00:{:02}Z", 30 - version),
-        "annotations": {annotation("desired-replicas"): told.0.to_string(), annotation("max-replicas"): told.1.to_string(),
+        "annotations": {annotation("desired-replicas"): desired_and_max.0.to_string(), annotation("max-replicas"): desired_and_max.1.to_string(),
             annotation("revision"): (10 - version).to_string()},
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "w-uid", "controller": true}],
     });
@@ -33,19 +33,19 @@ fn set(version: i64, replicas: i64, available: i64, told: (i64, i64)) -> Value {
 
 /// The replicas of the ReplicaSets after one sync of the Deployment.
 fn after_one_sync(deployment: Value, sets: &[Value]) -> Vec<i64> {
-    let mut stage = FakeCluster::new(&[Controller::Deployment]);
+    let mut cluster = FakeCluster::new(&[Controller::Deployment]);
     for set in sets {
-        stage.set(set.clone());
+        cluster.set(set.clone());
     }
-    stage.set(deployment);
-    for one in stage.controllers.process_next_item(stage.now) {
+    cluster.set(deployment);
+    for one in cluster.controllers.process_next_item(cluster.now) {
         if let ApiCall::Update(object) = one {
             let value = object.value().unwrap();
-            stage.objects.insert(super::key(&value), value);
+            cluster.objects.insert(super::key(&value), value);
         }
     }
     let size = |set: &Value| {
-        stage.get("ReplicaSet", &text(&set["metadata"]["name"]))["spec"]["replicas"].as_i64().unwrap()
+        cluster.get("ReplicaSet", &text(&set["metadata"]["name"]))["spec"]["replicas"].as_i64().unwrap()
     };
     sets.iter().map(size).collect()
 }
@@ -76,8 +76,8 @@ fn scaling_is_proportional() {
 
 #[track_caller]
 fn check_roll(replicas: i64, surge: i64, unavailable: i64, sets: [(i64, i64); 2], expected: [i64; 2]) {
-    let told = (replicas, replicas + surge);
-    let sets = [set(0, sets[0].0, sets[0].1, told), set(1, sets[1].0, sets[1].1, told)];
+    let desired_and_max = (replicas, replicas + surge);
+    let sets = [set(0, sets[0].0, sets[0].1, desired_and_max), set(1, sets[1].0, sets[1].1, desired_and_max)];
     let sizes = after_one_sync(deployment(replicas, json!(surge), json!(unavailable)), &sets);
     assert_eq!(sizes, expected);
 }
@@ -102,28 +102,28 @@ fn old_replica_sets_scale_down_within_max_unavailable() {
     check_roll(10, 0, 2, [(2, 0), (8, 8)], [2, 8]);
 }
 
-fn image(stage: &mut FakeCluster, image: &str) {
-    stage.change("Deployment", "w", |object| {
+fn image(cluster: &mut FakeCluster, image: &str) {
+    cluster.change("Deployment", "w", |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = image.into()
     });
 }
 
-fn status(stage: &FakeCluster, field: &str) -> i64 {
-    stage.get("Deployment", "w")["status"][field].as_i64().unwrap_or(0)
+fn status(cluster: &FakeCluster, field: &str) -> i64 {
+    cluster.get("Deployment", "w")["status"][field].as_i64().unwrap_or(0)
 }
 
-fn condition(stage: &FakeCluster, kind: &str) -> (String, String) {
+fn condition(cluster: &FakeCluster, kind: &str) -> (String, String) {
     let conditions =
-        stage.get("Deployment", "w")["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        cluster.get("Deployment", "w")["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions.into_iter().find(|one| one["type"] == kind).expect("it has that condition");
     (text(&found["status"]), text(&found["reason"]))
 }
 
 #[test]
 fn a_rollout_completes_and_sets_its_conditions() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 4})));
-    let set = stage.all("ReplicaSet")[0];
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 4})));
+    let set = cluster.all("ReplicaSet")[0];
     let hash = text(&set["metadata"]["labels"]["pod-template-hash"]);
     assert_eq!(set["metadata"]["name"], format!("w-{hash}"));
     assert_eq!(set["spec"]["selector"]["matchLabels"]["pod-template-hash"], *hash);
@@ -132,112 +132,112 @@ fn a_rollout_completes_and_sets_its_conditions() {
         [annotation("desired-replicas"), annotation("max-replicas"), annotation("revision")],
         ["4", "5", "1"]
     );
-    assert_eq!(stage.all("Pod")[0]["metadata"]["labels"]["pod-template-hash"], *hash);
-    assert_eq!((status(&stage, "replicas"), status(&stage, "unavailableReplicas")), (4, 4));
-    assert_eq!(condition(&stage, "Available"), ("False".into(), "MinimumReplicasUnavailable".into()));
-    stage.run_all_pods();
-    assert_eq!((status(&stage, "readyReplicas"), status(&stage, "availableReplicas")), (4, 4));
-    assert_eq!(condition(&stage, "Available"), ("True".into(), "MinimumReplicasAvailable".into()));
-    assert_eq!(condition(&stage, "Progressing"), ("True".into(), "NewReplicaSetAvailable".into()));
+    assert_eq!(cluster.all("Pod")[0]["metadata"]["labels"]["pod-template-hash"], *hash);
+    assert_eq!((status(&cluster, "replicas"), status(&cluster, "unavailableReplicas")), (4, 4));
+    assert_eq!(condition(&cluster, "Available"), ("False".into(), "MinimumReplicasUnavailable".into()));
+    cluster.run_all_pods();
+    assert_eq!((status(&cluster, "readyReplicas"), status(&cluster, "availableReplicas")), (4, 4));
+    assert_eq!(condition(&cluster, "Available"), ("True".into(), "MinimumReplicasAvailable".into()));
+    assert_eq!(condition(&cluster, "Progressing"), ("True".into(), "NewReplicaSetAvailable".into()));
     assert_eq!(
-        stage.get("Deployment", "w")["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
+        cluster.get("Deployment", "w")["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
         "1"
     );
 }
 
 #[test]
 fn a_rolling_update_never_has_too_few_or_too_many_pods() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(deployment(10, json!(3), json!(2)));
-    stage.run_all_pods();
-    image(&mut stage, "i:2");
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(deployment(10, json!(3), json!(2)));
+    cluster.run_all_pods();
+    image(&mut cluster, "i:2");
     // Ten pods less two that may be unavailable; thirteen at most.
-    let count = |stage: &FakeCluster, phase: &str| {
-        stage.all("Pod").iter().filter(|pod| pod["status"]["phase"] == phase).count()
+    let count = |cluster: &FakeCluster, phase: &str| {
+        cluster.all("Pod").iter().filter(|pod| pod["status"]["phase"] == phase).count()
     };
     for _ in 0..20 {
-        assert!(stage.all("Pod").len() <= 13 && count(&stage, "Running") >= 8);
-        let waiting: Vec<String> = stage
+        assert!(cluster.all("Pod").len() <= 13 && count(&cluster, "Running") >= 8);
+        let waiting: Vec<String> = cluster
             .all("Pod")
             .iter()
             .filter(|pod| pod["status"]["phase"] == "Pending")
             .map(|pod| text(&pod["metadata"]["name"]))
             .collect();
         let Some(first) = waiting.first() else { break };
-        stage.run_pod(first);
+        cluster.run_pod(first);
     }
-    assert!(stage.all("Pod").iter().all(|pod| pod["spec"]["containers"][0]["image"] == "i:2"));
-    assert_eq!((stage.all("Pod").len(), status(&stage, "updatedReplicas")), (10, 10));
+    assert!(cluster.all("Pod").iter().all(|pod| pod["spec"]["containers"][0]["image"] == "i:2"));
+    assert_eq!((cluster.all("Pod").len(), status(&cluster, "updatedReplicas")), (10, 10));
     let mut sizes: Vec<_> =
-        stage.all("ReplicaSet").iter().map(|set| set["spec"]["replicas"].as_i64()).collect();
+        cluster.all("ReplicaSet").iter().map(|set| set["spec"]["replicas"].as_i64()).collect();
     sizes.sort();
     assert_eq!(sizes, [Some(0), Some(10)]);
-    assert_eq!(condition(&stage, "Progressing").1, "NewReplicaSetAvailable");
+    assert_eq!(condition(&cluster, "Progressing").1, "NewReplicaSetAvailable");
     // Back to the first template: the same ReplicaSet, with a new revision number.
-    image(&mut stage, "i:1");
-    stage.run_all_pods();
-    assert_eq!(stage.all("ReplicaSet").len(), 2);
-    let back = stage.all("ReplicaSet").into_iter().find(|set| set["spec"]["replicas"] == 10).unwrap();
+    image(&mut cluster, "i:1");
+    cluster.run_all_pods();
+    assert_eq!(cluster.all("ReplicaSet").len(), 2);
+    let back = cluster.all("ReplicaSet").into_iter().find(|set| set["spec"]["replicas"] == 10).unwrap();
     let annotation = |key: &str| &back["metadata"]["annotations"][format!("deployment.kubernetes.io/{key}")];
     assert_eq!((annotation("revision"), annotation("revision-history")), (&json!("3"), &json!("1")));
 }
 
 #[test]
 fn recreate_waits_until_the_old_pods_are_gone() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 2, "strategy": {"type": "Recreate"}})));
-    stage.run_all_pods();
-    stage.is_graceful = true;
-    let old = stage.names("Pod");
-    image(&mut stage, "i:2");
-    assert_eq!(stage.names("Pod"), old);
-    stage.remove("Pod", &old[0]);
-    assert_eq!(stage.names("Pod"), old[1..]);
-    stage.remove("Pod", &old[1]);
-    assert_eq!(stage.all("Pod").len(), 2);
-    assert!(stage.all("Pod").iter().all(|pod| pod["spec"]["containers"][0]["image"] == "i:2"));
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 2, "strategy": {"type": "Recreate"}})));
+    cluster.run_all_pods();
+    cluster.is_graceful = true;
+    let old = cluster.names("Pod");
+    image(&mut cluster, "i:2");
+    assert_eq!(cluster.names("Pod"), old);
+    cluster.remove("Pod", &old[0]);
+    assert_eq!(cluster.names("Pod"), old[1..]);
+    cluster.remove("Pod", &old[1]);
+    assert_eq!(cluster.all("Pod").len(), 2);
+    assert!(cluster.all("Pod").iter().all(|pod| pod["spec"]["containers"][0]["image"] == "i:2"));
 }
 
 #[test]
 fn a_paused_deployment_is_scaled_but_not_updated() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 2})));
-    stage.run_all_pods();
-    stage.change("Deployment", "w", |object| object["spec"]["paused"] = true.into());
-    assert_eq!(condition(&stage, "Progressing"), ("Unknown".into(), "DeploymentPaused".into()));
-    image(&mut stage, "i:2");
-    stage.change("Deployment", "w", |object| object["spec"]["replicas"] = 3.into());
-    assert_eq!((stage.all("ReplicaSet").len(), stage.all("Pod").len()), (1, 3));
-    stage.change("Deployment", "w", |object| object["spec"]["paused"] = false.into());
-    stage.run_all_pods();
-    assert!(stage.all("Pod").iter().all(|pod| pod["spec"]["containers"][0]["image"] == "i:2"));
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 2})));
+    cluster.run_all_pods();
+    cluster.change("Deployment", "w", |object| object["spec"]["paused"] = true.into());
+    assert_eq!(condition(&cluster, "Progressing"), ("Unknown".into(), "DeploymentPaused".into()));
+    image(&mut cluster, "i:2");
+    cluster.change("Deployment", "w", |object| object["spec"]["replicas"] = 3.into());
+    assert_eq!((cluster.all("ReplicaSet").len(), cluster.all("Pod").len()), (1, 3));
+    cluster.change("Deployment", "w", |object| object["spec"]["paused"] = false.into());
+    cluster.run_all_pods();
+    assert!(cluster.all("Pod").iter().all(|pod| pod["spec"]["containers"][0]["image"] == "i:2"));
 }
 
 #[test]
 fn a_stalled_rollout_exceeds_its_progress_deadline() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 1, "progressDeadlineSeconds": 60})));
-    assert_eq!(condition(&stage, "Progressing").0, "True");
-    stage.wait(60);
-    assert_eq!(condition(&stage, "Progressing").0, "True");
-    stage.wait(1);
-    assert_eq!(condition(&stage, "Progressing"), ("False".into(), "ProgressDeadlineExceeded".into()));
-    assert_eq!(stage.controllers.next_wake(), None);
-    stage.run_all_pods();
-    assert_eq!(condition(&stage, "Progressing").1, "NewReplicaSetAvailable");
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 1, "progressDeadlineSeconds": 60})));
+    assert_eq!(condition(&cluster, "Progressing").0, "True");
+    cluster.wait(60);
+    assert_eq!(condition(&cluster, "Progressing").0, "True");
+    cluster.wait(1);
+    assert_eq!(condition(&cluster, "Progressing"), ("False".into(), "ProgressDeadlineExceeded".into()));
+    assert_eq!(cluster.controllers.next_wake(), None);
+    cluster.run_all_pods();
+    assert_eq!(condition(&cluster, "Progressing").1, "NewReplicaSetAvailable");
 }
 
 #[test]
 fn old_replica_sets_are_kept_to_a_limit() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 1, "revisionHistoryLimit": 1})));
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 1, "revisionHistoryLimit": 1})));
     for version in 2..6 {
-        stage.run_all_pods();
-        stage.wait(1);
-        image(&mut stage, &format!("i:{version}"));
+        cluster.run_all_pods();
+        cluster.wait(1);
+        image(&mut cluster, &format!("i:{version}"));
     }
-    stage.run_all_pods();
-    let mut images: Vec<_> = stage
+    cluster.run_all_pods();
+    let mut images: Vec<_> = cluster
         .all("ReplicaSet")
         .iter()
         .map(|set| text(&set["spec"]["template"]["spec"]["containers"][0]["image"]))
@@ -251,30 +251,30 @@ fn a_name_that_is_taken_is_not_used() {
     let mut other = FakeCluster::new(&ALL);
     other.put(workload("apps/v1", "Deployment", json!({"replicas": 1})));
     let taken = other.names("ReplicaSet").remove(0);
-    let mut stage = FakeCluster::new(&[Controller::Deployment]);
+    let mut cluster = FakeCluster::new(&[Controller::Deployment]);
     let mut set = workload("apps/v1", "ReplicaSet", json!({"replicas": 0}));
     set["metadata"]["name"] = taken.clone().into();
     set["metadata"]["uid"] = "other".into();
-    stage.put(set);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 1})));
-    assert_eq!(stage.all("ReplicaSet").len(), 2);
-    assert_eq!(status(&stage, "collisionCount"), 1);
+    cluster.put(set);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 1})));
+    assert_eq!(cluster.all("ReplicaSet").len(), 2);
+    assert_eq!(status(&cluster, "collisionCount"), 1);
 }
 
 #[test]
 fn a_pod_lost_long_after_a_rollout_is_only_replaced() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(deployment(2, json!(1), json!(0)));
-    stage.run_all_pods();
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(deployment(2, json!(1), json!(0)));
+    cluster.run_all_pods();
     // Longer than the progress deadline.
-    stage.wait(700);
-    let lost = stage.names("Pod").remove(0);
-    stage.remove("Pod", &lost);
-    assert_eq!(stage.names("Pod").len(), 2);
+    cluster.wait(700);
+    let lost = cluster.names("Pod").remove(0);
+    cluster.remove("Pod", &lost);
+    assert_eq!(cluster.names("Pod").len(), 2);
     // The rollout stays complete, whatever happens to its pods.
-    stage.wait(700);
-    let status = &stage.get("Deployment", "w")["status"];
+    cluster.wait(700);
+    let status = &cluster.get("Deployment", "w")["status"];
     let progressing = status["conditions"].as_array().unwrap().iter().find(|it| it["type"] == "Progressing");
     assert_eq!(progressing.unwrap()["reason"], "NewReplicaSetAvailable");
-    assert_eq!(stage.controllers.next_wake(), None);
+    assert_eq!(cluster.controllers.next_wake(), None);
 }

@@ -8,49 +8,49 @@ use crate::Controller;
 
 #[test]
 fn dependents_are_deleted_with_their_owners() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
-    stage.run_all_pods();
-    stage.remove("Deployment", "w");
-    assert!(stage.objects.is_empty(), "{:?}", stage.objects.keys());
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
+    cluster.run_all_pods();
+    cluster.remove("Deployment", "w");
+    assert!(cluster.objects.is_empty(), "{:?}", cluster.objects.keys());
 }
 
 #[test]
 fn a_dependent_with_another_owner_stays_until_its_controller_is_deleted() {
-    let mut stage = FakeCluster::new(&ALL);
+    let mut cluster = FakeCluster::new(&ALL);
     let owners = json!([
         {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"},
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "w-uid"},
     ]);
-    stage.put(pod("p").namespace("shop").set("metadata.ownerReferences", owners));
+    cluster.put(pod("p").namespace("shop").set("metadata.ownerReferences", owners));
     let mut set = workload("apps/v1", "StatefulSet", json!({"replicas": 0}));
     set["metadata"]["name"] = "s".into();
-    stage.put(set);
-    stage.remove("StatefulSet", "s");
-    assert_eq!(stage.names("Pod"), ["p"]);
+    cluster.put(set);
+    cluster.remove("StatefulSet", "s");
+    assert_eq!(cluster.names("Pod"), ["p"]);
 }
 
 #[test]
 fn an_owner_in_foreground_deletion_is_removed_last() {
-    let mut stage = FakeCluster::new(&ALL);
-    stage.put(workload("apps/v1", "ReplicaSet", json!({"replicas": 2})));
-    stage.is_graceful = true;
-    stage.change("ReplicaSet", "w", |set| {
+    let mut cluster = FakeCluster::new(&ALL);
+    cluster.put(workload("apps/v1", "ReplicaSet", json!({"replicas": 2})));
+    cluster.is_graceful = true;
+    cluster.change("ReplicaSet", "w", |set| {
         set["metadata"]["deletionTimestamp"] = "2026-11-15T00:00:00Z".into();
         set["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
     });
-    let pods = stage.names("Pod");
-    assert_eq!((pods.len(), stage.names("ReplicaSet").len()), (2, 1));
-    assert!(stage.all("Pod").iter().all(|pod| !pod["metadata"]["deletionTimestamp"].is_null()));
+    let pods = cluster.names("Pod");
+    assert_eq!((pods.len(), cluster.names("ReplicaSet").len()), (2, 1));
+    assert!(cluster.all("Pod").iter().all(|pod| !pod["metadata"]["deletionTimestamp"].is_null()));
     for pod in &pods {
-        stage.remove("Pod", pod);
+        cluster.remove("Pod", pod);
     }
-    assert!(stage.objects.is_empty(), "{:?}", stage.objects.keys());
+    assert!(cluster.objects.is_empty(), "{:?}", cluster.objects.keys());
 }
 
 #[test]
 fn foreground_deletion_waits_only_for_blocking_dependents() {
-    let mut stage = FakeCluster::new(&[Controller::GarbageCollection]);
+    let mut cluster = FakeCluster::new(&[Controller::GarbageCollection]);
     let owner = |uid: &str, blocks: bool| json!({"apiVersion": "v1", "kind": "X", "name": uid, "uid": uid, "blockOwnerDeletion": blocks});
     let owners = [
         ("shared", json!([owner("w-uid", true), owner("other", true)])),
@@ -58,16 +58,16 @@ fn foreground_deletion_waits_only_for_blocking_dependents() {
         ("own", json!([owner("w-uid", true)])),
     ];
     for (name, owners) in owners {
-        stage.put(pod(name).namespace("shop").set("metadata.ownerReferences", owners));
+        cluster.put(pod(name).namespace("shop").set("metadata.ownerReferences", owners));
     }
-    stage.is_graceful = true;
+    cluster.is_graceful = true;
     let mut set = workload("apps/v1", "ReplicaSet", json!({"replicas": 0}));
     set["metadata"]["deletionTimestamp"] = "2026-11-15T00:00:00Z".into();
     set["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
-    stage.put(set);
-    assert_eq!(stage.names("ReplicaSet").len(), 1);
-    stage.remove("Pod", "own");
-    assert_eq!(stage.names("ReplicaSet").len(), 0);
-    assert_eq!(stage.names("Pod"), ["free", "shared"]);
-    assert!(stage.get("Pod", "shared")["metadata"]["deletionTimestamp"].is_null());
+    cluster.put(set);
+    assert_eq!(cluster.names("ReplicaSet").len(), 1);
+    cluster.remove("Pod", "own");
+    assert_eq!(cluster.names("ReplicaSet").len(), 0);
+    assert_eq!(cluster.names("Pod"), ["free", "shared"]);
+    assert!(cluster.get("Pod", "shared")["metadata"]["deletionTimestamp"].is_null());
 }

@@ -16,13 +16,13 @@ use crate::replica_set::{AgeComparison, RankedPod, sort_for_deletion};
 const ORDERS: &[u8] = include_bytes!("../../../../testdata/controllers/deletion_order.jsonl.gz");
 
 fn fake_cluster(spec: Value) -> FakeCluster {
-    let mut stage = FakeCluster::new(&[Controller::ReplicaSet]);
-    stage.put(workload("apps/v1", "ReplicaSet", spec));
-    stage
+    let mut cluster = FakeCluster::new(&[Controller::ReplicaSet]);
+    cluster.put(workload("apps/v1", "ReplicaSet", spec));
+    cluster
 }
 
-fn status(stage: &FakeCluster, field: &str) -> i64 {
-    stage.get("ReplicaSet", "w")["status"][field].as_i64().unwrap_or(0)
+fn status(cluster: &FakeCluster, field: &str) -> i64 {
+    cluster.get("ReplicaSet", "w")["status"][field].as_i64().unwrap_or(0)
 }
 
 #[test]
@@ -31,7 +31,8 @@ fn pods_are_deleted_in_the_order_of_kubernetes_own_code() {
     struct Case {
         now: String,
         pods: Vec<Value>,
-        neighbours: Vec<usize>,
+        #[serde(rename = "neighbours")]
+        pods_on_node: Vec<usize>,
         /// With ranks, deletion costs, and logarithmic ages.
         order: Vec<String>,
         /// Without ranks and costs, and with exact ages.
@@ -42,10 +43,10 @@ fn pods_are_deleted_in_the_order_of_kubernetes_own_code() {
         let case: Case = serde_json::from_str(&line.unwrap()).unwrap();
         let now: Moment = case.now.parse().unwrap();
         let pods = || {
-            case.pods.iter().zip(&case.neighbours).map(|(pod, neighbours)| {
+            case.pods.iter().zip(&case.pods_on_node).map(|(pod, pods_on_node)| {
                 let object = testobjects::object(pod);
                 let pod = LazyPod::parse(&object).pod(&name_of(&object)).clone();
-                RankedPod { pod, rank: *neighbours }
+                RankedPod { pod, rank: *pods_on_node }
             })
         };
         let names = |pods: Vec<RankedPod>| -> Vec<String> {
@@ -64,63 +65,63 @@ fn pods_are_deleted_in_the_order_of_kubernetes_own_code() {
 
 #[test]
 fn pods_are_created_and_deleted_until_there_are_spec_replicas() {
-    let mut stage = fake_cluster(json!({"replicas": 3}));
-    assert_eq!(stage.names("Pod").len(), 3);
-    assert_eq!((status(&stage, "replicas"), status(&stage, "readyReplicas")), (3, 0));
-    stage.run_all_pods();
-    assert_eq!((status(&stage, "readyReplicas"), status(&stage, "availableReplicas")), (3, 3));
-    stage.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 1.into());
-    assert_eq!((stage.names("Pod").len(), status(&stage, "replicas")), (1, 1));
-    assert_eq!(status(&stage, "observedGeneration"), 2);
-    let last = stage.names("Pod").remove(0);
-    stage.finish_pod(&last, "Failed");
-    assert_eq!((stage.names("Pod").len(), status(&stage, "replicas")), (2, 1));
-    stage.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 0.into());
-    assert_eq!(stage.names("Pod"), [last]);
+    let mut cluster = fake_cluster(json!({"replicas": 3}));
+    assert_eq!(cluster.names("Pod").len(), 3);
+    assert_eq!((status(&cluster, "replicas"), status(&cluster, "readyReplicas")), (3, 0));
+    cluster.run_all_pods();
+    assert_eq!((status(&cluster, "readyReplicas"), status(&cluster, "availableReplicas")), (3, 3));
+    cluster.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 1.into());
+    assert_eq!((cluster.names("Pod").len(), status(&cluster, "replicas")), (1, 1));
+    assert_eq!(status(&cluster, "observedGeneration"), 2);
+    let last = cluster.names("Pod").remove(0);
+    cluster.finish_pod(&last, "Failed");
+    assert_eq!((cluster.names("Pod").len(), status(&cluster, "replicas")), (2, 1));
+    cluster.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 0.into());
+    assert_eq!(cluster.names("Pod"), [last]);
 }
 
 #[test]
 fn a_pending_pod_is_deleted_before_a_running_one() {
-    let mut stage = fake_cluster(json!({"replicas": 3}));
-    let pods = stage.names("Pod");
-    stage.run_pod(&pods[0]);
-    stage.run_pod(&pods[2]);
-    stage.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 2.into());
-    assert_eq!(stage.names("Pod"), [pods[0].clone(), pods[2].clone()]);
+    let mut cluster = fake_cluster(json!({"replicas": 3}));
+    let pods = cluster.names("Pod");
+    cluster.run_pod(&pods[0]);
+    cluster.run_pod(&pods[2]);
+    cluster.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 2.into());
+    assert_eq!(cluster.names("Pod"), [pods[0].clone(), pods[2].clone()]);
 }
 
 #[test]
 fn terminating_pods_are_replaced_at_once_and_counted_separately() {
-    let mut stage = fake_cluster(json!({"replicas": 2}));
-    stage.run_all_pods();
-    stage.is_graceful = true;
-    let first = stage.names("Pod").remove(0);
-    stage.change("Pod", &first, |pod| pod["metadata"]["deletionTimestamp"] = "2026-11-15T00:00:00Z".into());
-    assert_eq!(stage.names("Pod").len(), 3);
-    assert_eq!((status(&stage, "replicas"), status(&stage, "terminatingReplicas")), (2, 1));
-    stage.remove("Pod", &first);
-    assert_eq!((stage.names("Pod").len(), status(&stage, "terminatingReplicas")), (2, 0));
+    let mut cluster = fake_cluster(json!({"replicas": 2}));
+    cluster.run_all_pods();
+    cluster.is_graceful = true;
+    let first = cluster.names("Pod").remove(0);
+    cluster.change("Pod", &first, |pod| pod["metadata"]["deletionTimestamp"] = "2026-11-15T00:00:00Z".into());
+    assert_eq!(cluster.names("Pod").len(), 3);
+    assert_eq!((status(&cluster, "replicas"), status(&cluster, "terminatingReplicas")), (2, 1));
+    cluster.remove("Pod", &first);
+    assert_eq!((cluster.names("Pod").len(), status(&cluster, "terminatingReplicas")), (2, 0));
 }
 
 #[test]
 fn a_pod_is_available_when_it_has_been_ready_for_long_enough() {
-    let mut stage = fake_cluster(json!({"replicas": 1, "minReadySeconds": 30}));
-    stage.run_all_pods();
-    assert_eq!((status(&stage, "readyReplicas"), status(&stage, "availableReplicas")), (1, 0));
-    stage.wait(29);
-    assert_eq!(status(&stage, "availableReplicas"), 0);
-    stage.wait(1);
-    assert_eq!(status(&stage, "availableReplicas"), 1);
-    assert_eq!(stage.controllers.next_wake(), None);
+    let mut cluster = fake_cluster(json!({"replicas": 1, "minReadySeconds": 30}));
+    cluster.run_all_pods();
+    assert_eq!((status(&cluster, "readyReplicas"), status(&cluster, "availableReplicas")), (1, 0));
+    cluster.wait(29);
+    assert_eq!(status(&cluster, "availableReplicas"), 0);
+    cluster.wait(1);
+    assert_eq!(status(&cluster, "availableReplicas"), 1);
+    assert_eq!(cluster.controllers.next_wake(), None);
 }
 
 #[test]
 fn no_more_than_500_pods_are_created_per_sync() {
-    let mut stage = FakeCluster::new(&[Controller::ReplicaSet]);
-    stage.set(workload("apps/v1", "ReplicaSet", json!({"replicas": 700})));
-    assert_eq!(stage.controllers.process_next_item(stage.now).len(), 500);
-    let mut stage = self::fake_cluster(json!({"replicas": 700}));
-    assert_eq!(stage.names("Pod").len(), 700);
-    stage.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 0.into());
-    assert_eq!(stage.names("Pod").len(), 0);
+    let mut cluster = FakeCluster::new(&[Controller::ReplicaSet]);
+    cluster.set(workload("apps/v1", "ReplicaSet", json!({"replicas": 700})));
+    assert_eq!(cluster.controllers.process_next_item(cluster.now).len(), 500);
+    let mut cluster = self::fake_cluster(json!({"replicas": 700}));
+    assert_eq!(cluster.names("Pod").len(), 700);
+    cluster.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 0.into());
+    assert_eq!(cluster.names("Pod").len(), 0);
 }

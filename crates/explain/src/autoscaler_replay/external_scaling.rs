@@ -66,13 +66,13 @@ impl ExternalScaling {
         autoscaler: &mut Autoscaler,
         cloud: &ObservedCloud,
     ) {
-        let Some(place) = cloud.groups().iter().position(|other| *other.name == *group) else { return };
-        let group = GroupId(place as u32);
-        let before = self.targets.insert(group, target);
-        if let (Some(at), Some(before)) = (at, before)
-            && before < target
+        let Some(index) = cloud.groups().iter().position(|other| *other.name == *group) else { return };
+        let group = GroupId(index as u32);
+        let previous_target = self.targets.insert(group, target);
+        if let (Some(at), Some(previous_target)) = (at, previous_target)
+            && previous_target < target
         {
-            autoscaler.observe_scale_up(at, group, target.saturating_sub(before), cloud);
+            autoscaler.observe_scale_up(at, group, target.saturating_sub(previous_target), cloud);
         }
     }
 
@@ -122,8 +122,9 @@ impl Node {
 
     /// A node that is observed for the first time may be old.
     fn was_created_after(&self, moment: Moment) -> bool {
-        let made = self.metadata.creation_timestamp.as_deref().and_then(|text| text.parse::<Moment>().ok());
-        made.is_none_or(|made| made >= moment)
+        let created =
+            self.metadata.creation_timestamp.as_deref().and_then(|text| text.parse::<Moment>().ok());
+        created.is_none_or(|created| created >= moment)
     }
 
     /// Returns the first group that has the node.
@@ -135,7 +136,7 @@ impl Node {
         let (label, annotation) =
             (|key: &str| value(&metadata.labels, key), |key: &str| value(&metadata.annotations, key));
         let provider_id = spec.provider_id.as_deref().unwrap_or_default();
-        let is_of = |group: &NodeGroup| group.members.matches_node(name, provider_id, label, annotation);
-        Some(GroupId(groups.iter().position(is_of)? as u32))
+        let is_member = |group: &NodeGroup| group.members.matches_node(name, provider_id, label, annotation);
+        Some(GroupId(groups.iter().position(is_member)? as u32))
     }
 }

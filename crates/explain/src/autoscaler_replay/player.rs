@@ -74,15 +74,15 @@ pub(crate) fn replay_autoscaler(
     listener: &mut dyn ProgressListener,
     open_history: &OpenHistory,
     source: &Arc<str>,
-    setup: &AutoscalerChoice,
+    choice: &AutoscalerChoice,
     as_of: AsOf,
-    put: &[Object],
+    extra_objects: &[Object],
     mut each: impl FnMut(LoopResult, &mut Autoscaler, &ObservedCloud),
 ) -> anyhow::Result<AutoscalerReplay> {
     let moment = as_of.moment();
     let start = open_history.history.span()?.map_or(moment, |(start, _)| start);
-    let from = moment.plus_nanos(-replayed_nanos(setup)).max(start).min(moment);
-    let mut player = AutoscalerPlayer::new(open_history, source, setup, from, moment)?;
+    let from = moment.plus_nanos(-replayed_nanos(choice)).max(start).min(moment);
+    let mut player = AutoscalerPlayer::new(open_history, source, choice, from, moment)?;
     let kinds: std::collections::BTreeSet<Kind> =
         scheduler::KINDS.iter().chain(KINDS).map(|(group, kind)| Kind::new(group, kind)).collect();
     let selection = Selection {
@@ -113,7 +113,7 @@ pub(crate) fn replay_autoscaler(
     }
     player.run_until(moment, &mut each);
     listener.progress(total, total)?;
-    for object in put {
+    for object in extra_objects {
         player.apply_initial(&What::Added(object.clone()));
     }
     player.run(moment, &mut each);
@@ -126,22 +126,26 @@ impl AutoscalerPlayer {
     fn new(
         open_history: &OpenHistory,
         source: &Arc<str>,
-        setup: &AutoscalerChoice,
+        choice: &AutoscalerChoice,
         from: Moment,
         moment: Moment,
     ) -> anyhow::Result<AutoscalerPlayer> {
         let status = StatusConfigMap {
-            namespace: setup.settings.namespace.clone(),
-            name: setup.settings.status_config_map_name.clone(),
+            namespace: choice.settings.namespace.clone(),
+            name: choice.settings.status_config_map_name.clone(),
         };
         let recorded = recorded_loops(open_history, source, &status, Window { from, to: moment })?;
         let as_recorded = !recorded.is_empty();
         Ok(AutoscalerPlayer {
-            autoscaler: Autoscaler::new(setup.settings.clone(), from),
-            cloud: ObservedCloud::new(setup.groups_without_targets(), setup.pricing, setup.gpu_label.clone()),
+            autoscaler: Autoscaler::new(choice.settings.clone(), from),
+            cloud: ObservedCloud::new(
+                choice.groups_without_targets(),
+                choice.pricing,
+                choice.gpu_label.clone(),
+            ),
             external: ExternalScaling::default(),
             status,
-            reads_targets: !setup.has_targets_equal_to_nodes(),
+            reads_targets: !choice.has_targets_equal_to_nodes(),
             recorded_loops: as_recorded.then(|| recorded.into()),
             last_loop: from,
             end: moment,
@@ -178,17 +182,17 @@ impl AutoscalerPlayer {
         each: &mut impl FnMut(LoopResult, &mut Autoscaler, &ObservedCloud),
     ) {
         loop {
-            let due = match &self.recorded_loops {
+            let loop_at = match &self.recorded_loops {
                 Some(recorded) => recorded.front().copied().unwrap_or(Moment::MAX),
                 None => self.autoscaler.next_loop().max(self.last_loop.plus_nanos(self.min_interval())),
             };
-            if due >= moment {
+            if loop_at >= moment {
                 return;
             }
             if let Some(recorded) = &mut self.recorded_loops {
                 recorded.pop_front();
             }
-            self.run(due, each);
+            self.run(loop_at, each);
         }
     }
 
@@ -200,8 +204,8 @@ impl AutoscalerPlayer {
         self.last_loop = now;
         self.cloud.begin_loop();
         self.autoscaler.background(now, &mut self.cloud);
-        let done = self.autoscaler.dry_run_once(now, &mut self.cloud);
-        each(done, &mut self.autoscaler, &self.cloud);
+        let loop_result = self.autoscaler.dry_run_once(now, &mut self.cloud);
+        each(loop_result, &mut self.autoscaler, &self.cloud);
     }
 
     /// The minimum interval to the next loop: long ago, loops are run less often.
@@ -226,14 +230,14 @@ impl StatusConfigMap {
 }
 
 /// Returns how long to replay: long enough for unneeded times and cooldowns to elapse.
-fn replayed_nanos(setup: &AutoscalerChoice) -> i64 {
-    let settings = &setup.settings;
-    let of_groups = setup.groups.iter().map(|group| settings.group_options(group.options.as_ref()));
-    let waits = of_groups
+fn replayed_nanos(choice: &AutoscalerChoice) -> i64 {
+    let settings = &choice.settings;
+    let of_groups = choice.groups.iter().map(|group| settings.group_options(group.options.as_ref()));
+    let unneeded_times = of_groups
         .chain([settings.group_options(None)])
         .flat_map(|options| [options.scale_down_unneeded_time, options.scale_down_unready_time]);
     let delays = [settings.scale_down_delay_after_add, settings.scale_down_delay_after_delete];
-    let longest = waits.chain(delays).max().unwrap_or_default();
+    let longest = unneeded_times.chain(delays).max().unwrap_or_default();
     let longest = longest.saturating_add(settings.scan_interval.saturating_mul(2));
     i64::try_from(longest.as_nanos()).unwrap_or(MAX_REPLAYED).clamp(MIN_REPLAYED, MAX_REPLAYED)
 }
@@ -242,38 +246,38 @@ fn replayed_nanos(setup: &AutoscalerChoice) -> i64 {
 fn recorded_loops(
     open_history: &OpenHistory,
     source: &Arc<str>,
-    map: &StatusConfigMap,
+    status_map: &StatusConfigMap,
     window: Window,
 ) -> anyhow::Result<Vec<Moment>> {
     let selection = Selection {
         kinds: Some(vec![Kind::new("", "ConfigMap")]),
         source: Some(source.clone()),
-        namespace: Some(map.namespace.to_string()),
-        name: Some(map.name.to_string()),
+        namespace: Some(status_map.namespace.to_string()),
+        name: Some(status_map.name.to_string()),
     };
-    let written = Window { from: window.from, to: window.to.plus_nanos(MAX_LOOP_DURATION) };
-    let mut began = Vec::new();
-    for change in open_history.history.between(written, &selection)? {
+    let write_window = Window { from: window.from, to: window.to.plus_nanos(MAX_LOOP_DURATION) };
+    let mut loop_starts = Vec::new();
+    for change in open_history.history.between(write_window, &selection)? {
         let change = change?;
-        let status = change.what.state().and_then(|object| map.read(object));
+        let status = change.what.state().and_then(|object| status_map.read(object));
         let moment = status.as_deref().and_then(loop_start_from_status);
-        began.extend(moment.filter(|moment| window.from < *moment && *moment < window.to));
+        loop_starts.extend(moment.filter(|moment| window.from < *moment && *moment < window.to));
     }
-    began.sort_unstable();
-    began.dedup();
-    let first = began.first().copied();
-    let apart = window.to.nanos_since(window.from) / LAST_LOOPS as i64;
-    let mut kept: Vec<Moment> = Vec::new();
-    for moment in began.into_iter().rev() {
-        let is_apart = |later: &Moment| later.nanos_since(moment) >= apart;
-        if kept.len() < LAST_LOOPS || kept.last().is_none_or(is_apart) {
-            kept.push(moment);
+    loop_starts.sort_unstable();
+    loop_starts.dedup();
+    let first = loop_starts.first().copied();
+    let min_distance = window.to.nanos_since(window.from) / LAST_LOOPS as i64;
+    let mut selected: Vec<Moment> = Vec::new();
+    for moment in loop_starts.into_iter().rev() {
+        let is_far_enough = |later: &Moment| later.nanos_since(moment) >= min_distance;
+        if selected.len() < LAST_LOOPS || selected.last().is_none_or(is_far_enough) {
+            selected.push(moment);
         }
     }
     // Unneeded times count from the first loop.
-    kept.extend(first.filter(|first| kept.last() != Some(first)));
-    kept.reverse();
-    Ok(kept)
+    selected.extend(first.filter(|first| selected.last() != Some(first)));
+    selected.reverse();
+    Ok(selected)
 }
 
 /// Returns the target size of each group.

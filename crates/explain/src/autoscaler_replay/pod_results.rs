@@ -77,37 +77,37 @@ impl PodLoopResults {
     }
 
     /// Takes the result of a loop.
-    pub fn observe(&mut self, done: LoopResult, autoscaler: &Autoscaler) {
-        let (at, why) = (done.at, end_reason(&done));
-        let told = done
+    pub fn observe(&mut self, loop_result: LoopResult, autoscaler: &Autoscaler) {
+        let (at, reason) = (loop_result.at, end_reason(&loop_result));
+        let pod_events = loop_result
             .events
             .into_iter()
             .filter(|event| matches!(&event.involved_object, InvolvedObject::Pod(pod) if *pod == self.pod));
-        for event in told {
+        for event in pod_events {
             match self.events.iter().position(|other| *other == event) {
-                Some(place) => self.events[place..].rotate_left(1),
+                Some(index) => self.events[index..].rotate_left(1),
                 None if self.events.len() < MAX_EVENTS => self.events.push(event),
                 None => self.events[MAX_EVENTS - 1] = event,
             }
         }
-        let first = done.scale_ups.first().map(|one| one.result);
-        let search = done.scale_ups.into_iter().rev().find(|one| considers(one, &self.pod));
+        let first = loop_result.scale_ups.first().map(|scale_up| scale_up.result);
+        let search = loop_result.scale_ups.into_iter().rev().find(|scale_up| considers(scale_up, &self.pod));
         let outcome = match (&search, autoscaler.explain_pod(at, &self.pod)) {
             (_, None) => ScaleUpOutcome::Unknown,
             (Some(search), Some(_)) => outcome(search, &self.pod),
             (None, Some(PodExplanation::AwaitsScaleUp)) => match first {
                 Some(ScaleUpResult::InCooldown) => ScaleUpOutcome::AllPodsYoung,
                 Some(ScaleUpResult::LimitedByMaxNodesTotal) => ScaleUpOutcome::MaxNodesTotal,
-                None | Some(ScaleUpResult::NotTried) => ScaleUpOutcome::NotTried(why),
+                None | Some(ScaleUpResult::NotTried) => ScaleUpOutcome::NotTried(reason),
                 Some(_) => ScaleUpOutcome::NotConsidered(PodExplanation::AwaitsScaleUp),
             },
-            (None, Some(view)) => ScaleUpOutcome::NotConsidered(view),
+            (None, Some(explanation)) => ScaleUpOutcome::NotConsidered(explanation),
         };
         if let ScaleUpOutcome::Triggers(increases) = &outcome {
             self.add_triggered(at, increases);
         }
-        if let Some(found) = search {
-            self.search = Some(ScaleUpSearch { at, result: found });
+        if let Some(status) = search {
+            self.search = Some(ScaleUpSearch { at, result: status });
         }
         self.outcome = Some(outcome);
     }
@@ -146,7 +146,10 @@ impl PodLoopResults {
 }
 
 fn considers(search: &ScaleUpStatus, pod: &NamespacedName) -> bool {
-    search.equivalence_groups.iter().any(|same| same.pods.iter().any(|other| other == pod))
+    search
+        .equivalence_groups
+        .iter()
+        .any(|equivalence_group| equivalence_group.pods.iter().any(|other| other == pod))
 }
 
 fn outcome(search: &ScaleUpStatus, pod: &NamespacedName) -> ScaleUpOutcome {

@@ -12,66 +12,68 @@ use crate::PodScaling;
 use crate::autoscaler_replay::{AutoscalerReplay, ScaleUpOutcome, ScaleUpSearch, TriggeredScaleUp};
 
 /// The autoscaler's settings, and the time that was replayed into it.
-pub(crate) fn autoscaler(setup: &AutoscalerChoice, played: &AutoscalerReplay) -> Value {
-    let mut shown = json!({
-        "version": setup.settings.version.to_string(),
-        "verified": setup.is_verified(),
-        "settings": {"from": match setup.settings_source {
+pub(crate) fn autoscaler(choice: &AutoscalerChoice, replay: &AutoscalerReplay) -> Value {
+    let mut document = json!({
+        "version": choice.settings.version.to_string(),
+        "verified": choice.is_verified(),
+        "settings": {"from": match choice.settings_source {
             AutoscalerSettingsSource::Defaults => "defaults",
             AutoscalerSettingsSource::File => "file",
             AutoscalerSettingsSource::History => "history",
             AutoscalerSettingsSource::Replay => "replay",
         }},
-        "groupsFrom": match &setup.groups_source {
+        "groupsFrom": match &choice.groups_source {
             NodeGroupsSource::NoGroups => json!({"from": "nothing"}),
             NodeGroupsSource::File(name) => json!({"from": "file", "name": name}),
-            NodeGroupsSource::History(told_by) => json!({"from": "history", "name": told_by.to_string()}),
+            NodeGroupsSource::History(origin) => json!({"from": "history", "name": origin.to_string()}),
             NodeGroupsSource::Replay => json!({"from": "replay"}),
         },
-        "groups": setup.groups.iter()
+        "groups": choice.groups.iter()
             .map(|group| json!({"name": &*group.name, "min": group.min, "max": group.max}))
             .collect::<Vec<_>>(),
-        "assumed": setup.assumptions,
-        "leftOut": setup.settings.unsupported,
+        "assumed": choice.assumptions,
+        "leftOut": choice.settings.unsupported,
         "played": {
-            "from": played.from.to_string(),
-            "loops": played.loops,
-            "asRecorded": played.as_recorded,
+            "from": replay.from.to_string(),
+            "loops": replay.loops,
+            "asRecorded": replay.as_recorded,
         },
     });
-    if !setup.flags.is_empty() {
-        shown["settings"]["flags"] = setup.flags.join(" ").into();
+    if !choice.flags.is_empty() {
+        document["settings"]["flags"] = choice.flags.join(" ").into();
     }
-    shown
+    document
 }
 
 /// Its decisions about a pod.
 pub(crate) fn pod_scaling(scaling: &PodScaling, key: &Key) -> Value {
-    let PodScaling { autoscaler: setup, replay: played, results: seen } = scaling;
+    let PodScaling { autoscaler: choice, replay, results } = scaling;
     let pod = NamespacedName { namespace: key.namespace.clone(), name: key.name.clone() };
-    let mut shown = autoscaler(setup, played);
-    if let Some(outcome) = &seen.outcome {
-        shown["outcome"] = outcome_name(outcome).into();
+    let mut document = autoscaler(choice, replay);
+    if let Some(outcome) = &results.outcome {
+        document["outcome"] = outcome_name(outcome).into();
         match outcome {
-            ScaleUpOutcome::Triggers(increases) => shown["increases"] = self::increases(increases),
-            ScaleUpOutcome::Failed(why) | ScaleUpOutcome::NotTried(why) => shown["why"] = why.as_str().into(),
+            ScaleUpOutcome::Triggers(increases) => document["increases"] = self::increases(increases),
+            ScaleUpOutcome::Failed(reason) | ScaleUpOutcome::NotTried(reason) => {
+                document["why"] = reason.as_str().into()
+            }
             ScaleUpOutcome::NotConsidered(PodExplanation::Schedulable { node, upcoming }) => {
-                shown["room"] = json!({"node": &**node, "upcoming": upcoming});
+                document["room"] = json!({"node": &**node, "upcoming": upcoming});
             }
             ScaleUpOutcome::NotConsidered(PodExplanation::Young { until }) => {
-                shown["until"] = until.to_string().into()
+                document["until"] = until.to_string().into()
             }
             _ => {}
         }
     }
-    if let Some(search) = &seen.search {
-        shown["search"] = self::search(search, &pod);
+    if let Some(search) = &results.search {
+        document["search"] = self::search(search, &pod);
     }
-    shown["triggered"] = seen.triggered.iter().map(triggered).collect();
-    if let Some(said) = seen.last_event() {
-        shown["event"] = json!({"reason": said.reason, "message": said.message});
+    document["triggered"] = results.triggered.iter().map(triggered).collect();
+    if let Some(event) = results.last_event() {
+        document["event"] = json!({"reason": event.reason, "message": event.message});
     }
-    shown
+    document
 }
 
 fn triggered(triggered: &TriggeredScaleUp) -> Value {
@@ -95,7 +97,7 @@ fn outcome_name(outcome: &ScaleUpOutcome) -> &'static str {
         ScaleUpOutcome::Failed(_) => "failed",
         ScaleUpOutcome::OtherGroupChosen => "awaits",
         ScaleUpOutcome::NoGroupHelps => "refused",
-        ScaleUpOutcome::NotConsidered(view) => match view {
+        ScaleUpOutcome::NotConsidered(explanation) => match explanation {
             PodExplanation::Scheduled => "placed",
             PodExplanation::BeingDeleted => "deleted",
             PodExplanation::NotUnschedulable => "notRefused",
@@ -111,15 +113,17 @@ fn outcome_name(outcome: &ScaleUpOutcome) -> &'static str {
 fn search(search: &ScaleUpSearch, pod: &NamespacedName) -> Value {
     let ScaleUpStatus {
         result,
-        equivalence_groups: looked_at,
+        equivalence_groups,
         options,
-        best_group: best,
-        expander_choices: choice,
-        skipped_groups: skipped,
+        best_group,
+        expander_choices,
+        skipped_groups,
         increases,
         ..
     } = &search.result;
-    let same = looked_at.iter().find(|same| same.pods.iter().any(|other| other == pod));
+    let equivalence_group = equivalence_groups
+        .iter()
+        .find(|equivalence_group| equivalence_group.pods.iter().any(|other| other == pod));
     let options = options.iter().map(|option| {
         json!({
             "group": &*option.group,
@@ -132,12 +136,12 @@ fn search(search: &ScaleUpSearch, pod: &NamespacedName) -> Value {
     json!({
         "at": search.at.to_string(),
         "result": result.to_string(),
-        "best": best.as_deref(),
-        "expanders": choice.iter().map(expander).collect::<Vec<_>>(),
+        "best": best_group.as_deref(),
+        "expanders": expander_choices.iter().map(expander).collect::<Vec<_>>(),
         "options": options.collect::<Vec<_>>(),
         "increases": self::increases(increases),
-        "rejected": same.map(|same| reasons(&same.rejected_groups)),
-        "skipped": reasons(skipped),
+        "rejected": equivalence_group.map(|equivalence_group| reasons(&equivalence_group.rejected_groups)),
+        "skipped": reasons(skipped_groups),
     })
 }
 
@@ -152,14 +156,16 @@ fn expander(choice: &ExpanderChoice) -> Value {
 }
 
 fn increases(increases: &[Increase]) -> Value {
-    let one = |increase: &Increase| {
+    let increase_json = |increase: &Increase| {
         let Increase { group, from, to, max } = increase;
         json!({"group": &**group, "from": from, "to": to, "max": max})
     };
-    increases.iter().map(one).collect()
+    increases.iter().map(increase_json).collect()
 }
 
 fn reasons(reasons: &BTreeMap<Arc<str>, Vec<String>>) -> Value {
-    let one = |(group, why): (&Arc<str>, &Vec<String>)| (group.to_string(), Value::from(why.clone()));
-    Value::Object(reasons.iter().map(one).collect())
+    let entry = |(group, group_reasons): (&Arc<str>, &Vec<String>)| {
+        (group.to_string(), Value::from(group_reasons.clone()))
+    };
+    Value::Object(reasons.iter().map(entry).collect())
 }

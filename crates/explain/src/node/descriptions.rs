@@ -3,44 +3,40 @@
 use autoscaler::{BlockingPodReason, Cooldown, CooldownCause, UnremovableReason};
 use query::autoscaler_choice::{AutoscalerChoice, NodeGroupsSource};
 
-use super::{RemovalDelay, ScaleDownVerdict};
+use super::{NodeChange, RemovalDelay, ScaleDownVerdict};
 
 /// Describes a verdict.
-pub fn verdict(verdict: &ScaleDownVerdict, setup: &AutoscalerChoice) -> String {
-    let words = match verdict {
-        ScaleDownVerdict::NotAutoscaled => match &setup.groups_source {
-            NodeGroupsSource::File(name) => return format!("no group of {name} has it: see `members`"),
+pub fn verdict(verdict: &ScaleDownVerdict, choice: &AutoscalerChoice) -> String {
+    let text = match verdict {
+        ScaleDownVerdict::NotAutoscaled => match &choice.groups_source {
+            NodeGroupsSource::File(name) => {
+                return format!("not matched by `members` of any group in {name}");
+            }
             NodeGroupsSource::NoGroups | NodeGroupsSource::History(_) | NodeGroupsSource::Replay => {
                 unremovable(UnremovableReason::NotAutoscaled)
             }
         },
-        ScaleDownVerdict::Disabled => "no node is removed: --scale-down-enabled=false",
-        ScaleDownVerdict::NotTried(why) => why,
-        ScaleDownVerdict::RemovalStarted(_, true) => {
-            "it was unneeded for long enough; its pods are moved first"
-        }
-        ScaleDownVerdict::RemovalStarted(_, false) => {
-            "it was unneeded for long enough, and nothing has to move"
-        }
-        ScaleDownVerdict::Unneeded { delay: Some(held), .. } => self::delay(*held),
-        ScaleDownVerdict::Unneeded { delay: None, .. } => {
-            "nothing holds it back but that the loop does not remove it"
-        }
+        ScaleDownVerdict::Disabled => "scale-down is disabled (--scale-down-enabled=false)",
+        ScaleDownVerdict::NotTried(message) => message,
+        ScaleDownVerdict::RemovalStarted(_, true) => "unneeded for long enough; its pods are drained first",
+        ScaleDownVerdict::RemovalStarted(_, false) => "unneeded for long enough; no pods to evict",
+        ScaleDownVerdict::Unneeded { delay: Some(removal_delay), .. } => self::delay(*removal_delay),
+        ScaleDownVerdict::Unneeded { delay: None, .. } => "removable, but not removed in this loop",
         ScaleDownVerdict::Unremovable(reason) => unremovable(*reason),
-        ScaleDownVerdict::GroupInCooldown => "its group rests after a change",
-        ScaleDownVerdict::NotChecked => "there are nodes enough that could go",
+        ScaleDownVerdict::GroupInCooldown => "its node group is in cooldown",
+        ScaleDownVerdict::NotChecked => "enough other scale-down candidates",
     };
-    words.to_owned()
+    text.to_owned()
 }
 
 /// Describes why an unneeded node is not removed yet.
-pub fn delay(held: RemovalDelay) -> &'static str {
-    match held {
+pub fn delay(removal_delay: RemovalDelay) -> &'static str {
+    match removal_delay {
         RemovalDelay::Unremovable(reason) => unremovable(reason),
-        RemovalDelay::Cooldown => "no node goes so soon after a change",
-        RemovalDelay::ScaleUp => "nodes are asked for in the same loop: no node goes for a while",
-        RemovalDelay::YoungPods => "pods wait that are only just there: no node goes before that is seen to",
-        RemovalDelay::DeletionLimit => "as many nodes as may at once are on their way out",
+        RemovalDelay::Cooldown => "scale-down is in cooldown",
+        RemovalDelay::ScaleUp => "scale-up in the same loop: scale-down is in cooldown",
+        RemovalDelay::YoungPods => "pending pods are too new for a scale-up: scale-down waits for them",
+        RemovalDelay::DeletionLimit => "maximum number of parallel node deletions reached",
     }
 }
 
@@ -48,63 +44,81 @@ pub fn delay(held: RemovalDelay) -> &'static str {
 pub fn unremovable(reason: UnremovableReason) -> &'static str {
     match reason {
         UnremovableReason::ScaleDownDisabledAnnotation => {
-            "its annotation cluster-autoscaler.kubernetes.io/scale-down-disabled asks for it"
+            "annotation cluster-autoscaler.kubernetes.io/scale-down-disabled is set"
         }
-        UnremovableReason::ScaleDownUnreadyDisabled => "it is not ready, and such nodes are left alone",
-        UnremovableReason::NotAutoscaled => "it belongs to no node group",
-        UnremovableReason::NotUnneededLongEnough => "it has not been unneeded for long enough",
-        UnremovableReason::NotUnreadyLongEnough => "it has not been unready for long enough",
-        UnremovableReason::NodeGroupMinSizeReached => "its group is as small as it may be",
-        UnremovableReason::NodeGroupMaxDeletionCountReached => "as many of its group go as may at once",
-        UnremovableReason::AtomicScaleDownFailed => "all nodes of its group go or none, and not all can",
-        UnremovableReason::MinimalResourceLimitExceeded => "the cluster would be left with too little",
-        UnremovableReason::CurrentlyBeingDeleted => "it is being deleted already",
-        UnremovableReason::NotUnderutilized => "too much of it is used",
-        UnremovableReason::NotUnneededOtherReason => "it is needed",
-        UnremovableReason::RecentlyUnremovable => {
-            "it could not go a short while ago, and is not looked at again yet"
+        UnremovableReason::ScaleDownUnreadyDisabled => "unready, and --scale-down-unready-enabled=false",
+        UnremovableReason::NotAutoscaled => "not in any node group",
+        UnremovableReason::NotUnneededLongEnough => "not unneeded for long enough",
+        UnremovableReason::NotUnreadyLongEnough => "not unready for long enough",
+        UnremovableReason::NodeGroupMinSizeReached => "node group at min size",
+        UnremovableReason::NodeGroupMaxDeletionCountReached => {
+            "maximum number of deletions in its node group reached"
         }
-        UnremovableReason::NoPlaceToMovePods => "its pods find no room on other nodes",
-        UnremovableReason::BlockedByPod => "one of its pods stands in the way",
-        UnremovableReason::UnexpectedError => "it does not say how much it has",
-        UnremovableReason::NoNodeInfo => "nothing is known of it",
-        UnremovableReason::BlockedByOnCompletionPod => "it waits until a pod is done",
+        UnremovableReason::AtomicScaleDownFailed => {
+            "its node group is only removed as a whole, and not all of its nodes are removable"
+        }
+        UnremovableReason::MinimalResourceLimitExceeded => {
+            "the cluster would fall below its minimum resources"
+        }
+        UnremovableReason::CurrentlyBeingDeleted => "already being deleted",
+        UnremovableReason::NotUnderutilized => "utilization above the threshold",
+        UnremovableReason::NotUnneededOtherReason => "needed for another reason",
+        UnremovableReason::RecentlyUnremovable => "found unremovable recently, not rechecked yet",
+        UnremovableReason::NoPlaceToMovePods => "its pods do not fit on other nodes",
+        UnremovableReason::BlockedByPod => "one of its pods cannot be evicted",
+        UnremovableReason::UnexpectedError => "utilization unknown: no allocatable resources",
+        UnremovableReason::NoNodeInfo => "node not in the snapshot",
+        UnremovableReason::BlockedByOnCompletionPod => "waits for a pod to complete",
     }
 }
 
 /// Describes why a pod blocks the removal of its node.
 pub fn blocking_pod(reason: BlockingPodReason) -> &'static str {
     match reason {
-        BlockingPodReason::ControllerNotFound => "what it belongs to is not there, or not in the history",
-        BlockingPodReason::MinReplicasReached => "what it belongs to has too few pods",
-        BlockingPodReason::NotReplicated => "nothing would make it anew",
-        BlockingPodReason::LocalStorageRequested => "it keeps data on the node",
+        BlockingPodReason::ControllerNotFound => "its controller does not exist or was not recorded",
+        BlockingPodReason::MinReplicasReached => "its controller has too few replicas",
+        BlockingPodReason::NotReplicated => "not backed by a controller",
+        BlockingPodReason::LocalStorageRequested => "uses local storage",
         BlockingPodReason::NotSafeToEvictAnnotation => {
-            "its annotation cluster-autoscaler.kubernetes.io/safe-to-evict is false"
+            "annotation cluster-autoscaler.kubernetes.io/safe-to-evict is false"
         }
-        BlockingPodReason::UnmovableKubeSystemPod => "it is one of kube-system without a PodDisruptionBudget",
-        BlockingPodReason::NotEnoughPdb => "a PodDisruptionBudget does not allow it to go",
-        BlockingPodReason::UnexpectedError => "something is wrong with it",
+        BlockingPodReason::UnmovableKubeSystemPod => "kube-system pod without a PodDisruptionBudget",
+        BlockingPodReason::NotEnoughPdb => "its PodDisruptionBudget does not allow an eviction",
+        BlockingPodReason::UnexpectedError => "unexpected error",
+    }
+}
+
+/// Describes a recorded change of a node.
+pub fn node_change(change: NodeChange) -> &'static str {
+    match change {
+        NodeChange::DeletionCandidate(true) => "tainted DeletionCandidateOfClusterAutoscaler",
+        NodeChange::DeletionCandidate(false) => "taint DeletionCandidateOfClusterAutoscaler removed",
+        NodeChange::ToBeDeleted(true) => "tainted ToBeDeletedByClusterAutoscaler",
+        NodeChange::ToBeDeleted(false) => "taint ToBeDeletedByClusterAutoscaler removed",
+        NodeChange::Cordoned(true) => "cordoned",
+        NodeChange::Cordoned(false) => "uncordoned",
+        NodeChange::Deletion(true) => "deletion started",
+        NodeChange::Deletion(false) => "deletion canceled",
     }
 }
 
 /// Describes the cause of a scale-down cooldown.
-pub fn cooldown_cause(after: CooldownCause) -> &'static str {
-    match after {
+pub fn cooldown_cause(cause: CooldownCause) -> &'static str {
+    match cause {
         CooldownCause::ScaleUp => "a scale-up",
-        CooldownCause::ScaleDown => "a removal",
-        CooldownCause::FailedScaleDown => "a removal that failed",
+        CooldownCause::ScaleDown => "a scale-down",
+        CooldownCause::FailedScaleDown => "a failed scale-down",
     }
 }
 
 /// Describes the end and cause of a scale-down cooldown.
 pub fn cooldown_end(cooldown: &Cooldown) -> String {
-    let Cooldown { cause: after, since, until } = cooldown;
-    let after = self::cooldown_cause(*after);
+    let Cooldown { cause, since, until } = cooldown;
+    let cause = self::cooldown_cause(*cause);
     match since {
-        Some(since) => format!("no node goes until {until}, after {after} at {since}"),
-        None => format!(
-            "no node goes until {until}: what was before the play began is not known, and {after} an hour before is taken for granted"
-        ),
+        Some(since) => format!("scale-down in cooldown until {until}, after {cause} at {since}"),
+        None => {
+            format!("scale-down in cooldown until {until}: {cause} one hour before the simulation is assumed")
+        }
     }
 }

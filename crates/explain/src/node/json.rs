@@ -1,36 +1,36 @@
 //! The JSON document of a node's explanation.
 
-use autoscaler::{NodeExplanation, UnremovableReason};
+use autoscaler::{CooldownCause, NodeExplanation, UnremovableReason};
 use model::NamespacedName;
 use query::AsOf;
 use serde_json::{Value, json};
 
-use super::{ExplainedNode, RemovalDelay, ScaleDownVerdict, descriptions};
+use super::{ExplainedNode, NodeChange, RemovalDelay, ScaleDownVerdict, descriptions};
 use crate::json::{autoscaler, event};
 
 /// Returns one JSON document. Absent values are omitted.
 pub(crate) fn node_document(explained: &ExplainedNode) -> Value {
-    let happened = &explained.outcome;
-    let mut all = json!({
+    let observed = &explained.outcome;
+    let mut document = json!({
         "node": explained.name,
         "at": explained.as_of.moment().to_string(),
         "before": matches!(explained.as_of, AsOf::Before(..)),
         "why": explained.why,
         "autoscaler": autoscaler(&explained.autoscaler, &explained.replay),
         "happened": {
-            "firstSeenAt": happened.first_seen.to_string(),
-            "changes": happened.changes.iter()
-                .map(|(at, what)| json!({"at": at.to_string(), "what": what}))
+            "firstSeenAt": observed.first_seen.to_string(),
+            "changes": observed.changes.iter()
+                .map(|(at, change)| json!({"at": at.to_string(), "what": change_name(*change)}))
                 .collect::<Vec<_>>(),
-            "events": happened.events.iter().map(event).collect::<Vec<_>>(),
+            "events": observed.events.iter().map(event).collect::<Vec<_>>(),
         },
     });
-    if let Some(gone) = happened.deleted_at {
-        all["happened"]["goneAt"] = gone.to_string().into();
+    if let Some(deleted_at) = observed.deleted_at {
+        document["happened"]["goneAt"] = deleted_at.to_string().into();
     }
     if let Some(state) = &explained.results.group {
         let group = explained.autoscaler.group(&state.name);
-        all["group"] = json!({
+        document["group"] = json!({
             "name": &*state.name,
             "min": group.map(|group| group.min),
             "max": group.map(|group| group.max),
@@ -40,47 +40,70 @@ pub(crate) fn node_document(explained: &ExplainedNode) -> Value {
             "healthy": state.healthy,
         });
     }
-    if let Some(seen) = &explained.results.view {
-        view(&mut all, seen);
+    if let Some(explanation) = &explained.results.view {
+        view(&mut document, explanation);
     }
     if let Some((at, _)) = explained.results.removal_began {
-        all["removalBeganAt"] = at.to_string().into();
+        document["removalBeganAt"] = at.to_string().into();
     }
     if let Some(verdict) = &explained.results.verdict {
-        self::verdict(&mut all, explained, verdict);
+        self::verdict(&mut document, explained, verdict);
     }
-    all
+    document
 }
 
-fn view(all: &mut Value, view: &NodeExplanation) {
-    all["ready"] = view.ready.into();
-    all["threshold"] = view.utilization_threshold.into();
-    all["unneededSeconds"] = view.required_unneeded_time.as_secs_f64().into();
-    if let Some(used) = &view.utilization {
-        all["utilization"] = json!({
-            "cpu": used.cpu, "memory": used.memory, "gpu": used.gpu,
-            "resource": used.resource, "highest": used.highest,
+fn view(document: &mut Value, view: &NodeExplanation) {
+    document["ready"] = view.ready.into();
+    document["threshold"] = view.utilization_threshold.into();
+    document["unneededSeconds"] = view.required_unneeded_time.as_secs_f64().into();
+    if let Some(utilization) = &view.utilization {
+        document["utilization"] = json!({
+            "cpu": utilization.cpu, "memory": utilization.memory, "gpu": utilization.gpu,
+            "resource": utilization.resource, "highest": utilization.highest,
         });
     }
     match &view.pods_to_move {
-        Ok(pods) => all["pods"] = pods.iter().map(pod).collect(),
-        Err((name, why)) => {
-            all["blocking"] = json!({"pod": pod(name), "reason": why.to_string(), "means": descriptions::blocking_pod(*why)})
+        Ok(pods) => document["pods"] = pods.iter().map(pod).collect(),
+        Err((name, blocking_reason)) => {
+            document["blocking"] = json!({"pod": pod(name), "reason": blocking_reason.to_string(), "means": descriptions::blocking_pod(*blocking_reason)})
         }
     }
     if let Some(until) = view.unremovable_until {
-        all["notAgainBefore"] = until.to_string().into();
+        document["notAgainBefore"] = until.to_string().into();
     }
     if let Some(cooldown) = &view.cooldown {
-        all["cooldown"] = json!({
-            "after": descriptions::cooldown_cause(cooldown.cause),
+        document["cooldown"] = json!({
+            "after": cooldown_cause_name(cooldown.cause),
             "since": cooldown.since.map(|since| since.to_string()),
             "until": cooldown.until.to_string(),
         });
     }
 }
 
-fn verdict(all: &mut Value, explained: &ExplainedNode, verdict: &ScaleDownVerdict) {
+/// The value of `cooldown.after`. Part of the format: the words on screens differ.
+fn cooldown_cause_name(cause: CooldownCause) -> &'static str {
+    match cause {
+        CooldownCause::ScaleUp => "a scale-up",
+        CooldownCause::ScaleDown => "a removal",
+        CooldownCause::FailedScaleDown => "a removal that failed",
+    }
+}
+
+/// The value of `happened.changes[].what`. Part of the format: the words on screens differ.
+fn change_name(change: NodeChange) -> &'static str {
+    match change {
+        NodeChange::DeletionCandidate(true) => "marked as one that could go",
+        NodeChange::DeletionCandidate(false) => "that mark was taken off",
+        NodeChange::ToBeDeleted(true) => "marked to be deleted",
+        NodeChange::ToBeDeleted(false) => "no more to be deleted",
+        NodeChange::Cordoned(true) => "cordoned",
+        NodeChange::Cordoned(false) => "uncordoned",
+        NodeChange::Deletion(true) => "its deletion began",
+        NodeChange::Deletion(false) => "its deletion was taken back",
+    }
+}
+
+fn verdict(document: &mut Value, explained: &ExplainedNode, verdict: &ScaleDownVerdict) {
     let reason = match verdict {
         ScaleDownVerdict::NotAutoscaled => Some(UnremovableReason::NotAutoscaled),
         ScaleDownVerdict::Unremovable(reason)
@@ -88,31 +111,32 @@ fn verdict(all: &mut Value, explained: &ExplainedNode, verdict: &ScaleDownVerdic
         _ => None,
     };
     if let Some(reason) = reason {
-        all["reason"] = reason.to_string().into();
+        document["reason"] = reason.to_string().into();
     }
-    let word = match verdict {
+    let verdict_name = match verdict {
         ScaleDownVerdict::NotAutoscaled | ScaleDownVerdict::Disabled => "stays",
         ScaleDownVerdict::NotTried(_) => "notTried",
         ScaleDownVerdict::RemovalStarted(since, drains) => {
-            all["since"] = since.to_string().into();
-            all["drains"] = (*drains).into();
+            document["since"] = since.to_string().into();
+            document["drains"] = (*drains).into();
             "goes"
         }
         ScaleDownVerdict::Unneeded { since, .. } => {
-            all["since"] = since.to_string().into();
-            all["sinceAtLeast"] = explained.may_have_begun_earlier(*since).into();
+            document["since"] = since.to_string().into();
+            document["sinceAtLeast"] = explained.may_have_begun_earlier(*since).into();
             "mayGo"
         }
         ScaleDownVerdict::Unremovable(_) => {
-            if let Some((at, found)) = &explained.results.last_unremovable {
-                all["lookedAt"] = json!({"at": at.to_string(), "reason": found.reason.to_string()});
+            if let Some((at, unremovable)) = &explained.results.last_unremovable {
+                document["lookedAt"] =
+                    json!({"at": at.to_string(), "reason": unremovable.reason.to_string()});
             }
             "stays"
         }
         ScaleDownVerdict::GroupInCooldown | ScaleDownVerdict::NotChecked => "notLookedAt",
     };
-    all["verdict"] = word.into();
-    all["means"] = descriptions::verdict(verdict, &explained.autoscaler).into();
+    document["verdict"] = verdict_name.into();
+    document["means"] = descriptions::verdict(verdict, &explained.autoscaler).into();
 }
 
 fn pod(pod: &NamespacedName) -> Value {

@@ -17,7 +17,7 @@ pub(crate) struct NodeLifetime {
     to_be_deleted_since: Option<(Moment, i64)>,
     deleted_at: Option<(Moment, i64)>,
     /// Changes of the fields that an autoscaler writes.
-    changes: Vec<(Moment, &'static str)>,
+    changes: Vec<(Moment, NodeChange)>,
     marks: ScaleDownMarks,
 }
 
@@ -26,11 +26,24 @@ pub struct ObservedNodeOutcome {
     /// When it was first observed.
     pub first_seen: Moment,
     /// Changes of taints, cordoning and deletion, with their times.
-    pub changes: Vec<(Moment, &'static str)>,
+    pub changes: Vec<(Moment, NodeChange)>,
     /// Events of the autoscaler about it.
     pub events: Vec<RecordedEvent>,
     /// When it was deleted.
     pub deleted_at: Option<Moment>,
+}
+
+/// A recorded change of a field that an autoscaler writes: set, or unset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeChange {
+    /// The taint `DeletionCandidateOfClusterAutoscaler`.
+    DeletionCandidate(bool),
+    /// The taint `ToBeDeletedByClusterAutoscaler`.
+    ToBeDeleted(bool),
+    /// `spec.unschedulable`.
+    Cordoned(bool),
+    /// The deletion timestamp.
+    Deletion(bool),
 }
 
 /// The fields of a node that an autoscaler writes.
@@ -83,35 +96,38 @@ impl NodeLifetime {
         key: &Key,
         at: Option<Moment>,
     ) -> anyhow::Result<NodeLifetime> {
-        let mut lives = lifetimes(open_history, key)?;
-        let is_there = |life: &NodeLifetime, at: Moment| {
-            life.first_seen <= at && life.deleted_at.is_none_or(|(gone, _)| at < gone)
+        let mut node_lifetimes = lifetimes(open_history, key)?;
+        let exists = |lifetime: &NodeLifetime, at: Moment| {
+            lifetime.first_seen <= at && lifetime.deleted_at.is_none_or(|(deleted_at, _)| at < deleted_at)
         };
         let found = match at {
-            Some(at) => lives.iter().position(|life| is_there(life, at)),
-            None => lives.len().checked_sub(1),
+            Some(at) => node_lifetimes.iter().position(|lifetime| exists(lifetime, at)),
+            None => node_lifetimes.len().checked_sub(1),
         };
-        if let Some(place) = found {
-            return Ok(lives.swap_remove(place));
+        if let Some(index) = found {
+            return Ok(node_lifetimes.swap_remove(index));
         }
         let name = &key.name;
-        let (Some(at), Some(life)) = (at, lives.last()) else {
-            anyhow::bail!("the history never saw a node {name:?}");
+        let (Some(at), Some(lifetime)) = (at, node_lifetimes.last()) else {
+            anyhow::bail!("node {name:?} not found in the history");
         };
-        let nearest = lives.iter().rev().find(|life| life.first_seen <= at).unwrap_or(life);
+        let nearest =
+            node_lifetimes.iter().rev().find(|lifetime| lifetime.first_seen <= at).unwrap_or(lifetime);
         let to = match nearest.deleted_at {
-            Some((gone, _)) => gone.to_string(),
+            Some((deleted_at, _)) => deleted_at.to_string(),
             None => "the end of the history".to_owned(),
         };
-        anyhow::bail!("there was no node {name:?} at {at}: it lived from {} to {to}", nearest.first_seen)
+        anyhow::bail!("node {name:?} did not exist at {at}: it existed from {} to {to}", nearest.first_seen)
     }
 
     /// Returns the moment to explain, and why: the requested or the most telling one.
     pub(crate) fn as_of(&self, open_history: &OpenHistory, at: Option<Moment>) -> (AsOf, &'static str) {
         match (at, self.deleted_at, self.to_be_deleted_since) {
-            (Some(at), ..) => (AsOf::At(at), "as asked for"),
-            (None, Some(_), Some((at, seq))) => (AsOf::Before(at, seq), "when it was marked to be deleted"),
-            (None, Some((at, seq)), None) => (AsOf::Before(at, seq), "when it was gone"),
+            (Some(at), ..) => (AsOf::At(at), "as requested"),
+            (None, Some(_), Some((at, seq))) => {
+                (AsOf::Before(at, seq), "when it was tainted ToBeDeletedByClusterAutoscaler")
+            }
+            (None, Some((at, seq)), None) => (AsOf::Before(at, seq), "when it was deleted"),
             (None, None, _) => (AsOf::At(open_history.times.end), "at the end of the history"),
         }
     }
@@ -136,17 +152,30 @@ impl NodeLifetime {
         if marks.to_be_deleted && !self.marks.to_be_deleted {
             self.to_be_deleted_since = Some((change.at, change.seq));
         }
-        for (before, now, came, went) in [
-            (self.marks.candidate, marks.candidate, "marked as one that could go", "that mark was taken off"),
-            (self.marks.to_be_deleted, marks.to_be_deleted, "marked to be deleted", "no more to be deleted"),
-            (self.marks.cordoned, marks.cordoned, "cordoned", "uncordoned"),
-            (self.marks.deletion, marks.deletion, "its deletion began", "its deletion was taken back"),
+        for (was_set, node_change) in [
+            (self.marks.candidate, NodeChange::DeletionCandidate(marks.candidate)),
+            (self.marks.to_be_deleted, NodeChange::ToBeDeleted(marks.to_be_deleted)),
+            (self.marks.cordoned, NodeChange::Cordoned(marks.cordoned)),
+            (self.marks.deletion, NodeChange::Deletion(marks.deletion)),
         ] {
-            if before != now {
-                self.changes.push((change.at, if now { came } else { went }));
+            if was_set != node_change.is_set() {
+                self.changes.push((change.at, node_change));
             }
         }
         self.marks = marks;
+    }
+}
+
+// === impl NodeChange ===
+
+impl NodeChange {
+    fn is_set(self) -> bool {
+        match self {
+            NodeChange::DeletionCandidate(is_set)
+            | NodeChange::ToBeDeleted(is_set)
+            | NodeChange::Cordoned(is_set)
+            | NodeChange::Deletion(is_set) => is_set,
+        }
     }
 }
 
@@ -173,7 +202,7 @@ impl ObservedNodeOutcome {
         lifetime: NodeLifetime,
         moment: Moment,
     ) -> anyhow::Result<ObservedNodeOutcome> {
-        let end = lifetime.deleted_at.map_or(Moment::MAX, |(gone, _)| gone.plus_nanos(MINUTE));
+        let end = lifetime.deleted_at.map_or(Moment::MAX, |(deleted_at, _)| deleted_at.plus_nanos(MINUTE));
         let window = Window {
             from: moment.plus_nanos(-EVENTS_AROUND).max(lifetime.first_seen),
             to: moment.plus_nanos(EVENTS_AROUND).min(end),
@@ -182,7 +211,7 @@ impl ObservedNodeOutcome {
         let selection =
             Selection { kinds: Some(kinds), source: Some(key.source.clone()), ..Selection::default() };
         // By reason and message, as an Event may be recorded through both APIs.
-        let mut said: BTreeMap<(String, String), RecordedEvent> = BTreeMap::new();
+        let mut recorded: BTreeMap<(String, String), RecordedEvent> = BTreeMap::new();
         for change in open_history.history.between(window, &selection)? {
             let change = change?;
             let Some(object) = change.what.state() else { continue };
@@ -190,65 +219,71 @@ impl ObservedNodeOutcome {
                 continue;
             }
             let Ok(event) = object.view::<Event>() else { continue };
-            let mut told = event.recorded(change.seen);
-            let about_it = event.regards("Node", &key.name, lifetime.uid.as_deref());
-            if !told.reason.starts_with("ScaleDown") || !(about_it || mentions(&told.message, &key.name)) {
+            let mut recorded_event = event.recorded(change.seen);
+            let regards_node = event.regards("Node", &key.name, lifetime.uid.as_deref());
+            if !recorded_event.reason.starts_with("ScaleDown")
+                || !(regards_node || mentions(&recorded_event.message, &key.name))
+            {
                 continue;
             }
-            if !about_it {
+            if !regards_node {
                 // Such a series regards many nodes, and this one at its last occurrence.
-                (told.first, told.times) = (told.last, 1);
+                (recorded_event.first, recorded_event.times) = (recorded_event.last, 1);
             }
-            said.entry((told.reason.clone(), told.message.clone()))
-                .and_modify(|same| {
-                    same.first = same.first.min(told.first);
-                    same.last = same.last.max(told.last);
-                    same.times = same.times.max(told.times);
+            recorded
+                .entry((recorded_event.reason.clone(), recorded_event.message.clone()))
+                .and_modify(|existing| {
+                    existing.first = existing.first.min(recorded_event.first);
+                    existing.last = existing.last.max(recorded_event.last);
+                    existing.times = existing.times.max(recorded_event.times);
                 })
-                .or_insert(told);
+                .or_insert(recorded_event);
         }
         let distance = |at: Moment| at.nanos_since(moment).abs();
         let mut changes = lifetime.changes;
         changes.sort_by_key(|(at, _)| distance(*at));
         changes.truncate(MAX_SHOWN);
         changes.sort_by_key(|(at, _)| *at);
-        let mut said: Vec<RecordedEvent> = said.into_values().collect();
-        said.sort_by_key(|said| (distance(said.first), said.first));
-        said.truncate(MAX_SHOWN);
-        said.sort_by_key(|said| said.first);
+        let mut recorded: Vec<RecordedEvent> = recorded.into_values().collect();
+        recorded.sort_by_key(|recorded| (distance(recorded.first), recorded.first));
+        recorded.truncate(MAX_SHOWN);
+        recorded.sort_by_key(|recorded| recorded.first);
         Ok(ObservedNodeOutcome {
             first_seen: lifetime.first_seen,
             changes,
-            events: said,
-            deleted_at: lifetime.deleted_at.map(|(gone, _)| gone),
+            events: recorded,
+            deleted_at: lifetime.deleted_at.map(|(deleted_at, _)| deleted_at),
         })
     }
 }
 
 /// Returns all lifetimes of a name, in order.
 fn lifetimes(open_history: &OpenHistory, key: &Key) -> anyhow::Result<Vec<NodeLifetime>> {
-    let mut lives: Vec<NodeLifetime> = Vec::new();
+    let mut node_lifetimes: Vec<NodeLifetime> = Vec::new();
     for change in open_history.history.of(key)? {
         let change = change?;
         let uid = change.what.object().meta().uid.map(|uid| uid.into_owned());
-        let is_same =
-            |life: &&mut NodeLifetime| life.deleted_at.is_none() && (life.uid == uid || uid.is_none());
-        match (lives.last_mut().filter(is_same), &change.what) {
-            (Some(life), _) => life.observe(&change),
+        let is_same = |lifetime: &&mut NodeLifetime| {
+            lifetime.deleted_at.is_none() && (lifetime.uid == uid || uid.is_none())
+        };
+        match (node_lifetimes.last_mut().filter(is_same), &change.what) {
+            (Some(lifetime), _) => lifetime.observe(&change),
             // Nothing is known of such a lifetime but its end.
             (None, What::Deleted(_)) => {}
             (None, What::Added(_) | What::Modified(_)) => {
-                if let Some(life) = lives.last_mut().filter(|life| life.deleted_at.is_none()) {
+                if let Some(lifetime) =
+                    node_lifetimes.last_mut().filter(|lifetime| lifetime.deleted_at.is_none())
+                {
                     // Another uid without a deletion: the history missed the deletion.
-                    life.deleted_at = Some((change.at, change.seq));
+                    lifetime.deleted_at = Some((change.at, change.seq));
                 }
-                let mut life = NodeLifetime::new(uid, &change);
-                life.observe(&change);
-                lives.push(life);
+                let mut lifetime = NodeLifetime::new(uid, &change);
+                lifetime.observe(&change);
+                node_lifetimes.push(lifetime);
             }
         }
     }
-    Ok(lives)
+    Ok(node_lifetimes)
 }
 
 /// Whether a text contains a node's name as a whole word.

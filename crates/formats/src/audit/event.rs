@@ -121,7 +121,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<AuditEvent<'_>>, ParseError> {
             items.into_iter().map(|item| AuditEvent::parse(item.get())).collect()
         }
         (version, kind, _) => Err(ParseError::Invalid(format!(
-            "\"{}\" of \"{}\" is no audit event: an Event or EventList of audit.k8s.io/v1 is expected",
+            "\"{}\" of \"{}\" is not an audit event: expected an Event or EventList of audit.k8s.io/v1",
             escape_for_message(kind),
             escape_for_message(version)
         ))),
@@ -156,10 +156,10 @@ pub(super) fn parse_stored(text: &str) -> Option<AuditedWrite> {
         request_received_timestamp: Option<String>,
         stage_timestamp: String,
     }
-    let kept: StoredWrite<'_> = serde_json::from_str(text).ok()?;
-    let event = kept.event;
+    let stored: StoredWrite<'_> = serde_json::from_str(text).ok()?;
+    let event = stored.event;
     let received = event.request_received_timestamp.unwrap_or(event.stage_timestamp);
-    (kept.api_version == API_VERSION && kept.kind == KIND).then_some(())?;
+    (stored.api_version == API_VERSION && stored.kind == KIND).then_some(())?;
     Some(AuditedWrite {
         received: received.parse().ok()?,
         verb: event.verb,
@@ -169,7 +169,7 @@ pub(super) fn parse_stored(text: &str) -> Option<AuditedWrite> {
         user_agent: event.user_agent,
         source_ips: event.source_ips,
         audit_id: event.audit_id,
-        resource_version: kept.response.resource_version,
+        resource_version: stored.response.resource_version,
     })
 }
 
@@ -186,17 +186,17 @@ impl<'a> AuditEvent<'a> {
         let head = &self.header;
         match &*head.stage {
             "ResponseComplete" => {}
-            "Panic" => return Err(Category("requests that failed")),
+            "Panic" => return Err(Category("failed requests")),
             _ => return Err(OtherStage),
         }
         if !["create", "update", "patch", "delete", "deletecollection"].contains(&&*head.verb) {
             return Err(Category("reads"));
         }
         let Some(target) = head.object_ref.as_ref().filter(|target| !target.resource.is_empty()) else {
-            return Err(Category("requests about no object"));
+            return Err(Category("requests without an object"));
         };
         if !head.response_status.as_ref().is_some_and(|status| (200..300).contains(&status.code)) {
-            return Err(Category("requests that failed"));
+            return Err(Category("failed requests"));
         }
         if head.request_uri.split_once('?').is_some_and(|(_, query)| query.contains("dryRun=")) {
             return Err(Category("dry runs"));
@@ -204,8 +204,8 @@ impl<'a> AuditEvent<'a> {
         if let Some(why) = target.skip_reason(&head.user) {
             return Err(Category(why));
         }
-        let made_up = self.response().map_or("", |response| &response.name);
-        let name = match (&*head.verb, &*target.name, made_up) {
+        let generated_name = self.response().map_or("", |response| &response.name);
+        let name = match (&*head.verb, &*target.name, generated_name) {
             ("deletecollection", _, _) => None,
             (_, "", "") => return Err(Unnamed),
             (_, "", name) | (_, name, _) => Some(name.to_owned()),
@@ -239,22 +239,22 @@ impl<'a> AuditEvent<'a> {
         }
         let OrderedFields(fields) = serde_json::from_str(self.text).map_err(|error| error.to_string())?;
         let metadata = to_json(&Metadata { name, namespace });
-        let mut kept = format!(r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","metadata":{metadata}"#);
+        let mut json = format!(r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","metadata":{metadata}"#);
         // The response to deletecollection carries the list's resourceVersion.
         let is_one = self.header.verb != "deletecollection";
         if let Some(response) =
             self.response().filter(|response| is_one && response.resource_version.is_some())
         {
-            kept += &format!(r#","response":{}"#, to_json(response));
+            json += &format!(r#","response":{}"#, to_json(response));
         }
-        kept += r#","event":{"#;
+        json += r#","event":{"#;
         let left_out = ["kind", "apiVersion", "requestObject", "responseObject"];
         let fields = fields.iter().filter(|(name, _)| !left_out.contains(&&**name));
         for (index, (name, value)) in fields.enumerate() {
             let comma = if index > 0 { "," } else { "" };
-            kept += &format!("{comma}{}:{}", to_json(name), value.get());
+            json += &format!("{comma}{}:{}", to_json(name), value.get());
         }
-        Ok(kept + "}}")
+        Ok(json + "}}")
     }
 }
 
@@ -292,12 +292,12 @@ impl ObjectRef {
         let by_its_kubelet = user.username.strip_prefix("system:node:") == Some(&self.name);
         match &*self.resource {
             "events" if ["", "events.k8s.io"].contains(&group) => Some("writes of Events"),
-            "leases" if self.namespace == "kube-node-lease" => Some("heartbeats of nodes"),
-            "nodes" if self.subresource == "status" && by_its_kubelet => Some("heartbeats of nodes"),
+            "leases" if self.namespace == "kube-node-lease" => Some("node heartbeats"),
+            "nodes" if self.subresource == "status" && by_its_kubelet => Some("node heartbeats"),
             _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group) => {
-                Some("requests that write nothing")
+                Some("requests that do not write")
             }
-            _ if !writing.contains(&&*self.subresource) => Some("requests that write nothing"),
+            _ if !writing.contains(&&*self.subresource) => Some("requests that do not write"),
             _ => None,
         }
     }

@@ -82,25 +82,25 @@ fn requests_that_write_nothing_are_counted_and_left_out() {
     let pod = |subresource| json!({"resource": "pods", "namespace": "web", "name": "a", "subresource": subresource});
     let node = json!({"resource": "nodes", "name": "n", "subresource": "status"});
     check(json!({"stage": "RequestReceived"}), "");
-    check(json!({"verb": "watch"}), "audit.log: left out: 1 reads");
-    check(json!({"responseStatus": {"code": 409}}), "audit.log: left out: 1 requests that failed");
-    check(json!({"responseStatus": null}), "audit.log: left out: 1 requests that failed");
-    check(json!({"stage": "Panic"}), "audit.log: left out: 1 requests that failed");
+    check(json!({"verb": "watch"}), "audit.log: skipped: 1 reads");
+    check(json!({"responseStatus": {"code": 409}}), "audit.log: skipped: 1 failed requests");
+    check(json!({"responseStatus": null}), "audit.log: skipped: 1 failed requests");
+    check(json!({"stage": "Panic"}), "audit.log: skipped: 1 failed requests");
     check(
         json!({"requestURI": "/api/v1/pods/a?fieldManager=x&dryRun=All"}),
-        "audit.log: left out: 1 dry runs",
+        "audit.log: skipped: 1 dry runs",
     );
-    check(json!({"verb": "create", "objectRef": null}), "audit.log: left out: 1 requests about no object");
+    check(json!({"verb": "create", "objectRef": null}), "audit.log: skipped: 1 requests without an object");
     check(
         json!({"verb": "create", "objectRef": pod("exec")}),
-        "audit.log: left out: 1 requests that write nothing",
+        "audit.log: skipped: 1 requests that do not write",
     );
     check(
         json!({"objectRef": {"resource": "events", "name": "e"}}),
-        "audit.log: left out: 1 writes of Events",
+        "audit.log: skipped: 1 writes of Events",
     );
     let heartbeat = json!({"objectRef": node, "user": {"username": "system:node:n"}});
-    check(heartbeat, "audit.log: left out: 1 heartbeats of nodes");
+    check(heartbeat, "audit.log: skipped: 1 node heartbeats");
     check(json!({"objectRef": node}), "ADDED  nodes:n");
     check(json!({"verb": "create", "objectRef": pod("eviction")}), "ADDED web pods:a");
 }
@@ -110,8 +110,8 @@ fn a_generated_name_is_read_from_the_response() {
     let unnamed = json!({"resource": "pods", "namespace": "web"});
     let response = json!({"metadata": {"name": "a-x7", "uid": "u", "resourceVersion": "12"}});
     check(json!({"verb": "create", "objectRef": unnamed, "responseObject": response}), "ADDED web pods:a-x7");
-    let told = describe_items(items(&event(json!({"verb": "create", "objectRef": unnamed}))));
-    assert!(told.contains("who created 1 objects is not known"), "{told}");
+    let descriptions = describe_items(items(&event(json!({"verb": "create", "objectRef": unnamed}))));
+    assert!(descriptions.contains("the creators of 1 objects are unknown"), "{descriptions}");
 }
 
 #[test]
@@ -169,15 +169,18 @@ fn event_lists_of_webhooks_are_read() {
 #[test]
 fn a_log_that_is_being_written_is_read_up_to_its_last_whole_line() {
     let good = event(json!({}));
-    let told = describe_items(items(&format!("{good}\n{}", &good[..good.len() - 9])));
-    assert!(told.starts_with("ADDED web pods:a\naudit.log: the last line is cut off"), "{told}");
+    let descriptions = describe_items(items(&format!("{good}\n{}", &good[..good.len() - 9])));
+    assert!(
+        descriptions.starts_with("ADDED web pods:a\naudit.log: the last line is truncated"),
+        "{descriptions}"
+    );
 }
 
 #[test]
 fn invalid_events_are_refused_with_their_line() {
     let good = event(json!({}));
     for (bad, words) in [
-        (r#"{"kind":"Pod","apiVersion":"v1"}"#, "\"Pod\" of \"v1\" is no audit event"),
+        (r#"{"kind":"Pod","apiVersion":"v1"}"#, "\"Pod\" of \"v1\" is not an audit event"),
         (&good[..good.len() - 9].replacen("\"verb\"", "verb", 1), "not an audit event"),
         (&event(json!({"stageTimestamp": "yesterday"})), "stageTimestamp \"yesterday\""),
         (r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1"}"#, "missing field"),

@@ -36,11 +36,11 @@ pub(super) struct Workload {
 
 impl Workload {
     /// The workload with this spec, the `number`th of its service and role.
-    pub(super) fn new(shape: InstanceSpec, number: u32, since: Option<i64>) -> Workload {
+    pub(super) fn new(spec: InstanceSpec, number: u32, since: Option<i64>) -> Workload {
         // Role and number at the end make the name unique.
-        let role = object_name(shape.role.name());
-        let name = format!("{}-{role}-{number}", object_name(&shape.app));
-        let mut workload = Workload { instance_spec: shape, name, hash: String::new(), created: since };
+        let role = object_name(spec.role.name());
+        let name = format!("{}-{role}-{number}", object_name(&spec.app));
+        let mut workload = Workload { instance_spec: spec, name, hash: String::new(), created: since };
         workload.hash = hex(&Md5::digest(workload.template().to_string())[..5]);
         workload
     }
@@ -142,8 +142,8 @@ fn label_value(text: &str) -> String {
         return text.to_owned();
     }
     let hash = hex(&Md5::digest(text)[..5]);
-    let kept: String = text.chars().take(MAX_LABEL_LENGTH - hash.len() - 1).collect();
-    format!("{kept}-{hash}")
+    let prefix: String = text.chars().take(MAX_LABEL_LENGTH - hash.len() - 1).collect();
+    format!("{prefix}-{hash}")
 }
 
 fn resource_list(amounts: &ResourceAmounts) -> Value {

@@ -89,7 +89,7 @@ impl InstanceRow {
     pub(super) fn parse(line: &str) -> RowResult<InstanceRow> {
         let (count, needed) = (line.split(',').count(), HEADER.split(',').count());
         if count != needed {
-            let why = format!("{count} fields, but a row has {needed}, as the header has");
+            let why = format!("{count} fields, expected {needed} as in the header");
             return Err(BadRow { column: None, why });
         }
         let mut fields = RowFields { texts: line.split(','), columns: HEADER.split(',') };
@@ -108,8 +108,8 @@ impl InstanceRow {
         let deleted = fields.time(scheduled.or(created))?;
         let requests = ResourceAmounts { cpu: cpu.0, memory: memory.0, disk: disk.0, gpus, rdma };
         let limits = ResourceAmounts { cpu: cpu.1, memory: memory.1, disk: disk.1, gpus, rdma };
-        let shape = InstanceSpec { app, role, requests, limits, max_per_node: most_per_node };
-        Ok(InstanceRow { name, spec: shape, times: InstanceTimes { created, scheduled, deleted } })
+        let spec = InstanceSpec { app, role, requests, limits, max_per_node: most_per_node };
+        Ok(InstanceRow { name, spec, times: InstanceTimes { created, scheduled, deleted } })
     }
 }
 
@@ -168,14 +168,13 @@ impl RowFields<'_> {
     /// A name: valid as a label value, and as a pod name once `object_name` is applied.
     fn name(&mut self) -> RowResult<String> {
         self.read_field(|text| {
-            let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-            let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-            let fits = text.len() <= MAX_NAME_LENGTH && text.chars().all(inner);
-            (fits && ends(text.chars().next()) && ends(text.chars().next_back()))
+            let is_inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            let is_valid_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+            let is_valid = text.len() <= MAX_NAME_LENGTH && text.chars().all(is_inner);
+            (is_valid && is_valid_end(text.chars().next()) && is_valid_end(text.chars().next_back()))
                 .then(|| text.to_owned())
                 .ok_or(format!(
-                    "a name has at most {MAX_NAME_LENGTH} letters, digits, -, _ and ., and begins and ends with a letter or \
-                     digit"
+                    "a name must have at most {MAX_NAME_LENGTH} letters, digits, -, _ and ., and begin and end with a letter or digit"
                 ))
         })
     }
@@ -184,7 +183,7 @@ impl RowFields<'_> {
         self.read_field(|text| match text {
             "CN" => Ok(Role::Cn),
             "HN" => Ok(Role::Hn),
-            _ => Err("a role is CN or HN".to_owned()),
+            _ => Err("the role must be CN or HN".to_owned()),
         })
     }
 
@@ -200,16 +199,13 @@ impl RowFields<'_> {
     /// A request and its limit.
     fn request_and_limit<T: PartialOrd>(
         &mut self,
-        take: impl Fn(&mut Self) -> RowResult<T>,
+        parse_value: impl Fn(&mut Self) -> RowResult<T>,
     ) -> RowResult<(T, T)> {
-        let request = take(self)?;
+        let request = parse_value(self)?;
         let column = self.columns.clone().next();
-        let limit = take(self)?;
+        let limit = parse_value(self)?;
         if limit < request {
-            return Err(BadRow {
-                column,
-                why: "less than the request; it must be as much or more".to_owned(),
-            });
+            return Err(BadRow { column, why: "the limit is less than the request".to_owned() });
         }
         Ok((request, limit))
     }
@@ -218,12 +214,12 @@ impl RowFields<'_> {
     fn device_count(&mut self) -> RowResult<i64> {
         let whole = |text: &str| match parse_amount(text)? {
             number if number.fract() == 0.0 => Ok(number as i64),
-            _ => Err("not a whole number".to_owned()),
+            _ => Err("not an integer".to_owned()),
         };
         let request = self.read_field(whole)?;
         self.read_field(|text| match whole(text)? {
             limit if limit == request => Ok(limit),
-            _ => Err(format!("not the request, {request}, which it must be")),
+            _ => Err(format!("must equal the request, {request}")),
         })
     }
 
@@ -231,7 +227,7 @@ impl RowFields<'_> {
         self.read_field(|text| match text.parse() {
             Ok(-1) => Ok(None),
             Ok(most @ 1..) => Ok(Some(most)),
-            _ => Err("it is a whole number from 1, or -1 for as many as there is room for".to_owned()),
+            _ => Err("must be an integer of at least 1, or -1 for no limit".to_owned()),
         })
     }
 
@@ -243,13 +239,13 @@ impl RowFields<'_> {
             }
             let seconds: f64 =
                 text.parse().ok().filter(|seconds| (0.0..=MAX_SECONDS).contains(seconds)).ok_or(format!(
-                    "a time is a number of seconds from 0 to {MAX_SECONDS}, or empty outside the trace"
+                    "a time must be a number of seconds from 0 to {MAX_SECONDS}, or empty if outside the trace"
                 ))?;
             // The trace has times such as 475.00000000000006.
             let nanos = (seconds * 1e6).round() as i64 * 1000;
             match earliest {
                 Some(earliest) if nanos < earliest => {
-                    Err("earlier than what must come before it: creation, scheduling, deletion".to_owned())
+                    Err("out of order: creation, scheduling and deletion must follow each other".to_owned())
                 }
                 _ => Ok(Some(nanos)),
             }
@@ -268,5 +264,5 @@ impl RowFields<'_> {
 
 fn parse_amount(text: &str) -> std::result::Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.0..=MAX_AMOUNT).contains(number));
-    number.ok_or(format!("an amount is a number from 0 to {MAX_AMOUNT}"))
+    number.ok_or(format!("an amount must be a number from 0 to {MAX_AMOUNT}"))
 }

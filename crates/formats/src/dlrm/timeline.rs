@@ -50,18 +50,18 @@ enum InstanceEventKind {
 // === impl TraceTimeline ===
 
 impl TraceTimeline {
-    pub(super) fn new(trace: Trace, given: ReadOptions) -> TraceTimeline {
+    pub(super) fn new(trace: Trace, options: ReadOptions) -> TraceTimeline {
         let mut events = Vec::with_capacity(trace.instances.len());
         for (instance, number) in trace.instances.iter().zip(0..) {
-            let (life, workload) = (instance.times, instance.workload);
+            let (times, workload) = (instance.times, instance.workload);
             let mut add =
                 |at, step| events.push(InstanceEvent { at, kind: step, workload, instance: number });
-            add(life.start(), InstanceEventKind::Created);
-            if let Some(scheduled) = life.scheduled {
+            add(times.start(), InstanceEventKind::Created);
+            if let Some(scheduled) = times.scheduled {
                 add(scheduled, InstanceEventKind::Scheduled);
             }
-            if let Some(deleted) = life.deleted {
-                let at_once = deleted == life.start() || Some(deleted) == life.scheduled;
+            if let Some(deleted) = times.deleted {
+                let at_once = deleted == times.start() || Some(deleted) == times.scheduled;
                 add(
                     deleted,
                     if at_once { InstanceEventKind::DeletedImmediately } else { InstanceEventKind::Deleted },
@@ -71,9 +71,9 @@ impl TraceTimeline {
         events.sort_unstable();
         let count = trace.workloads.len();
         TraceTimeline {
-            beginning: given.at.unwrap_or(given.now),
+            beginning: options.at.unwrap_or(options.now),
             trace,
-            options: given,
+            options,
             events,
             emitted: 0,
             scaled: 0,
@@ -86,20 +86,20 @@ impl TraceTimeline {
 
     /// Scales a workload for all events of the same kind and moment.
     fn scale(&mut self, event: InstanceEvent) {
-        let alike = |other: &&InstanceEvent| {
+        let is_same_change = |other: &&InstanceEvent| {
             (other.at, other.kind, other.workload) == (event.at, event.kind, event.workload)
         };
-        let count = self.events[self.emitted..].iter().take_while(alike).count();
+        let count = self.events[self.emitted..].iter().take_while(is_same_change).count();
         self.scaled += count;
         let count = u32::try_from(count).expect("there are no more than instances");
         let index = event.workload as usize;
-        let living = &mut self.live_counts[index];
+        let live_count = &mut self.live_counts[index];
         match event.kind {
-            InstanceEventKind::Created => *living += count,
-            InstanceEventKind::Deleted | InstanceEventKind::DeletedImmediately => *living -= count,
+            InstanceEventKind::Created => *live_count += count,
+            InstanceEventKind::Deleted | InstanceEventKind::DeletedImmediately => *live_count -= count,
             InstanceEventKind::Scheduled => return,
         }
-        let replicas = *living;
+        let replicas = *live_count;
         let workload = &self.trace.workloads[index];
         let since = workload.created.map(|since| self.beginning.plus_nanos(since));
         let make = if std::mem::replace(&mut self.added[index], true) { What::Modified } else { What::Added };
@@ -111,10 +111,10 @@ impl TraceTimeline {
 
     fn pod_change(&self, event: InstanceEvent) -> ImportItem {
         let instance = &self.trace.instances[event.instance as usize];
-        let life = instance.times;
+        let times = instance.times;
         let moment = |since| self.beginning.plus_nanos(since);
-        let scheduled = match (event.kind, life.scheduled) {
-            (_, None) if life.was_scheduled_before_trace() => SchedulingState::BeforeTrace,
+        let scheduled = match (event.kind, times.scheduled) {
+            (_, None) if times.was_scheduled_before_trace() => SchedulingState::BeforeTrace,
             (InstanceEventKind::Created, _) | (_, None) => SchedulingState::Unscheduled,
             (
                 InstanceEventKind::Scheduled
@@ -124,7 +124,7 @@ impl TraceTimeline {
             ) => SchedulingState::At(moment(at)),
         };
         let workload = &self.trace.workloads[instance.workload as usize];
-        let pod = workload.pod(&instance.name, life.created.map(moment), scheduled);
+        let pod = workload.pod(&instance.name, times.created.map(moment), scheduled);
         let what = match event.kind {
             InstanceEventKind::Created => What::Added(pod),
             InstanceEventKind::Scheduled => What::Modified(pod),
@@ -147,8 +147,8 @@ impl Iterator for TraceTimeline {
 
     fn next(&mut self) -> Option<Result<ImportItem>> {
         let Some(&event) = self.events.get(self.emitted) else {
-            let untold = !std::mem::replace(&mut self.ended, true);
-            return untold.then(|| Ok(ImportItem::TimesInferred(self.options.source.clone())));
+            let is_first_end = !std::mem::replace(&mut self.ended, true);
+            return is_first_end.then(|| Ok(ImportItem::TimesInferred(self.options.source.clone())));
         };
         if self.emitted == self.scaled {
             self.scale(event);

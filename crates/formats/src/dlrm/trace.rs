@@ -53,27 +53,27 @@ impl Trace {
                 }
                 break;
             }
-            let bad = |why: String| Error::invalid_line(&input.name, number, why);
+            let invalid_line = |why: String| Error::invalid_line(&input.name, number, why);
             if line.len() as u64 > MAX_LINE_BYTES {
-                return Err(bad(format!("longer than {MAX_LINE_BYTES} bytes, which no row is")));
+                return Err(invalid_line(format!("longer than {MAX_LINE_BYTES} bytes")));
             }
             let text = std::str::from_utf8(&line)
-                .map_err(|error| bad(format!("byte {} is no UTF-8", error.valid_up_to())))?;
+                .map_err(|error| invalid_line(format!("byte {} is not UTF-8", error.valid_up_to())))?;
             let text = text.strip_prefix('\u{feff}').filter(|_| number == 1).unwrap_or(text).trim();
             if number == 1 && text != HEADER {
-                return Err(bad(format!("the header must be {HEADER}")));
+                return Err(invalid_line(format!("the header must be {HEADER}")));
             }
             if number == 1 || text.is_empty() {
                 continue;
             }
             if trace.instances.len() == MAX_INSTANCES {
-                return Err(bad(format!("more than {MAX_INSTANCES} instances: divide the trace")));
+                return Err(invalid_line(format!("more than {MAX_INSTANCES} instances: split the trace")));
             }
             let row = InstanceRow::parse(text).map_err(|bad_row| match bad_row.column {
                 Some(column) => {
                     Error::invalid_at(&input.name, format_args!("line {number}, {column}"), bad_row.why)
                 }
-                None => bad(bad_row.why),
+                None => invalid_line(bad_row.why),
             })?;
             trace.add(number, row, &mut shapes);
         }
@@ -82,15 +82,15 @@ impl Trace {
     }
 
     fn add(&mut self, line: u64, row: InstanceRow, shapes: &mut WorkloadIndex) {
-        let InstanceRow { name, spec: shape, times: life } = row;
-        let workload = *shapes.by_spec.entry(shape).or_insert_with_key(|shape| {
-            let number = shapes.counts.entry((object_name(&shape.app), shape.role)).or_default();
+        let InstanceRow { name, spec, times: life } = row;
+        let workload = *shapes.by_spec.entry(spec).or_insert_with_key(|spec| {
+            let number = shapes.counts.entry((object_name(&spec.app), spec.role)).or_default();
             *number += 1;
-            self.workloads.push(Workload::new(shape.clone(), *number, life.created));
+            self.workloads.push(Workload::new(spec.clone(), *number, life.created));
             u32::try_from(self.workloads.len() - 1).expect("there are no more than instances")
         });
-        let known = &mut self.workloads[workload as usize];
-        known.created = known.created.min(life.created);
+        let existing = &mut self.workloads[workload as usize];
+        existing.created = existing.created.min(life.created);
         self.instances.push(Instance { name: object_name(&name).into(), workload, times: life, line });
     }
 
@@ -102,8 +102,7 @@ impl Trace {
         let double = names.windows(2).filter(|pair| pair[0].0 == pair[1].0).min_by_key(|pair| pair[1].1);
         let Some([(name, first), (_, line)]) = double else { return Ok(()) };
         let why = format!(
-            "the instance of line {first} is called {name} too; a name is there once, with small letters for large \
-             and - for _ and ."
+            "duplicate name {name}, see line {first}; names must be unique in lower case and with - for _ and ."
         );
         Err(Error::invalid_at(file, format_args!("line {line}, instance_sn"), why))
     }

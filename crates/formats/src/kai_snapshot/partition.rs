@@ -19,7 +19,9 @@ pub struct Partition {
 
 /// A text that is not a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no partition: write LABEL=VALUE, or LABEL for what does not have it ({why})")]
+#[error(
+    "invalid partition {text:?}: expected LABEL=VALUE, or LABEL for nodes and queues without the label ({why})"
+)]
 pub struct BadPartition {
     /// The text.
     pub text: String,
@@ -67,7 +69,7 @@ impl FromStr for Partition {
         };
         match Selector::of(Some(&label)) {
             Ok(_) => Ok(Partition { key: key.to_owned(), value: value.to_owned() }),
-            Err(bad) => Err(BadPartition { text: text.to_owned(), why: bad.why }),
+            Err(error) => Err(BadPartition { text: text.to_owned(), why: error.why }),
         }
     }
 }

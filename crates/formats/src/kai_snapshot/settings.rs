@@ -33,12 +33,12 @@ impl SchedulerSettings {
     /// The settings stored in an object, if there is one. The scheduler's own tool panics where `config`,
     /// `schedulerParams` or its `partitionParams` are missing, so they are always written.
     pub(super) fn new(
-        kept: Option<&Object>,
+        recorded: Option<&Object>,
         partition: Option<Partition>,
         serves: ServedKinds,
     ) -> SchedulerSettings {
-        let mut kept = kept.and_then(|object| object.value().ok()).unwrap_or_default();
-        let mut take = |key: &str| match kept.get_mut(key).map(Value::take) {
+        let mut recorded = recorded.and_then(|object| object.value().ok()).unwrap_or_default();
+        let mut take = |key: &str| match recorded.get_mut(key).map(Value::take) {
             Some(value @ Value::Object(_)) => Some(value),
             _ => None,
         };

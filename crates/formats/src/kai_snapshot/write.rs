@@ -71,7 +71,7 @@ impl<W: Write> crate::Writer for KaiSnapshotWriter<W> {
             OBJECT_LISTS.iter().position(|list| Kind::of(list.api_version, list.kind) == *kind)
         {
             if OBJECT_LISTS[list].key == "pods" && is_finished(object) {
-                self.written.left_out.count("pods already finished");
+                self.written.left_out.count("pods already completed");
             } else {
                 self.lists[list].push(object.clone());
             }

@@ -37,7 +37,7 @@ enum EntryData {
 /// Opens the entry by its name, which is compared and never used as a path. Of several the first counts, as in the
 /// scheduler's own tool. Sizes are taken from the ZIP's central directory: a file written as a stream has none in its
 /// local headers. More than `most` bytes are an error.
-pub(super) fn open(name: &str, on_disk: FileOnDisk, most: u64) -> Result<ZipEntry> {
+pub(super) fn open(name: &str, on_disk: FileOnDisk, max_bytes: u64) -> Result<ZipEntry> {
     let fail = |source| Error::cannot_read(name, source);
     let broken = |error: ZipError| match error {
         ZipError::Io(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
@@ -62,21 +62,21 @@ pub(super) fn open(name: &str, on_disk: FileOnDisk, most: u64) -> Result<ZipEntr
         }
     }
     let Some(entry) = found else {
-        let there = match count {
-            0 => "it is empty".to_owned(),
-            count if count > names.len() => format!("it holds {} and more", names.join(", ")),
-            _ => format!("it holds {}", names.join(", ")),
+        let content = match count {
+            0 => "the ZIP is empty".to_owned(),
+            count if count > names.len() => format!("found {} and more", names.join(", ")),
+            _ => format!("found {}", names.join(", ")),
         };
         return Err(Error::invalid_file(
             name,
-            format!("no snapshot of KAI: no entry {ENTRY_NAME} in the ZIP; {there}"),
+            format!("not a KAI snapshot: {ENTRY_NAME} not found in the ZIP; {content}"),
         ));
     };
     check_readable(&entry).map_err(|why| Error::invalid_file(name, why))?;
     let start = data_start(&mut file, entry.header_start()).map_err(fail)?.ok_or_else(|| {
         Error::invalid_file(
             name,
-            damaged_zip_message(&format!("{ENTRY_NAME} is not where its directory says")),
+            damaged_zip_message(&format!("{ENTRY_NAME} is not at the offset in the ZIP directory")),
         )
     })?;
     file.seek(SeekFrom::Start(start)).map_err(fail)?;
@@ -86,7 +86,7 @@ pub(super) fn open(name: &str, on_disk: FileOnDisk, most: u64) -> Result<ZipEntr
         _ => EntryData::Stored(data),
     };
     let claimed = (entry.size(), entry.crc32());
-    Ok(ZipEntry { bytes, crc: Crc::new(), read: 0, max_bytes: most, declared: claimed, _file: on_disk })
+    Ok(ZipEntry { bytes, crc: Crc::new(), read: 0, max_bytes, declared: claimed, _file: on_disk })
 }
 
 /// The damage of the ZIP that an error of a [`ZipEntry`] reports; `None` for an error of the system.
@@ -115,11 +115,11 @@ impl Read for ZipEntry {
         self.crc.update(&into[..length]);
         self.read += length as u64;
         if self.read > self.max_bytes {
-            let why = format!("{ENTRY_NAME} holds more than {} bytes", self.max_bytes);
+            let why = format!("{ENTRY_NAME} is larger than {} bytes", self.max_bytes);
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
         if length == 0 && !into.is_empty() && (self.read, self.crc.sum()) != self.declared {
-            let why = format!("{ENTRY_NAME} does not have the length and checksum the ZIP says");
+            let why = format!("{ENTRY_NAME} does not match its size or checksum");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(length)
@@ -140,18 +140,18 @@ fn data_start(file: &mut File, header: u64) -> io::Result<Option<u64>> {
 }
 
 fn check_readable(entry: &ZipFileEntry<'_>) -> std::result::Result<(), String> {
-    let help = format!("unpack it and give {ENTRY_NAME} itself");
+    let help = format!("unpack it and import {ENTRY_NAME}");
     if entry.encrypted() {
         return Err(format!("{ENTRY_NAME} is encrypted: {help}"));
     }
     match entry.compression() {
         CompressionMethod::Stored | CompressionMethod::Deflated => Ok(()),
-        other => Err(format!("{ENTRY_NAME} is compressed by {other}, which is not read here: {help}")),
+        other => Err(format!("{ENTRY_NAME} is compressed with {other}, which is not supported: {help}")),
     }
 }
 
 fn damaged_zip_message(why: &str) -> String {
-    format!("not a whole ZIP: {why}; take another snapshot, or copy the file again")
+    format!("invalid ZIP: {why}; take another snapshot, or copy the file again")
 }
 
 #[cfg(test)]
@@ -171,10 +171,10 @@ mod tests {
         };
         assert_eq!(io::copy(&mut entry(&zip, 100_000), &mut io::sink()).unwrap(), 100_000);
         let error = io::copy(&mut entry(&zip, 99_999), &mut io::sink()).unwrap_err();
-        assert_eq!(damage_reason(&error).unwrap(), "snapshot.json holds more than 99999 bytes");
+        assert_eq!(damage_reason(&error).unwrap(), "snapshot.json is larger than 99999 bytes");
         let directory = zip.windows(4).position(|four| four == b"PK\x01\x02").unwrap();
         zip[directory + 24..directory + 28].fill(0);
         let error = io::copy(&mut entry(&zip, 50_000), &mut io::sink()).unwrap_err();
-        assert_eq!(damage_reason(&error).unwrap(), "snapshot.json holds more than 50000 bytes");
+        assert_eq!(damage_reason(&error).unwrap(), "snapshot.json is larger than 50000 bytes");
     }
 }

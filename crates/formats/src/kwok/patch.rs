@@ -57,7 +57,7 @@ pub(super) struct Target {
 
 impl ResourcePatch {
     pub(super) fn new(
-        after: i64,
+        duration: i64,
         method: Method,
         resource: Resource,
         target: Target,
@@ -65,7 +65,7 @@ impl ResourcePatch {
     ) -> ResourcePatch {
         ResourcePatch {
             api_version: format!("{GROUP}v1alpha1"),
-            duration_nanosecond: after,
+            duration_nanosecond: duration,
             kind: KIND.to_owned(),
             method,
             resource,

@@ -70,9 +70,9 @@ struct TrackedObject {
 
 impl KwokReader {
     /// Reads the manifests or the recording of a file.
-    pub fn new(input: Input, given: ReadOptions) -> Result<KwokReader> {
+    pub fn new(input: Input, options: ReadOptions) -> Result<KwokReader> {
         let documents = ManifestDocuments::open(input)?;
-        Ok(KwokReader { documents, options: given, state: ReaderState::Beginning, ready: VecDeque::new() })
+        Ok(KwokReader { documents, options, state: ReaderState::Beginning, ready: VecDeque::new() })
     }
 
     fn read(&mut self) -> Result<Option<ImportItem>> {
@@ -118,10 +118,15 @@ impl KwokReader {
         };
         for (line, object) in objects {
             let text = resolve_time_tokens(object.as_str(), base);
-            let retold = text != object.as_str();
+            let times_resolved = text != object.as_str();
             let object = Object::parse(&text)
                 .map_err(|error| self.documents.document_error(line, error.to_string()))?;
-            self.ready.push_back(ImportItem::Change(replay.upsert(base, object, retold, &self.options)));
+            self.ready.push_back(ImportItem::Change(replay.upsert(
+                base,
+                object,
+                times_resolved,
+                &self.options,
+            )));
         }
         if let Some((line, text)) = first {
             replay.enqueue(line, &text).map_err(|why| self.documents.document_error(line, why))?;
@@ -138,7 +143,7 @@ impl KwokReader {
                 replay.enqueue(line, &text).map_err(|why| self.documents.document_error(line, why))?;
             }
             Some((line, _)) => {
-                let why = "skipped, no ResourcePatch, which all documents after the first must be";
+                let why = "skipped: expected a ResourcePatch, as all documents after the first";
                 self.ready
                     .push_back(ImportItem::Warning(self.documents.document_error(line, why).to_string()));
             }
@@ -148,11 +153,11 @@ impl KwokReader {
             return Ok(ReaderState::ApplyingPatches(replay));
         }
         match replay.queue.pop() {
-            Some(Reverse(waiting)) => {
-                replay.queued_bytes -= waiting.template_length();
-                let line = waiting.line;
+            Some(Reverse(queued)) => {
+                replay.queued_bytes -= queued.template_length();
+                let line = queued.line;
                 let item = replay
-                    .apply(waiting, &self.options)
+                    .apply(queued, &self.options)
                     .map_err(|why| self.documents.document_error(line, why))?;
                 self.ready.push_back(match item {
                     ImportItem::Warning(why) => {
@@ -184,17 +189,17 @@ impl Iterator for KwokReader {
 impl PatchReplay {
     /// Adds a patch to the queue.
     fn enqueue(&mut self, line: u64, text: &str) -> std::result::Result<(), String> {
-        let retold = resolve_time_tokens(text, self.base);
+        let resolved = resolve_time_tokens(text, self.base);
         let patch: ResourcePatch =
-            serde_json::from_str(&retold).map_err(|error| format!("not a ResourcePatch: {error}"))?;
+            serde_json::from_str(&resolved).map_err(|error| format!("not a ResourcePatch: {error}"))?;
         if patch.template.is_none() && patch.method != Method::Delete {
-            return Err("a ResourcePatch that creates or patches needs a template".to_owned());
+            return Err("a ResourcePatch with method create or patch requires a template".to_owned());
         }
         self.count += 1;
-        let turn = (patch.duration_nanosecond, self.count);
-        let waiting = QueuedPatch { order: turn, line, patch, times_resolved: *retold != *text };
-        self.queued_bytes += waiting.template_length();
-        self.queue.push(Reverse(waiting));
+        let order = (patch.duration_nanosecond, self.count);
+        let queued = QueuedPatch { order, line, patch, times_resolved: *resolved != *text };
+        self.queued_bytes += queued.template_length();
+        self.queue.push(Reverse(queued));
         Ok(())
     }
 
@@ -205,32 +210,32 @@ impl PatchReplay {
     /// Applies a patch and returns the change, or a warning if it cannot be applied.
     fn apply(
         &mut self,
-        waiting: QueuedPatch,
-        given: &ReadOptions,
+        queued: QueuedPatch,
+        options: &ReadOptions,
     ) -> std::result::Result<ImportItem, String> {
-        let QueuedPatch { patch, times_resolved: retold, .. } = waiting;
+        let QueuedPatch { patch, times_resolved, .. } = queued;
         let seen = self.base.plus_nanos(patch.duration_nanosecond);
         let template = patch.template.as_deref().map_or("", |template| template.get());
         if patch.method == Method::Create {
             let object = Object::parse(template).map_err(|error| format!("template: {error}"))?;
-            let kind = object.key(&given.source).kind;
+            let kind = object.key(&options.source).kind;
             let (group, plural) = (patch.resource.group, patch.resource.plural);
             self.plurals.entry((group, plural)).or_insert(kind);
-            return Ok(ImportItem::Change(self.upsert(seen, object, retold, given)));
+            return Ok(ImportItem::Change(self.upsert(seen, object, times_resolved, options)));
         }
         let target = format!("{} {}/{}", patch.resource.plural, patch.target.namespace, patch.target.name);
-        let skipped = |why: &str| Ok(ImportItem::Warning(format!("skipped, {target}: {why}")));
+        let skipped = |why: &str| Ok(ImportItem::Warning(format!("skipped: {target}: {why}")));
         let kind = patch.resource.built_in_kind().or_else(|| {
             self.plurals.get(&(patch.resource.group.clone(), patch.resource.plural.clone())).cloned()
         });
-        let Some(kind) = kind else { return skipped("no object of this kind was there before") };
+        let Some(kind) = kind else { return skipped("unknown resource type") };
         let key = Key {
-            source: given.source.clone(),
+            source: options.source.clone(),
             kind,
             namespace: patch.target.namespace.as_str().into(),
             name: patch.target.name.as_str().into(),
         };
-        let Some(tracked) = self.objects.get(&key) else { return skipped("no such object was there before") };
+        let Some(tracked) = self.objects.get(&key) else { return skipped("object not found") };
         if patch.method == Method::Delete {
             let what = What::Deleted(tracked.object.clone());
             let inferred = tracked.inferred;
@@ -241,24 +246,29 @@ impl PatchReplay {
             Ok(object) => object,
             Err(why) => return skipped(&why),
         };
-        if object.key(&given.source) != key {
-            return skipped("the patch makes another object of it");
+        if object.key(&options.source) != key {
+            return skipped("the patch changes the object's identity");
         }
-        Ok(ImportItem::Change(self.upsert(seen, object, true, given)))
+        Ok(ImportItem::Change(self.upsert(seen, object, true, options)))
     }
 
     /// Stores the new version of an object and returns the change.
-    fn upsert(&mut self, seen: Moment, object: Object, made_up: bool, given: &ReadOptions) -> IncomingChange {
-        let key = object.key(&given.source);
+    fn upsert(
+        &mut self,
+        seen: Moment,
+        object: Object,
+        inferred: bool,
+        options: &ReadOptions,
+    ) -> IncomingChange {
+        let key = object.key(&options.source);
         if kubernetes::kinds::of(&key.kind).is_none() {
             for plural in [guess_plural(&key.kind.kind), naive_plural(&key.kind.kind)] {
                 self.plurals.entry((key.kind.group.to_string(), plural)).or_insert(key.kind.clone());
             }
         }
-        let before =
-            self.objects.insert(key.clone(), TrackedObject { object: object.clone(), inferred: made_up });
-        let what = if before.is_some() { What::Modified(object) } else { What::Added(object) };
-        IncomingChange { seen, key, what, inferred: made_up }
+        let previous = self.objects.insert(key.clone(), TrackedObject { object: object.clone(), inferred });
+        let what = if previous.is_some() { What::Modified(object) } else { What::Added(object) };
+        IncomingChange { seen, key, what, inferred }
     }
 }
 

@@ -88,21 +88,21 @@ impl<W: Write> KwokWriter<W> {
         Ok(())
     }
 
-    fn write_patch(&mut self, change: &Change, after: i64) -> Result<()> {
-        let before = self.objects.remove(&change.key);
-        let (method, template) = match (&before, &change.what) {
+    fn write_patch(&mut self, change: &Change, offset: i64) -> Result<()> {
+        let previous = self.objects.remove(&change.key);
+        let (method, template) = match (&previous, &change.what) {
             (None, What::Deleted(_)) => {
-                self.written.left_out.count("deletions of what was not there");
+                self.written.left_out.count("deletions of unknown objects");
                 return Ok(());
             }
             (Some(_), What::Deleted(_)) => (Method::Delete, None),
             (None, What::Added(object) | What::Modified(object)) => {
                 (Method::Create, Some(without_resource_version(object)?))
             }
-            (Some(before), What::Added(object) | What::Modified(object)) => {
+            (Some(previous), What::Added(object) | What::Modified(object)) => {
                 let patch = diff(
                     &change.key.kind,
-                    &without_resource_version(before)?,
+                    &without_resource_version(previous)?,
                     &without_resource_version(object)?,
                 );
                 (Method::Patch, Some(patch))
@@ -115,7 +115,7 @@ impl<W: Write> KwokWriter<W> {
             .as_ref()
             .is_some_and(|template| template.as_object().is_some_and(|patch| patch.is_empty()))
         {
-            self.written.left_out.count("changes of resourceVersion alone");
+            self.written.left_out.count("changes of only resourceVersion");
             return Ok(());
         }
         let api_version = change.what.object().meta().api_version;
@@ -123,7 +123,7 @@ impl<W: Write> KwokWriter<W> {
         let target =
             Target { name: change.key.name.to_string(), namespace: change.key.namespace.to_string() };
         let template = template.as_ref().map(to_raw_json).transpose()?;
-        self.write_document(&ResourcePatch::new(after, method, resource, target, template))
+        self.write_document(&ResourcePatch::new(offset, method, resource, target, template))
     }
 
     fn write_document(&mut self, document: &impl Serialize) -> Result<()> {

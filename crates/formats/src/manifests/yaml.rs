@@ -31,14 +31,15 @@ impl YamlDocuments {
             let first = self.line + 1;
             let document = self.read_document()?;
             let document = document.strip_prefix('\u{feff}').unwrap_or(&document);
-            let says_something = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-            if !document.lines().any(says_something) {
+            let has_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+            if !document.lines().any(has_content) {
                 continue;
             }
             return match to_json(document) {
                 Ok(json) => Ok(Some((first, json))),
                 Err(error) => {
-                    let line = error.location().map_or(first, |place| first + place.line().saturating_sub(1));
+                    let line =
+                        error.location().map_or(first, |location| first + location.line().saturating_sub(1));
                     // The parser counts lines from the beginning of the document.
                     let why = error.without_snippet().to_string();
                     let why = why.split(" at line ").next().unwrap_or(&why);
@@ -58,8 +59,8 @@ impl YamlDocuments {
         let mut bytes = Vec::new();
         loop {
             let start = bytes.len();
-            let room = (MAX_VALUE_BYTES + 1 - start) as u64;
-            let read = std::io::Read::take(&mut self.reader, room).read_until(b'\n', &mut bytes);
+            let limit = (MAX_VALUE_BYTES + 1 - start) as u64;
+            let read = std::io::Read::take(&mut self.reader, limit).read_until(b'\n', &mut bytes);
             let read = read.map_err(|source| Error::cannot_read(&self.file, source))?;
             if read == 0 {
                 self.done = true;
@@ -67,8 +68,9 @@ impl YamlDocuments {
             }
             self.line += 1;
             if bytes.len() > MAX_VALUE_BYTES {
-                return Err(self
-                    .line_error(self.line, format!("a document longer than {} MiB", MAX_VALUE_BYTES >> 20)));
+                return Err(
+                    self.line_error(self.line, format!("document longer than {} MiB", MAX_VALUE_BYTES >> 20))
+                );
             }
             let line = bytes[start..].trim_ascii_end();
             if line == b"---" || line.starts_with(b"--- ") {
@@ -77,7 +79,7 @@ impl YamlDocuments {
                 break;
             }
         }
-        String::from_utf8(bytes).map_err(|_| self.line_error(self.line, "no UTF-8".to_owned()))
+        String::from_utf8(bytes).map_err(|_| self.line_error(self.line, "not UTF-8".to_owned()))
     }
 }
 

@@ -97,7 +97,7 @@ fn time(value: &Value) -> InfoResult<Option<Moment>> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => text.parse().map(Some).map_err(|error: model::BadMoment| error.to_string()),
-        other => Err(format!("{other} is no time")),
+        other => Err(format!("invalid time {other}")),
     }
 }
 

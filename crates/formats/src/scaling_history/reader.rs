@@ -44,7 +44,7 @@ struct MinMaxColumn {
 
 impl ScalingHistoryReader {
     /// Opens a database and sorts its rows.
-    pub(super) fn open(input: Input, given: ReadOptions) -> Result<ScalingHistoryReader> {
+    pub(super) fn open(input: Input, options: ReadOptions) -> Result<ScalingHistoryReader> {
         let name = input.name.clone();
         let file = input.into_file()?;
         let tables = HistoryDatabase::open(&file.path, &name)?;
@@ -56,14 +56,14 @@ impl ScalingHistoryReader {
         if plan.untimed_starts > 0 {
             let times = plan.untimed_starts;
             ready.push_back(ImportItem::Warning(format!(
-                "{name}: the recorder connected anew {times} times and did not say when: something may be missing"
+                "{name}: the recorder reconnected {times} times, at unknown times: changes may be missing"
             )));
         }
         let last = plan.first_start;
         Ok(ScalingHistoryReader {
             database: tables,
             row_order: plan,
-            options: given,
+            options,
             ready,
             last,
             settings: None,
@@ -95,7 +95,7 @@ impl ScalingHistoryReader {
 
     /// Reads a row and appends its changes.
     fn push_changes(&mut self, step: RowChange) -> Result<()> {
-        let (told, settings) = self.database.with_row(step.table, step.row, |cells| {
+        let (changes, settings) = self.database.with_row(step.table, step.row, |cells| {
             let mut settings = None;
             let objects = match step.table {
                 Table::RecorderState => Vec::new(),
@@ -114,29 +114,29 @@ impl ScalingHistoryReader {
                 Table::Pod => vec![(step.change_type, pod(cells)?.object())],
                 Table::Event => vec![(step.change_type, event(cells)?.object())],
             };
-            let mut told = Vec::new();
-            for (what, mut object) in objects {
-                if what != RowChangeType::Deleted {
+            let mut changes = Vec::new();
+            for (change_type, mut object) in objects {
+                if change_type != RowChangeType::Deleted {
                     // All rows of an object carry the time of its deletion.
                     object["metadata"].as_object_mut().and_then(|fields| fields.remove("deletionTimestamp"));
                 }
                 let object =
                     Object::parse(&object.to_string()).map_err(|error| cells.row_error(error.to_string()))?;
-                told.push(inferred_change(&self.options, step.at, what, object));
+                changes.push(inferred_change(&self.options, step.at, change_type, object));
             }
-            Ok((told, settings))
+            Ok((changes, settings))
         })?;
-        self.ready.extend(told.into_iter().map(ImportItem::Change));
+        self.ready.extend(changes.into_iter().map(ImportItem::Change));
         self.settings = settings.or(self.settings.take());
         Ok(())
     }
 
     /// A node, and its CSINode in files without a table for those: there the node's row has the volume limit.
-    fn node(&self, cells: &RowCells<'_>, what: RowChangeType) -> Result<Vec<(RowChangeType, Value)>> {
+    fn node(&self, cells: &RowCells<'_>, change_type: RowChangeType) -> Result<Vec<(RowChangeType, Value)>> {
         let info = node(cells)?;
-        let mut objects = vec![(what, info.object())];
+        let mut objects = vec![(change_type, info.object())];
         if info.volumes > 0 && !self.database.has(Table::CsiNode) {
-            objects.push((what, CsiNodeInfo { meta: info.meta, volumes: info.volumes }.object()));
+            objects.push((change_type, CsiNodeInfo { meta: info.meta, volumes: info.volumes }.object()));
         }
         Ok(objects)
     }
@@ -155,29 +155,29 @@ impl Iterator for ScalingHistoryReader {
     }
 }
 
-fn inferred_change(given: &ReadOptions, at: Moment, what: RowChangeType, object: Object) -> IncomingChange {
+fn inferred_change(options: &ReadOptions, at: Moment, what: RowChangeType, object: Object) -> IncomingChange {
     let what = match what {
         RowChangeType::Added => What::Added(object),
         RowChangeType::Modified => What::Modified(object),
         RowChangeType::Deleted => What::Deleted(object),
     };
-    IncomingChange { inferred: true, ..IncomingChange::received(at, &given.source, what) }
+    IncomingChange { inferred: true, ..IncomingChange::received(at, &options.source, what) }
 }
 
 /// The changes that a row of settings stands for: to the Deployment, the ConfigMap, or both.
 pub(crate) fn settings_change(
-    before: Option<&SettingsInfo>,
+    previous: Option<&SettingsInfo>,
     now: &SettingsInfo,
 ) -> Vec<(RowChangeType, Value)> {
     let mut objects = Vec::new();
-    let word = |there: bool| if there { RowChangeType::Modified } else { RowChangeType::Added };
+    let change_type = |exists: bool| if exists { RowChangeType::Modified } else { RowChangeType::Added };
     let flags = |settings: &SettingsInfo| SettingsInfo { priorities: String::new(), ..settings.clone() };
-    if before.map(flags) != Some(flags(now)) {
-        objects.push((word(before.is_some()), now.object()));
+    if previous.map(flags) != Some(flags(now)) {
+        objects.push((change_type(previous.is_some()), now.object()));
     }
-    let priorities = before.map_or("", |before| &before.priorities);
+    let priorities = previous.map_or("", |previous| &previous.priorities);
     if priorities != now.priorities {
-        objects.push((word(!priorities.is_empty()), priorities_config_map(&now.priorities)));
+        objects.push((change_type(!priorities.is_empty()), priorities_config_map(&now.priorities)));
     }
     objects
 }
@@ -200,7 +200,7 @@ fn read_bool(cells: &RowCells<'_>, column: &str) -> Result<bool> {
     match cells.number(column)? {
         0 => Ok(false),
         1 => Ok(true),
-        other => Err(cells.column_error(column, format!("{other} where 0 or 1 should be"))),
+        other => Err(cells.column_error(column, format!("expected 0 or 1, found {other}"))),
     }
 }
 
@@ -252,7 +252,7 @@ fn priority_class(cells: &RowCells<'_>) -> Result<PriorityClassInfo> {
         meta: meta(cells, false)?,
         uid: cells.string("UID")?,
         value: i32::try_from(value)
-            .map_err(|_| cells.column_error("Value", format!("{value} takes more than 32 bits")))?,
+            .map_err(|_| cells.column_error("Value", format!("{value} does not fit 32 bits")))?,
         global_default: read_bool(cells, "GlobalDefault")?,
         preemption_policy: cells.string("PreemptionPolicy")?,
         description: cells.string("Description")?,

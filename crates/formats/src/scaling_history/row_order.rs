@@ -132,36 +132,36 @@ impl RowOrder {
                 "Namespace COLLATE BINARY, Name COLLATE BINARY, RowID",
             ),
         };
-        let mut before: Option<(RowTimes, Moment)> = None;
+        let mut previous: Option<(RowTimes, Moment)> = None;
         tables.for_each_row(table, columns, order, |cells| {
             let row = RowTimes::read(&cells, table)?;
-            let own =
-                before.take_if(|(before, _)| before.namespace == row.namespace && before.name == row.name);
-            if let Some((before, at)) = before.take() {
-                self.add_deletion(table, &before, at, Moment::MAX)?;
+            let own = previous
+                .take_if(|(previous, _)| previous.namespace == row.namespace && previous.name == row.name);
+            if let Some((previous, at)) = previous.take() {
+                self.add_deletion(table, &previous, at, Moment::MAX)?;
             }
             let floor = own.as_ref().map(|(_, at)| *at).max(self.first_start);
             let Some(at) = row.changed.max(floor) else {
                 return Err(cells.column_error("SnapshotTimestamp", "the row has no time"));
             };
             let goes_on = match &own {
-                Some((before, _))
-                    if before.incarnation == row.incarnation && before.deleted == row.deleted =>
+                Some((previous, _))
+                    if previous.incarnation == row.incarnation && previous.deleted == row.deleted =>
                 {
                     true
                 }
-                Some((before, before_at)) => {
-                    self.add_deletion(table, before, *before_at, at)?;
-                    before.incarnation == row.incarnation && before.deleted.is_none()
+                Some((previous, before_at)) => {
+                    self.add_deletion(table, previous, *before_at, at)?;
+                    previous.incarnation == row.incarnation && previous.deleted.is_none()
                 }
                 None => false,
             };
-            let what = if goes_on { RowChangeType::Modified } else { RowChangeType::Added };
-            self.insert(RowChange { at, table, row: row.number, change_type: what })?;
-            before = Some((row, at));
+            let change_type = if goes_on { RowChangeType::Modified } else { RowChangeType::Added };
+            self.insert(RowChange { at, table, row: row.number, change_type })?;
+            previous = Some((row, at));
             Ok(())
         })?;
-        match before {
+        match previous {
             Some((row, at)) => self.add_deletion(table, &row, at, Moment::MAX),
             None => Ok(()),
         }
@@ -210,8 +210,8 @@ impl RowOrder {
         let put = || -> rusqlite::Result<()> {
             let mut insert = self.db.prepare_cached("INSERT INTO plan VALUES (?, ?, ?, ?, ?)")?;
             let end = i64::from(step.change_type == RowChangeType::Deleted);
-            let (rank, what) = (step.table as i64, step.change_type as i64);
-            insert.execute(params![step.at.nanos(), rank, step.row, end, what]).map(drop)
+            let (rank, change_type) = (step.table as i64, step.change_type as i64);
+            insert.execute(params![step.at.nanos(), rank, step.row, end, change_type]).map(drop)
         };
         put().map_err(|error| cannot_sort(&self.file, &error))
     }
@@ -236,7 +236,7 @@ impl RowOrder {
         while let Some(found) = rows.next()? {
             self.position = (found.get(0)?, found.get(1)?, found.get(2)?, found.get(3)?);
             let (at, rank, row, _) = self.position;
-            let what = match found.get(4)? {
+            let change_type = match found.get(4)? {
                 0 => RowChangeType::Added,
                 1 => RowChangeType::Modified,
                 _ => RowChangeType::Deleted,
@@ -245,7 +245,7 @@ impl RowOrder {
                 at: Moment::from_nanos(at),
                 table: Table::ALL[rank as usize],
                 row,
-                change_type: what,
+                change_type,
             });
         }
         Ok(page)
@@ -275,5 +275,5 @@ impl RowTimes {
 
 fn cannot_sort(file: &str, error: &rusqlite::Error) -> Error {
     let source = std::io::Error::other(error.to_string());
-    Error::Io { doing: "put in order the rows of", file: file.to_owned(), source }
+    Error::Io { doing: "sort the rows of", file: file.to_owned(), source }
 }

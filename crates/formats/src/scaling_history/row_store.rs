@@ -288,8 +288,8 @@ impl RowStore {
         values: &[(&str, &dyn ToSql)],
     ) -> rusqlite::Result<()> {
         let row = self.db.prepare_cached(sql)?.insert(values)?;
-        let mut remember = self.db.prepare_cached("INSERT INTO temp.rows VALUES (?, ?, ?, ?)")?;
-        remember.execute(params![part as i64, key, row, hash]).map(drop)
+        let mut insert_row = self.db.prepare_cached("INSERT INTO temp.rows VALUES (?, ?, ?, ?)")?;
+        insert_row.execute(params![part as i64, key, row, hash]).map(drop)
     }
 }
 

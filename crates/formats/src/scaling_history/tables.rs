@@ -150,8 +150,7 @@ impl HistoryDatabase {
         let named = |name: &str| found.iter().find(|(found, ..)| found.eq_ignore_ascii_case(name));
         if UNSUPPORTED_TABLES.iter().any(|name| named(name).is_some()) {
             let why = format!(
-                "this is a scaling history of before 2024-06-24 (tables {}): its layout was never documented; only \
-                 later ones are read",
+                "scaling histories from before 2024-06-24 (tables {}) are not supported",
                 UNSUPPORTED_TABLES.join(", ")
             );
             return Err(Error::invalid_file(file, why));
@@ -161,14 +160,14 @@ impl HistoryDatabase {
             // A view or a virtual table could run code that the file chooses; only real tables have a root page.
             if kind != "table" || *page <= 0 {
                 let kind = if kind == "table" { "virtual table" } else { kind };
-                return Err(Error::invalid_file(file, format!("{} is a {kind} and no table", table.name())));
+                return Err(Error::invalid_file(file, format!("{} is a {kind}, not a table", table.name())));
             }
             tables.check_columns(table)?;
             tables.present_tables.insert(table);
         }
         if tables.present_tables.is_empty() {
             let names: Vec<&str> = Table::ALL.iter().map(|table| table.name()).collect();
-            let why = format!("is no scaling history: it has none of the tables {}", names.join(", "));
+            let why = format!("not a scaling history: none of the tables {} found", names.join(", "));
             return Err(Error::invalid_file(file, why));
         }
         Ok(tables)
@@ -189,7 +188,7 @@ impl HistoryDatabase {
         table: Table,
         columns: &[&'static str],
         order: &str,
-        mut take: impl FnMut(RowCells<'_>) -> Result<()>,
+        mut handle_row: impl FnMut(RowCells<'_>) -> Result<()>,
     ) -> Result<()> {
         if !self.has(table) {
             return Ok(());
@@ -200,9 +199,9 @@ impl HistoryDatabase {
         while let Some(cells) = rows.next().map_err(|error| self.table_error(table, &error))? {
             let row = match cells.get_ref(0) {
                 Ok(ValueRef::Integer(row)) => row,
-                _ => return Err(Error::invalid_at(&self.file, table.name(), "a RowID is no whole number")),
+                _ => return Err(Error::invalid_at(&self.file, table.name(), "RowID is not an integer")),
             };
-            take(RowCells { file: &self.file, table, row, columns, cells })?;
+            handle_row(RowCells { file: &self.file, table, row, columns, cells })?;
         }
         Ok(())
     }
@@ -212,10 +211,10 @@ impl HistoryDatabase {
         &self,
         table: Table,
         row: i64,
-        take: impl FnOnce(&RowCells<'_>) -> Result<T>,
+        handle_row: impl FnOnce(&RowCells<'_>) -> Result<T>,
     ) -> Result<T> {
-        let place = || format!("{}, row {row}", table.name());
-        let fail = |error: &rusqlite::Error| Error::invalid_at(&self.file, place(), sqlite_message(error));
+        let location = || format!("{}, row {row}", table.name());
+        let fail = |error: &rusqlite::Error| Error::invalid_at(&self.file, location(), sqlite_message(error));
         let columns = table.columns();
         let select: Vec<&str> = columns
             .iter()
@@ -225,9 +224,9 @@ impl HistoryDatabase {
         let mut select = self.db.prepare_cached(&sql).map_err(|error| fail(&error))?;
         let mut rows = select.query([row]).map_err(|error| fail(&error))?;
         match rows.next().map_err(|error| fail(&error))? {
-            Some(cells) => take(&RowCells { file: &self.file, table, row, columns, cells }),
+            Some(cells) => handle_row(&RowCells { file: &self.file, table, row, columns, cells }),
             None => {
-                Err(Error::invalid_at(&self.file, place(), "it was there and is gone: the file is damaged"))
+                Err(Error::invalid_at(&self.file, location(), "the row has disappeared: the file is damaged"))
             }
         }
     }
@@ -258,17 +257,17 @@ impl HistoryDatabase {
         let found = read().map_err(|error| self.table_error(table, &error))?;
         let rows = table.has_row_column().then_some("RowID");
         for &column in table.columns().iter().chain(rows.as_slice()) {
-            let bad = |why: &str| {
+            let invalid = |why: &str| {
                 Error::invalid_file(&self.file, format!("table {}: column {column} {why}", table.name()))
             };
             match found.iter().find(|(name, ..)| name.eq_ignore_ascii_case(column)) {
                 None if LATER_COLUMNS.contains(&column) => drop(self.missing_columns.insert(column)),
-                None => return Err(bad("is missing")),
-                Some((.., hidden)) if *hidden != 0 => return Err(bad("is computed, not stored")),
+                None => return Err(invalid("is missing")),
+                Some((.., hidden)) if *hidden != 0 => return Err(invalid("is computed, not stored")),
                 Some((_, kind, key, _))
                     if column == "RowID" && !(kind.eq_ignore_ascii_case("INTEGER") && *key == 1) =>
                 {
-                    return Err(bad("is not the INTEGER PRIMARY KEY"));
+                    return Err(invalid("is not the INTEGER PRIMARY KEY"));
                 }
                 Some(_) => {}
             }
@@ -282,13 +281,13 @@ impl HistoryDatabase {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let beside = |suffix: &str| {
+    let sidecar = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         Path::new(&name).exists()
     };
     let read = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = if beside("-wal") || beside("-journal") {
+    let db = if sidecar("-wal") || sidecar("-journal") {
         Connection::open_with_flags(path, read)?
     } else {
         // No program has it open. With `immutable` SQLite does not create files beside it, as it would in WAL mode and
@@ -305,12 +304,12 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn not_sqlite(file: &str, error: &rusqlite::Error) -> Error {
-    Error::invalid_file(file, format!("cannot be read as an SQLite database: {}", sqlite_message(error)))
+    Error::invalid_file(file, format!("not a readable SQLite database: {}", sqlite_message(error)))
 }
 
 fn sqlite_message(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::TooBig) => format!("a value longer than {} MiB", MAX_VALUE_BYTES >> 20),
+        Some(rusqlite::ErrorCode::TooBig) => format!("value longer than {} MiB", MAX_VALUE_BYTES >> 20),
         _ => error.to_string(),
     }
 }
@@ -322,9 +321,9 @@ impl RowCells<'_> {
     pub(super) fn text(&self, column: &str) -> Result<&str> {
         match self.cell(column)? {
             ValueRef::Text(bytes) => {
-                std::str::from_utf8(bytes).map_err(|_| self.column_error(column, "it is not UTF-8"))
+                std::str::from_utf8(bytes).map_err(|_| self.column_error(column, "not UTF-8"))
             }
-            other => Err(self.column_error(column, format!("{} where a text should be", type_name(other)))),
+            other => Err(self.column_error(column, format!("expected a string, found {}", type_name(other)))),
         }
     }
 
@@ -336,7 +335,7 @@ impl RowCells<'_> {
         match self.cell(column)? {
             ValueRef::Integer(number) => Ok(number),
             other => {
-                Err(self.column_error(column, format!("{} where a whole number should be", type_name(other))))
+                Err(self.column_error(column, format!("expected an integer, found {}", type_name(other))))
             }
         }
     }
@@ -385,9 +384,9 @@ impl RowCells<'_> {
 fn type_name(value: ValueRef<'_>) -> &'static str {
     match value {
         ValueRef::Null => "NULL",
-        ValueRef::Integer(_) => "a whole number",
-        ValueRef::Real(_) => "a number with a fraction, or too large,",
-        ValueRef::Text(_) => "a text",
+        ValueRef::Integer(_) => "an integer",
+        ValueRef::Real(_) => "a non-integer or too large number",
+        ValueRef::Text(_) => "a string",
         ValueRef::Blob(_) => "bytes",
     }
 }

@@ -26,7 +26,8 @@ pub(crate) fn parse_number(number: i64) -> Result<Option<Moment>, String> {
     }
     let micros = if number >= FIRST_MICROS { Some(number) } else { number.checked_mul(1_000) };
     let at = micros.and_then(Moment::from_micros);
-    at.map(Some).ok_or_else(|| format!("{number} is no time between the years 1677 and 2262"))
+    at.map(Some)
+        .ok_or_else(|| format!("invalid time {number}: expected a time between the years 1677 and 2262"))
 }
 
 /// A time as Go's SQLite driver writes it.
@@ -37,12 +38,14 @@ pub(crate) fn to_text(at: Moment) -> String {
 /// Parses a time as Go's SQLite driver does: `2024-05-21 14:13:40.5+00:00`, also with a `T`, without seconds, time or
 /// zone (then UTC), and Go's default format, `2024-05-21 14:13:40.5 +0000 UTC m=+0.1`.
 pub(crate) fn parse_text(text: &str) -> Result<Moment, String> {
-    let bad = || {
+    let invalid = || {
         let text: String = text.chars().take(80).collect();
-        format!("{text:?} is no time such as \"2024-05-21 14:13:40+00:00\" between the years 1677 and 2262")
+        format!(
+            "invalid time {text:?}: expected a time such as \"2024-05-21 14:13:40+00:00\" between the years 1677 and 2262"
+        )
     };
     let text = text.split(" m=").next().unwrap_or_default();
-    let (date, rest) = text.split_at_checked(10).ok_or_else(bad)?;
+    let (date, rest) = text.split_at_checked(10).ok_or_else(invalid)?;
     let rest = rest.strip_prefix([' ', 'T']).unwrap_or(rest);
     let end = rest.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')).unwrap_or(rest.len());
     let (time, zone) = rest.split_at(end);
@@ -54,7 +57,7 @@ pub(crate) fn parse_text(text: &str) -> Result<Moment, String> {
     // The zone's name after its offset is redundant.
     let zone = zone.trim_start().split(' ').next().unwrap_or_default();
     let zone = if zone.is_empty() || zone == "UTC" { "Z" } else { zone };
-    format!("{date}T{time}{seconds}{zone}").parse().map_err(|_| bad())
+    format!("{date}T{time}{seconds}{zone}").parse().map_err(|_| invalid())
 }
 
 #[cfg(test)]

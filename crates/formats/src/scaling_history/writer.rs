@@ -47,10 +47,7 @@ impl ScalingHistoryWriter {
     pub fn create(path: &Path) -> Result<ScalingHistoryWriter> {
         let file = path.display().to_string();
         if path.metadata().is_ok_and(|file| file.len() > 0) {
-            return Err(Error::invalid_file(
-                &file,
-                "is there already; a scaling history is written into a new file",
-            ));
+            return Err(Error::invalid_file(&file, "already exists; a scaling history requires a new file"));
         }
         let rows = RowStore::create(path).map_err(|source| cannot_write(&file, source))?;
         Ok(ScalingHistoryWriter {
@@ -71,9 +68,9 @@ impl ScalingHistoryWriter {
             self.start = Some(change.at);
             self.rows.insert_start(change.at)?;
         }
-        let (key, gone) = (&change.key, matches!(change.what, What::Deleted(_)));
+        let (key, deleted) = (&change.key, matches!(change.what, What::Deleted(_)));
         type Take = fn(&mut ScalingHistoryWriter, &Change, &Value) -> rusqlite::Result<WriteOutcome>;
-        let take: Take = match (&*key.kind.group, &*key.kind.kind, gone) {
+        let write_row: Take = match (&*key.kind.group, &*key.kind.kind, deleted) {
             ("", "Pod", false) => ScalingHistoryWriter::write_pod,
             ("", "Pod", true) => ScalingHistoryWriter::mark_pod_deleted,
             ("", "Node", false) => ScalingHistoryWriter::write_node,
@@ -111,7 +108,7 @@ impl ScalingHistoryWriter {
             (_, kind, true) => return self.count_left_out(&format!("deletions of {kind}")),
         };
         let outcome = match change.what.object().value() {
-            Ok(object) => take(self, change, &object)?,
+            Ok(object) => write_row(self, change, &object)?,
             Err(_) => UNPARSABLE,
         };
         match outcome {
@@ -121,8 +118,8 @@ impl ScalingHistoryWriter {
         Ok(())
     }
 
-    fn count_left_out(&mut self, what: &str) -> rusqlite::Result<()> {
-        self.written.left_out.count(what);
+    fn count_left_out(&mut self, category: &str) -> rusqlite::Result<()> {
+        self.written.left_out.count(category);
         Ok(())
     }
 
@@ -132,11 +129,11 @@ impl ScalingHistoryWriter {
             return Ok(BEING_DELETED);
         }
         if info.status == ScheduleStatus::Pending {
-            return Ok(Err("pods that the scheduler has not looked at"));
+            return Ok(Err("pods without a PodScheduled condition"));
         }
         let Ok(hash) = info.hash() else { return Ok(UNPARSABLE) };
-        if let Some(known) = self.repetition_reason(IndexedTable::Pod, &info.uid, &hash)? {
-            return Ok(Err(known));
+        if let Some(reason) = self.repetition_reason(IndexedTable::Pod, &info.uid, &hash)? {
+            return Ok(Err(reason));
         }
         self.rows.insert_pod(&info, &hash).map(Ok)
     }
@@ -144,7 +141,7 @@ impl ScalingHistoryWriter {
     /// Only a pod with a deletion timestamp is marked, with that time: the end of its grace period, not of the pod.
     fn mark_pod_deleted(&mut self, _: &Change, object: &Value) -> rusqlite::Result<WriteOutcome> {
         let Ok(SnapshotMeta { deleted: Some(deleted), .. }) = SnapshotMeta::of(object) else {
-            return Ok(Err("deletions of pods that do not carry its time"));
+            return Ok(Err("deletions of pods without a deletionTimestamp"));
         };
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         self.mark_deleted(IndexedTable::Pod, uid, deleted)
@@ -156,11 +153,11 @@ impl ScalingHistoryWriter {
             return Ok(BEING_DELETED);
         }
         if !is_ready(object) {
-            return Ok(Err("nodes that are not ready"));
+            return Ok(Err("nodes not ready"));
         }
         let hash = info.hash();
-        if let Some(known) = self.repetition_reason(IndexedTable::Node, &info.meta.name, &hash)? {
-            return Ok(Err(known));
+        if let Some(reason) = self.repetition_reason(IndexedTable::Node, &info.meta.name, &hash)? {
+            return Ok(Err(reason));
         }
         self.rows.insert_node(&info, &hash).map(Ok)
     }
@@ -178,8 +175,8 @@ impl ScalingHistoryWriter {
             return Ok(BEING_DELETED);
         }
         let hash = info.hash();
-        if let Some(known) = self.repetition_reason(IndexedTable::PriorityClass, &info.meta.name, &hash)? {
-            return Ok(Err(known));
+        if let Some(reason) = self.repetition_reason(IndexedTable::PriorityClass, &info.meta.name, &hash)? {
+            return Ok(Err(reason));
         }
         self.rows.insert_priority_class(&info, &hash, change.at).map(Ok)
     }
@@ -222,15 +219,15 @@ impl ScalingHistoryWriter {
         object: &Value,
         hash: Option<String>,
     ) -> rusqlite::Result<Option<WriteOutcome>> {
-        let before = match self.machines.insert(change.key.clone(), hash.clone()) {
-            Some(Some(before)) => Some(before),
+        let previous = match self.machines.insert(change.key.clone(), hash.clone()) {
+            Some(Some(previous)) => Some(previous),
             Some(None) => return Ok(Some(UNPARSABLE)),
             None if !object["metadata"]["deletionTimestamp"].is_null() => return Ok(Some(BEING_DELETED)),
             None => self.rows.newest_hash(part, &change.key.name)?,
         };
         Ok(match hash {
             None => Some(UNPARSABLE),
-            hash if hash == before => Some(Err(HASH_UNCHANGED)),
+            hash if hash == previous => Some(Err(HASH_UNCHANGED)),
             Some(_) => None,
         })
     }
@@ -251,17 +248,19 @@ impl ScalingHistoryWriter {
         let hashes = pools.as_ref().ok().map(|pools| {
             pools.iter().map(|(name, pool)| (name.clone(), pool.hash())).collect::<BTreeMap<_, _>>()
         });
-        let before = match self.workers.insert(change.key.clone(), hashes) {
+        let previous = match self.workers.insert(change.key.clone(), hashes) {
             Some(None) => return Ok(UNPARSABLE),
-            Some(Some(before)) => before,
+            Some(Some(previous)) => previous,
             None => BTreeMap::new(),
         };
         let Ok(pools) = pools else { return Ok(UNPARSABLE) };
         let mut outcome = Err(HASH_UNCHANGED);
         for (name, info) in &pools {
             let hash = info.hash();
-            let newest =
-                self.rows.newest_hash(IndexedTable::WorkerPool, name)?.or_else(|| before.get(name).cloned());
+            let newest = self
+                .rows
+                .newest_hash(IndexedTable::WorkerPool, name)?
+                .or_else(|| previous.get(name).cloned());
             if newest.as_ref() == Some(&hash) {
                 continue;
             }
@@ -332,7 +331,7 @@ impl ScalingHistoryWriter {
         deleted: Moment,
     ) -> rusqlite::Result<WriteOutcome> {
         let marked = self.rows.mark_deleted(part, key, go_micros(Some(deleted)))?;
-        Ok(if marked == 0 { Err("deletions of what was never recorded") } else { Ok(()) })
+        Ok(if marked == 0 { Err("deletions of unknown objects") } else { Ok(()) })
     }
 
     /// Why a state is not recorded: it is the latest of this key, or occurred before. `None` if it is new.
@@ -356,7 +355,7 @@ impl crate::Writer for ScalingHistoryWriter {
             Some(source) if *source == change.key.source => {}
             Some(source) => {
                 let why = format!(
-                    "a scaling history holds one cluster, and this history has {source} and {}: choose one",
+                    "a scaling history has one cluster, but this history has the sources {source} and {}: specify one with --source",
                     change.key.source
                 );
                 return Err(Error::invalid_file(&self.file, why));
@@ -386,9 +385,9 @@ impl crate::Writer for ScalingHistoryWriter {
 /// Whether a change was written, or its category among what was left out.
 type WriteOutcome = std::result::Result<(), &'static str>;
 
-const HASH_UNCHANGED: &str = "changes that their hash does not see";
-const UNPARSABLE: WriteOutcome = Err("objects that lack what the recorder needs");
-const BEING_DELETED: WriteOutcome = Err("changes of objects on their way out");
+const HASH_UNCHANGED: &str = "changes that do not affect the row's hash";
+const UNPARSABLE: WriteOutcome = Err("objects without fields that the recorder requires");
+const BEING_DELETED: WriteOutcome = Err("changes of terminating objects");
 
 fn cannot_write(file: &str, source: rusqlite::Error) -> Error {
     let kind = match source.sqlite_error_code() {

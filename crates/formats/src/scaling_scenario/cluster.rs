@@ -109,7 +109,7 @@ impl ClusterSnapshot {
         let mut around = RelatedValues::default();
         for object in objects {
             if cluster.add(object, &mut around).is_err() {
-                cluster.left_out.count(&format!("{} objects that cannot be understood", object.meta().kind));
+                cluster.left_out.count(&format!("{} objects skipped as invalid", object.meta().kind));
             }
         }
         for node in &mut cluster.nodes {
@@ -177,13 +177,13 @@ impl ClusterSnapshot {
 
     /// All pods in the order of a report: pods without a node first, then by name.
     pub(super) fn pods(&self) -> Vec<&PodInfo> {
-        let mut waiting: Vec<&PodInfo> = self.unscheduled_pods.iter().chain(&self.nominated_pods).collect();
+        let mut pending: Vec<&PodInfo> = self.unscheduled_pods.iter().chain(&self.nominated_pods).collect();
         let mut placed: Vec<&PodInfo> = self.scheduled_pods.iter().collect();
-        for pods in [&mut waiting, &mut placed] {
+        for pods in [&mut pending, &mut placed] {
             pods.sort_by(|a, b| (&a.meta.name, &a.meta.namespace).cmp(&(&b.meta.name, &b.meta.namespace)));
         }
-        waiting.append(&mut placed);
-        waiting
+        pending.append(&mut placed);
+        pending
     }
 }
 

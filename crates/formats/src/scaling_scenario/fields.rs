@@ -54,7 +54,7 @@ impl<'a> ReportFields<'a> {
             None => Ok(String::new()),
             Some(Value::String(text)) => Ok(text),
             Some(Value::Number(number)) if number.is_i64() => Ok(number.to_string()),
-            Some(_) => Err(self.field_error(field, "neither a whole number nor a text")),
+            Some(_) => Err(self.field_error(field, "neither an integer nor a string")),
         }
     }
 

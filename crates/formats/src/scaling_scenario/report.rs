@@ -57,8 +57,8 @@ impl ScalingResult {
         after: &ClusterSnapshot,
         group_of: impl Fn(&NodeInfo) -> Option<String>,
     ) -> ScalingResult {
-        let known: BTreeSet<&str> = before.nodes.iter().map(|node| node.meta.name.as_str()).collect();
-        let is_new = |node: &&NodeInfo| !known.contains(node.meta.name.as_str());
+        let names_before: BTreeSet<&str> = before.nodes.iter().map(|node| node.meta.name.as_str()).collect();
+        let is_new = |node: &&NodeInfo| !names_before.contains(node.meta.name.as_str());
         let mut result = ScalingResult {
             pending_unscheduled_pods: after
                 .unscheduled_pods

@@ -178,29 +178,29 @@ impl ReportSnapshot {
         };
         let created =
             |object: &Object| SnapshotMeta::of(&object.value().ok()?).ok().and_then(|meta| meta.created);
-        let mut kept: Vec<Object> = Vec::new();
-        let mut places = BTreeMap::new();
-        let mut doubles = 0;
+        let mut objects: Vec<Object> = Vec::new();
+        let mut index_by_name = BTreeMap::new();
+        let mut duplicates = 0;
         for object in self.objects {
-            match places.get(&name(&object)) {
+            match index_by_name.get(&name(&object)) {
                 None => {
-                    places.insert(name(&object), kept.len());
-                    kept.push(object);
+                    index_by_name.insert(name(&object), objects.len());
+                    objects.push(object);
                 }
                 Some(&index) => {
-                    doubles += 1;
-                    if created(&object) > created(&kept[index]) {
-                        kept[index] = object;
+                    duplicates += 1;
+                    if created(&object) > created(&objects[index]) {
+                        objects[index] = object;
                     }
                 }
             }
         }
-        if doubles > 0 {
+        if duplicates > 0 {
             let warning =
-                format!("{doubles} objects have the name of another: the one that was created last is taken");
+                format!("{duplicates} objects have a duplicate name: only the last created one is kept");
             self.warnings.push(warning);
         }
-        ReportSnapshot { objects: kept, ..self }
+        ReportSnapshot { objects, ..self }
     }
 }
 

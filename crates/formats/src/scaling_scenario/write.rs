@@ -66,8 +66,10 @@ impl<'a> ConfigJson<'a> {
         let templates = cluster.node_templates.iter();
         let groups = cluster.node_groups.iter();
         ConfigJson {
-            node_templates: templates.map(|it| (it.name.as_str(), TemplateJson::of(it))).collect(),
-            node_groups: groups.map(|it| (it.name.as_str(), GroupJson::of(it))).collect(),
+            node_templates: templates
+                .map(|template| (template.name.as_str(), TemplateJson::of(template)))
+                .collect(),
+            node_groups: groups.map(|template| (template.name.as_str(), GroupJson::of(template))).collect(),
             existing_nodes: NullIfEmpty(cluster.nodes.iter().map(NodeJson::of).collect()),
             settings: SettingsJson::of(cluster.at, &cluster.autoscaler.clone().unwrap_or_default()),
             mode: REPLAY_PAUSE_MODE,

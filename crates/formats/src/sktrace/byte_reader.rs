@@ -34,7 +34,7 @@ impl ByteReader {
     /// The next bytes, without consuming them; an error at the end of the file.
     pub(super) fn require_chunk(&mut self) -> Result<&[u8]> {
         if self.reader.buffer().is_empty() && self.peek_chunk()?.is_empty() {
-            return Err(self.error_at(self.position, "the file is cut off here"));
+            return Err(self.error_at(self.position, "unexpected end of file"));
         }
         Ok(self.reader.buffer())
     }
@@ -55,12 +55,12 @@ impl ByteReader {
         self.position
     }
 
-    pub(super) fn seek(&mut self, place: u64) -> Result<()> {
-        let by = i64::try_from(i128::from(place) - i128::from(self.position))
+    pub(super) fn seek(&mut self, position: u64) -> Result<()> {
+        let by = i64::try_from(i128::from(position) - i128::from(self.position))
             .expect("a file is shorter than that");
         // Unlike a plain seek this keeps the buffer if possible.
         self.reader.seek_relative(by).map_err(|source| Error::cannot_read(&self.file, source))?;
-        self.position = place;
+        self.position = position;
         Ok(())
     }
 

@@ -85,50 +85,50 @@ struct TrackedKindInTrace {
 impl TracerConfig {
     /// Parses a configuration file of SimKube's tracer, YAML or JSON, and returns it with warnings.
     pub fn parse(file: &str, text: &str) -> Result<(TracerConfig, Vec<String>)> {
-        let told: ConfigFile = serde_saphyr::from_str(text).map_err(|error| {
-            let line = error.location().map_or(1, |place| place.line());
+        let tracked_config: ConfigFile = serde_saphyr::from_str(text).map_err(|error| {
+            let line = error.location().map_or(1, |location| location.line());
             let why = error.without_snippet().to_string();
             let why = why.split(" at line ").next().unwrap_or(&why).to_owned();
-            Error::invalid_line(file, line, format!("not a tracer's configuration: {why}"))
+            Error::invalid_line(file, line, format!("invalid tracer configuration: {why}"))
         })?;
         let mut warnings = Vec::new();
         let mut tracked = BTreeMap::new();
-        for (name, told) in told.tracked_objects {
+        for (name, tracked_config) in tracked_config.tracked_objects {
             let gvk = Gvk::parse(&name).map_err(|why| Error::invalid_file(file, why))?;
-            let mut paths = told.pod_spec_template_paths.unwrap_or_default();
-            if let Some(path) = told.pod_spec_template_path {
+            let mut paths = tracked_config.pod_spec_template_paths.unwrap_or_default();
+            if let Some(path) = tracked_config.pod_spec_template_path {
                 let mut warning = format!("{gvk}: podSpecTemplatePath is deprecated");
                 if paths.is_empty() {
-                    warning += ", write podSpecTemplatePaths";
+                    warning += ": use podSpecTemplatePaths";
                     paths.push(path);
                 } else {
-                    warning += " and ignored, because podSpecTemplatePaths is there";
+                    warning += " and ignored: podSpecTemplatePaths is set";
                 }
                 warnings.push(warning);
             }
             match (gvk.known_path(), paths.first()) {
-                (Some(known), Some(_)) if paths != [known] => {
+                (Some(known_path), Some(_)) if paths != [known_path] => {
                     let why = format!(
-                        "Invalid path for {gvk}: SimKube takes {known:?} and no other, leave podSpecTemplatePaths out"
+                        "Invalid path for {gvk}: SimKube supports only {known_path:?}, omit podSpecTemplatePaths"
                     );
                     return Err(Error::invalid_file(file, why));
                 }
-                (Some(known), _) => paths = vec![known.to_owned()],
+                (Some(known_path), _) => paths = vec![known_path.to_owned()],
                 (None, None) => warnings.push(format!(
-                    "Missing pod spec path for {gvk}: its objects are written, but SimKube is not told that it is tracked"
+                    "Missing pod spec path for {gvk}: its objects are exported, but not tracked by SimKube"
                 )),
                 (None, Some(_)) => {}
             }
             if let Some(path) = paths.iter().find(|path| !path.is_empty() && !path.starts_with('/')) {
-                let why = format!("{gvk}: {path:?} is no JSON pointer such as /spec/template");
+                let why = format!("{gvk}: {path:?} is not a JSON pointer such as /spec/template");
                 return Err(Error::invalid_file(file, why));
             }
-            let told = TrackedKind {
+            let tracked_config = TrackedKind {
                 pod_spec_template_paths: paths,
-                track_lifecycle: told.track_lifecycle,
-                skip_owned: told.skip_owned,
+                track_lifecycle: tracked_config.track_lifecycle,
+                skip_owned: tracked_config.skip_owned,
             };
-            tracked.insert(gvk, told);
+            tracked.insert(gvk, tracked_config);
         }
         Ok((TracerConfig { tracked }, warnings))
     }
@@ -145,10 +145,10 @@ impl TracerConfig {
 
     /// The tracked kinds with the JSON pointers to their pod templates, with `*` for every element of an array.
     pub fn template_paths(&self) -> impl Iterator<Item = (Kind, Vec<String>)> {
-        let of = |(gvk, tracked): (&Gvk, &TrackedKind)| {
+        let paths_of = |(gvk, tracked): (&Gvk, &TrackedKind)| {
             (Kind::of(&gvk.api_version, &gvk.kind), tracked.pod_spec_template_paths.clone())
         };
-        self.tracked.iter().map(of)
+        self.tracked.iter().map(paths_of)
     }
 
     /// The object that stores the configuration in a history.
@@ -170,27 +170,27 @@ impl TracerConfig {
             return Err("trackedObjects must be a map".to_owned());
         };
         let mut tracked = BTreeMap::new();
-        for (name, told) in kinds {
+        for (name, kind_config) in kinds {
             let gvk = Gvk::parse(name)?;
-            let told: TrackedKindInTrace =
-                serde_json::from_value(told.clone()).map_err(|error| format!("{gvk}: {error}"))?;
-            let mut paths = told.pod_spec_template_paths.unwrap_or_default();
+            let kind_config: TrackedKindInTrace =
+                serde_json::from_value(kind_config.clone()).map_err(|error| format!("{gvk}: {error}"))?;
+            let mut paths = kind_config.pod_spec_template_paths.unwrap_or_default();
             if paths.is_empty() {
-                let of_spec = told.pod_spec_path.map(|path| match path.strip_suffix("/spec") {
+                let of_spec = kind_config.pod_spec_path.map(|path| match path.strip_suffix("/spec") {
                     Some(parent) => parent.to_owned(),
                     None => path,
                 });
-                paths.extend(told.pod_spec_template_path.or(of_spec));
+                paths.extend(kind_config.pod_spec_template_path.or(of_spec));
             }
             if paths.is_empty() {
                 paths.extend(gvk.known_path().map(str::to_owned));
             }
-            let told = TrackedKind {
+            let kind_config = TrackedKind {
                 pod_spec_template_paths: paths,
-                track_lifecycle: told.track_lifecycle,
-                skip_owned: told.skip_owned,
+                track_lifecycle: kind_config.track_lifecycle,
+                skip_owned: kind_config.skip_owned,
             };
-            tracked.insert(gvk, told);
+            tracked.insert(gvk, kind_config);
         }
         Ok(TracerConfig { tracked })
     }
@@ -216,21 +216,21 @@ impl TracerConfig {
     fn to_json(&self, is_told: impl Fn(&[String]) -> bool) -> Value {
         let mut kinds = Map::new();
         for (gvk, tracked) in &self.tracked {
-            let known = gvk.known_path().map(|path| vec![path.to_owned()]);
-            let paths = known.unwrap_or_else(|| tracked.pod_spec_template_paths.clone());
+            let known_path = gvk.known_path().map(|path| vec![path.to_owned()]);
+            let paths = known_path.unwrap_or_else(|| tracked.pod_spec_template_paths.clone());
             if !is_told(&paths) {
                 continue;
             }
-            let mut told = Map::new();
-            told.insert("podSpecTemplatePaths".to_owned(), json!(paths));
+            let mut entry = Map::new();
+            entry.insert("podSpecTemplatePaths".to_owned(), json!(paths));
             for (name, set) in
                 [("trackLifecycle", tracked.track_lifecycle), ("skipOwned", tracked.skip_owned)]
             {
                 if set {
-                    told.insert(name.to_owned(), true.into());
+                    entry.insert(name.to_owned(), true.into());
                 }
             }
-            kinds.insert(gvk.to_string(), told.into());
+            kinds.insert(gvk.to_string(), entry.into());
         }
         json!({"trackedObjects": kinds})
     }
@@ -269,12 +269,12 @@ pub(super) fn is_config_object(meta: &Meta<'_>) -> bool {
 impl Gvk {
     /// Reads `group/version.Kind`, `version.Kind` or, as old traces have it, `/version.Kind`.
     pub(super) fn parse(text: &str) -> std::result::Result<Gvk, String> {
-        let bad =
+        let invalid =
             || format!("invalid format for gvk: {text:?} is neither group/version.Kind nor version.Kind");
         let (group, rest) = text.split_once('/').unwrap_or(("", text));
-        let (version, kind) = rest.split_once('.').ok_or_else(bad)?;
+        let (version, kind) = rest.split_once('.').ok_or_else(invalid)?;
         if rest.contains('/') || kind.contains('.') || version.is_empty() || kind.is_empty() {
-            return Err(bad());
+            return Err(invalid());
         }
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         Ok(Gvk { api_version, kind: kind.to_owned() })
@@ -317,9 +317,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(text: &str, because: &str) {
+    fn refused(text: &str, message: &str) {
         let error = TracerConfig::parse("file", text).expect_err(text).to_string();
-        assert!(error.contains(because), "{error:?} should say {because:?}");
+        assert!(error.contains(message), "{error:?} should say {message:?}");
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
         check(
             "trackedObjects:\n  batch.volcano.sh/v1alpha1.Job: {podSpecTemplatePath: /spec/tasks/*/template}\n",
             json!({"batch.volcano.sh/v1alpha1.Job": {"podSpecTemplatePaths": ["/spec/tasks/*/template"]}}),
-            &["deprecated, write"],
+            &["deprecated: use"],
         );
         check(
             "trackedObjects:\n  a.io/v1.B: {podSpecTemplatePath: /x, podSpecTemplatePaths: [/y, /z]}\n",
@@ -369,12 +369,12 @@ mod tests {
     fn configurations_that_simkube_refuses_are_refused() {
         refused(
             "trackedObjects:\n  apps/v1.ReplicaSet: {podSpecTemplatePaths: [/spec/template]}",
-            "Invalid path for apps/v1.ReplicaSet: SimKube takes \"/spec\" and no other",
+            "Invalid path for apps/v1.ReplicaSet: SimKube supports only \"/spec\"",
         );
         refused("trackedObjects:\n  apps/v1.Deployment: {podSpecTemplatePaths: [/a, /b]}", "Invalid path");
         refused("trackedObjects:\n  v1.Pod: {skipowned: true}\n", "unknown field `skipowned`");
         refused("trackedobjects: {}\n", "missing field `trackedObjects`");
-        refused("trackedObjects: {a.io/v1.B: {podSpecTemplatePaths: [spec]}}", "is no JSON pointer");
+        refused("trackedObjects: {a.io/v1.B: {podSpecTemplatePaths: [spec]}}", "is not a JSON pointer");
         for name in ["Pod", "a/b/v1.Pod", "v1.a.Pod", "a.io/Pod", "v1.", ".Pod"] {
             refused(&format!("trackedObjects: {{{name}: {{}}}}"), "invalid format for gvk");
         }

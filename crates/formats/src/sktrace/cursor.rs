@@ -35,26 +35,26 @@ pub(super) enum ValueKind {
 
 impl dyn ValueCursor + '_ {
     /// Reads a value of the given type.
-    pub(super) fn read_typed<T: serde::de::DeserializeOwned>(&mut self, what: &str) -> Result<T> {
+    pub(super) fn read_typed<T: serde::de::DeserializeOwned>(&mut self, value_name: &str) -> Result<T> {
         let mut json = Vec::new();
         self.read_value(&mut json)?;
         serde_json::from_slice(&json)
-            .map_err(|error| self.error(format!("{what}: {}", message_without_position(&error))))
+            .map_err(|error| self.error(format!("{value_name}: {}", message_without_position(&error))))
     }
 
     /// Enters the list that must come next.
-    pub(super) fn enter_list(&mut self, what: &str) -> Result<()> {
+    pub(super) fn enter_list(&mut self, value_name: &str) -> Result<()> {
         match self.peek_kind()? {
             ValueKind::List => self.enter(),
-            _ => Err(self.error(format!("{what} must be a list"))),
+            _ => Err(self.error(format!("{value_name} must be a list"))),
         }
     }
 
     /// Enters the map that must come next.
-    pub(super) fn enter_map(&mut self, what: &str) -> Result<()> {
+    pub(super) fn enter_map(&mut self, value_name: &str) -> Result<()> {
         match self.peek_kind()? {
             ValueKind::Map => self.enter(),
-            _ => Err(self.error(format!("{what} must be a map"))),
+            _ => Err(self.error(format!("{value_name} must be a map"))),
         }
     }
 }

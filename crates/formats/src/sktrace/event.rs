@@ -22,9 +22,9 @@ impl EventPositions {
     pub(super) fn scan(cursor: &mut dyn ValueCursor) -> Result<EventPositions> {
         let (mut at, mut applied, mut deleted) = (None, None, None);
         let list = |cursor: &mut dyn ValueCursor| -> Result<Option<u64>> {
-            let place = cursor.position();
+            let position = cursor.position();
             cursor.skip_value()?;
-            Ok(Some(place))
+            Ok(Some(position))
         };
         match cursor.peek_kind()? {
             ValueKind::Map => {
@@ -65,6 +65,6 @@ impl EventPositions {
 
 /// Parses the object that the cursor read last.
 pub(super) fn parse_object(cursor: &dyn ValueCursor, json: &[u8]) -> Result<Object> {
-    let text = std::str::from_utf8(json).map_err(|_| cursor.error("no UTF-8".to_owned()))?;
+    let text = std::str::from_utf8(json).map_err(|_| cursor.error("not UTF-8".to_owned()))?;
     Object::parse(text).map_err(|error| cursor.error(error.to_string()))
 }

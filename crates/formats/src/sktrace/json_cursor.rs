@@ -32,9 +32,9 @@ impl JsonCursor {
     /// The next byte that is not whitespace, without consuming it.
     fn peek_token(&mut self) -> Result<u8> {
         loop {
-            let there = self.bytes.require_chunk()?;
-            let spaces = there.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-            let found = there.get(spaces).copied();
+            let chunk = self.bytes.require_chunk()?;
+            let spaces = chunk.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let found = chunk.get(spaces).copied();
             self.bytes.consume(spaces);
             if let Some(byte) = found {
                 self.value_start = self.bytes.position();
@@ -52,21 +52,21 @@ impl JsonCursor {
     }
 
     /// Reads a value, and appends its text to `kept` if there is one.
-    fn scan_value(&mut self, mut kept: Option<&mut Vec<u8>>) -> Result<()> {
+    fn scan_value(&mut self, mut out: Option<&mut Vec<u8>>) -> Result<()> {
         self.peek_token()?;
-        let began = self.value_start;
+        let start = self.value_start;
         let mut depth = JsonValueScanner::default();
         loop {
-            let there = self.bytes.peek_chunk()?;
-            let end = there.iter().position(|byte| depth.ends_before(*byte));
-            let count = end.unwrap_or(there.len());
-            if let Some(kept) = &mut kept {
-                kept.extend_from_slice(&there[..count]);
-                if kept.len() > MAX_VALUE_BYTES {
-                    return Err(self.error(format!("a value longer than {} MiB", MAX_VALUE_BYTES >> 20)));
+            let chunk = self.bytes.peek_chunk()?;
+            let end = chunk.iter().position(|byte| depth.ends_before(*byte));
+            let count = end.unwrap_or(chunk.len());
+            if let Some(out) = &mut out {
+                out.extend_from_slice(&chunk[..count]);
+                if out.len() > MAX_VALUE_BYTES {
+                    return Err(self.error(format!("value longer than {} MiB", MAX_VALUE_BYTES >> 20)));
                 }
             }
-            let at_end = there.is_empty();
+            let at_end = chunk.is_empty();
             self.bytes.consume(count);
             if end.is_some() || at_end && depth.open == 0 && !depth.in_string {
                 break;
@@ -75,10 +75,10 @@ impl JsonCursor {
                 self.bytes.require_chunk()?;
             }
         }
-        if self.bytes.position() == began {
+        if self.bytes.position() == start {
             return Err(self.error("expected a value here".to_owned()));
         }
-        self.value_start = began;
+        self.value_start = start;
         Ok(())
     }
 }
@@ -105,14 +105,14 @@ impl ValueCursor for JsonCursor {
 
     fn next_entry(&mut self) -> Result<bool> {
         let next = self.peek_token()?;
-        let (close, begun) =
+        let (close, has_entries) =
             self.open_containers.last_mut().expect("more is asked only inside of a map or list");
         if next == *close {
             self.bytes.consume(1);
             self.open_containers.pop();
             return Ok(false);
         }
-        if std::mem::replace(begun, true) {
+        if std::mem::replace(has_entries, true) {
             self.expect(b',')?;
         }
         Ok(true)

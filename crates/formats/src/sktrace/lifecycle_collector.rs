@@ -42,13 +42,13 @@ impl LifecycleCollector {
     /// it if it has finished.
     pub(super) fn add(
         &mut self,
-        life: &PodLifecycle,
+        lifecycle: &PodLifecycle,
         window: Window,
         config: &TracerConfig,
         owners: &OwnerIndex,
         left_out: &mut LeftOutCounts,
     ) {
-        let (start, end) = match life.data {
+        let (start, end) = match lifecycle.data {
             PodLifecycleData::Empty => return,
             PodLifecycleData::Running(start) => (start, None),
             PodLifecycleData::Finished(start, end) => (start, Some(end)),
@@ -57,20 +57,20 @@ impl LifecycleCollector {
         if start >= window.to || end.is_some_and(|end| unix_seconds(end) < first) {
             return;
         }
-        let names = lifecycle_owners(&life.pod, config, owners);
+        let names = lifecycle_owners(&lifecycle.pod, config, owners);
         if names.is_empty() {
-            return left_out.count("lives of pods without a tracked owner");
+            return left_out.count("lifecycles of pods without a tracked owner");
         }
-        let value = life.pod.value().unwrap_or_default();
+        let value = lifecycle.pod.value().unwrap_or_default();
         let Some(hash) = pod_hash(&value) else {
-            return left_out.count("lives of pods whose spec SimKube cannot read");
+            return left_out.count("lifecycles of pods whose spec SimKube cannot read");
         };
         let sequence = annotation(&value, SEQUENCE_ANNOTATION).unwrap_or(u64::MAX);
         let span = RunInterval {
             sequence,
             start: unix_seconds(start).max(first),
             end: end.map(unix_seconds),
-            pod: life.key.name.to_string(),
+            pod: lifecycle.key.name.to_string(),
         };
         self.lifecycles.push((names, hash, span));
     }
@@ -85,7 +85,7 @@ impl LifecycleCollector {
         for (names, hash, span) in self.lifecycles {
             match names.into_iter().find(&is_there) {
                 Some(owner) => lifecycles.entry(owner).or_default().entry(hash).or_default().push(span),
-                None => left_out.count("lives of pods whose owner is left out"),
+                None => left_out.count("lifecycles of pods whose owner is skipped"),
             }
         }
         lifecycles.values_mut().flat_map(BTreeMap::values_mut).for_each(|spans| spans.sort_unstable());
@@ -132,8 +132,8 @@ fn lifecycle_owners(pod: &Object, config: &TracerConfig, owners: &OwnerIndex) ->
     } else {
         owner_chain(owners, pod)
     };
-    let wanted = |gvk: &Gvk| config.tracked(gvk).is_some_and(|tracked| tracked.track_lifecycle);
-    above.into_iter().filter(|(gvk, _)| wanted(gvk)).collect()
+    let is_tracked = |gvk: &Gvk| config.tracked(gvk).is_some_and(|tracked| tracked.track_lifecycle);
+    above.into_iter().filter(|(gvk, _)| is_tracked(gvk)).collect()
 }
 
 /// The hash a pod was imported with, or that of its spec.

@@ -29,10 +29,10 @@ pub(super) struct LifecycleChange {
 // === impl LifecycleTimeline ===
 
 impl LifecycleTimeline {
-    pub(super) fn new(mut lives: Vec<PodLifecycle>) -> LifecycleTimeline {
+    pub(super) fn new(mut lifecycles: Vec<PodLifecycle>) -> LifecycleTimeline {
         // Lifecycles with the same start stay in the order of the trace.
-        lives.sort_by_key(|life| start_time(life.ran));
-        LifecycleTimeline { lifecycles: lives, started: 0, ends: BinaryHeap::new() }
+        lifecycles.sort_by_key(|lifecycle| start_time(lifecycle.ran));
+        LifecycleTimeline { lifecycles, started: 0, ends: BinaryHeap::new() }
     }
 
     pub(super) fn get(&self, life: usize) -> &PodLifecycle {
@@ -41,30 +41,30 @@ impl LifecycleTimeline {
 
     /// The next start or end, if it is not after `until`.
     pub(super) fn next(&mut self, until: Moment) -> Option<LifecycleChange> {
-        let begins = self.lifecycles.get(self.started).map(|life| start_time(life.ran));
-        let ends = self.ends.peek().map(|Reverse((at, _))| *at);
-        let at = begins.into_iter().chain(ends).min().filter(|at| *at <= until)?;
-        if ends == Some(at) {
-            let Reverse((_, life)) = self.ends.pop().expect("it was there a line ago");
-            return Some(LifecycleChange { at, lifecycle: life, ran: self.lifecycles[life].ran });
+        let next_start = self.lifecycles.get(self.started).map(|lifecycle| start_time(lifecycle.ran));
+        let next_end = self.ends.peek().map(|Reverse((at, _))| *at);
+        let at = next_start.into_iter().chain(next_end).min().filter(|at| *at <= until)?;
+        if next_end == Some(at) {
+            let Reverse((_, lifecycle)) = self.ends.pop().expect("it was there a line ago");
+            return Some(LifecycleChange { at, lifecycle, ran: self.lifecycles[lifecycle].ran });
         }
-        let life = self.started;
+        let lifecycle = self.started;
         self.started += 1;
-        let ran = match self.lifecycles[life].ran {
+        let ran = match self.lifecycles[lifecycle].ran {
             PodLifecycleData::Finished(start, end) => {
                 // With differing clocks a pod may end before it starts.
-                self.ends.push(Reverse((end.max(start), life)));
+                self.ends.push(Reverse((end.max(start), lifecycle)));
                 PodLifecycleData::Running(start)
             }
             ran => ran,
         };
-        Some(LifecycleChange { at, lifecycle: life, ran })
+        Some(LifecycleChange { at, lifecycle, ran })
     }
 }
 
 /// When a pod started; the earliest moment if it never did.
-pub(super) fn start_time(ran: PodLifecycleData) -> Moment {
-    match ran {
+pub(super) fn start_time(data: PodLifecycleData) -> Moment {
+    match data {
         PodLifecycleData::Empty => Moment::MIN,
         PodLifecycleData::Running(start) | PodLifecycleData::Finished(start, _) => start,
     }

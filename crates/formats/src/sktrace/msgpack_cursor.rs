@@ -48,7 +48,7 @@ impl MsgpackCursor {
             0x90..=0x9f => Token::List((byte & 0x0f).into()),
             0xa0..=0xbf => Token::Text((byte & 0x1f).into()),
             0xc0 => Token::Nil,
-            0xc1 => return Err(self.error("c1 begins no value of msgpack".to_owned())),
+            0xc1 => return Err(self.error("c1 is not a valid msgpack type".to_owned())),
             0xc2 => Token::Bool(false),
             0xc3 => Token::Bool(true),
             0xc4 | 0xd9 => self.sized(byte == 0xd9, 1)?,
@@ -98,9 +98,9 @@ impl MsgpackCursor {
     fn read_exact(&mut self, bytes: &mut [u8]) -> Result<()> {
         let mut filled = 0;
         while filled < bytes.len() {
-            let there = self.bytes.require_chunk()?;
-            let count = there.len().min(bytes.len() - filled);
-            bytes[filled..filled + count].copy_from_slice(&there[..count]);
+            let chunk = self.bytes.require_chunk()?;
+            let count = chunk.len().min(bytes.len() - filled);
+            bytes[filled..filled + count].copy_from_slice(&chunk[..count]);
             self.bytes.consume(count);
             filled += count;
         }
@@ -122,7 +122,9 @@ impl MsgpackCursor {
             // NaN and infinities become null, as in SimKube.
             Token::Float(number) => expect_written(serde_json::to_writer(json, &number)),
             Token::Text(length) => self.write_text(json, length as usize)?,
-            Token::Bytes(_) => return Err(self.error("bytes, which no Kubernetes object has".to_owned())),
+            Token::Bytes(_) => {
+                return Err(self.error("binary data is not allowed in a Kubernetes object".to_owned()));
+            }
             Token::List(_) | Token::Map(_) if depth == MAX_DEPTH => {
                 return Err(self.error(format!("nested deeper than {MAX_DEPTH} levels")));
             }
@@ -144,7 +146,7 @@ impl MsgpackCursor {
                     }
                     match self.read_token()? {
                         Token::Text(length) => self.write_text(json, length as usize)?,
-                        _ => return Err(self.error("a key that is no text".to_owned())),
+                        _ => return Err(self.error("a key is not a string".to_owned())),
                     }
                     json.push(b':');
                     self.write_json(json, depth + 1)?;
@@ -161,20 +163,20 @@ impl MsgpackCursor {
         }
         self.text.clear();
         while self.text.len() < length {
-            let there = self.bytes.require_chunk()?;
-            let count = there.len().min(length - self.text.len());
-            self.text.extend_from_slice(&there[..count]);
+            let chunk = self.bytes.require_chunk()?;
+            let count = chunk.len().min(length - self.text.len());
+            self.text.extend_from_slice(&chunk[..count]);
             self.bytes.consume(count);
         }
         match std::str::from_utf8(&self.text) {
             Ok(text) => expect_written(serde_json::to_writer(json, text)),
-            Err(_) => return Err(self.error("a text that is no UTF-8".to_owned())),
+            Err(_) => return Err(self.error("a string is not UTF-8".to_owned())),
         }
         Ok(())
     }
 
     fn too_long(&self) -> Error {
-        self.error(format!("a value longer than {} MiB", MAX_VALUE_BYTES >> 20))
+        self.error(format!("value longer than {} MiB", MAX_VALUE_BYTES >> 20))
     }
 }
 
@@ -197,12 +199,12 @@ impl ValueCursor for MsgpackCursor {
     }
 
     fn next_entry(&mut self) -> Result<bool> {
-        let left = self.open_containers.last_mut().expect("more is asked only inside of a map or list");
-        if *left == 0 {
+        let remaining = self.open_containers.last_mut().expect("more is asked only inside of a map or list");
+        if *remaining == 0 {
             self.open_containers.pop();
             return Ok(false);
         }
-        *left -= 1;
+        *remaining -= 1;
         Ok(true)
     }
 
@@ -212,9 +214,9 @@ impl ValueCursor for MsgpackCursor {
 
     fn read_value(&mut self, json: &mut Vec<u8>) -> Result<()> {
         json.clear();
-        let began = self.bytes.position();
+        let start = self.bytes.position();
         self.write_json(json, 0)?;
-        self.value_start = began;
+        self.value_start = start;
         // A text's length is checked before escaping, which may make it six times as long.
         if json.len() > MAX_VALUE_BYTES { Err(self.too_long()) } else { Ok(()) }
     }
@@ -228,11 +230,11 @@ impl ValueCursor for MsgpackCursor {
                 Token::List(length) => values = values.saturating_add(length.into()),
                 Token::Map(length) => values = values.saturating_add(2 * u64::from(length)),
                 Token::Text(length) | Token::Bytes(length) => {
-                    let mut left = length as usize;
-                    while left > 0 {
-                        let count = self.bytes.require_chunk()?.len().min(left);
+                    let mut remaining = length as usize;
+                    while remaining > 0 {
+                        let count = self.bytes.require_chunk()?.len().min(remaining);
                         self.bytes.consume(count);
-                        left -= count;
+                        remaining -= count;
                     }
                 }
                 _ => {}
@@ -245,8 +247,8 @@ impl ValueCursor for MsgpackCursor {
         self.bytes.position()
     }
 
-    fn seek(&mut self, place: u64) -> Result<()> {
-        self.bytes.seek(place)
+    fn seek(&mut self, position: u64) -> Result<()> {
+        self.bytes.seek(position)
     }
 
     fn error(&self, why: String) -> Error {

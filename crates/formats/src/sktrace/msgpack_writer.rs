@@ -71,7 +71,7 @@ impl<W: Write> MsgpackWriter<W> {
 
 fn count(length: usize) -> io::Result<u32> {
     u32::try_from(length)
-        .map_err(|_| io::Error::other("msgpack holds no more than 4294967295 entries of one thing"))
+        .map_err(|_| io::Error::other("more than 4294967295 entries, the maximum of msgpack"))
 }
 
 fn io_error(error: ValueWriteError) -> io::Error {

@@ -65,7 +65,7 @@ pub(super) fn read_outline(cursor: &mut dyn ValueCursor) -> Result<TraceOutline>
     match cursor.peek_kind()? {
         ValueKind::Map => read_named(cursor, &mut found)?,
         ValueKind::List => read_positional(cursor, &mut found)?,
-        ValueKind::Scalar => return Err(cursor.error("a trace is a map or a list".to_owned())),
+        ValueKind::Scalar => return Err(cursor.error("a trace must be a map or a list".to_owned())),
     }
     let Some(config) = found.config else { return Err(missing_error(cursor, "config")) };
     let Some(events) = found.events else { return Err(missing_error(cursor, "events")) };
@@ -78,7 +78,8 @@ fn read_named(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<
     let mut key = Vec::new();
     while cursor.next_entry()? {
         cursor.read_key(&mut key)?;
-        let twice = |name: &str, cursor: &dyn ValueCursor| Err(cursor.error(format!("{name} stands twice")));
+        let twice =
+            |name: &str, cursor: &dyn ValueCursor| Err(cursor.error(format!("duplicate field {name}")));
         match &*key {
             b"\"version\"" if found.version.is_some() => return twice("version", cursor),
             b"\"config\"" if found.config.is_some() => return twice("config", cursor),
@@ -92,14 +93,14 @@ fn read_named(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<
             _ => cursor.skip_value()?,
         }
     }
-    let there = [
+    let fields_present = [
         ("version", found.version.is_some()),
         ("config", found.config.is_some()),
         ("events", found.events.is_some()),
         ("index", found.has_index),
         ("pod_lifecycles", found.has_lifecycles),
     ];
-    match there.iter().find(|(_, there)| !there) {
+    match fields_present.iter().find(|(_, fields_present)| !fields_present) {
         Some((name, _)) => Err(missing_error(cursor, name)),
         None => Ok(()),
     }
@@ -111,42 +112,42 @@ fn read_positional(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Re
     cursor.enter()?;
     let mut parts = 0;
     let mut next = |cursor: &mut dyn ValueCursor| -> Result<bool> {
-        let more = cursor.next_entry()?;
-        parts += usize::from(more);
-        Ok(more)
+        let has_more = cursor.next_entry()?;
+        parts += usize::from(has_more);
+        Ok(has_more)
     };
-    let wrong = |cursor: &dyn ValueCursor, parts: usize| {
-        Err(cursor.error(format!("a trace is a list of 2, 4 or 5, and this one of {parts}")))
+    let wrong_length = |cursor: &dyn ValueCursor, parts: usize| {
+        Err(cursor.error(format!("a trace must have 2, 4 or 5 parts, found {parts}")))
     };
     if !next(cursor)? {
-        return wrong(cursor, 0);
+        return wrong_length(cursor, 0);
     }
     if cursor.peek_kind()? == ValueKind::Scalar {
         read_version(cursor, found)?;
         if !next(cursor)? {
-            return wrong(cursor, 1);
+            return wrong_length(cursor, 1);
         }
     }
     read_config(cursor, found)?;
     if !next(cursor)? {
-        return wrong(cursor, parts);
+        return wrong_length(cursor, parts);
     }
     locate_events(cursor, found)?;
     if !next(cursor)? {
-        return if found.version.is_none() { Ok(()) } else { wrong(cursor, 3) };
+        return if found.version.is_none() { Ok(()) } else { wrong_length(cursor, 3) };
     }
     skip_index(cursor, found)?;
     if !next(cursor)? {
-        return wrong(cursor, parts);
+        return wrong_length(cursor, parts);
     }
     read_lifecycles(cursor, found)?;
-    if next(cursor)? { wrong(cursor, parts) } else { Ok(()) }
+    if next(cursor)? { wrong_length(cursor, parts) } else { Ok(()) }
 }
 
 fn read_version(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<()> {
     let version: u64 = cursor.read_typed("version")?;
     if version > 2 {
-        return Err(cursor.error(format!("version {version} is not one that is read here: 0, 1 and 2 are")));
+        return Err(cursor.error(format!("version {version} is not supported: expected 0, 1 or 2")));
     }
     found.version = Some(version);
     Ok(())
@@ -182,24 +183,23 @@ fn read_lifecycles(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Re
     while cursor.next_entry()? {
         cursor.read_key(&mut key)?;
         if found.owners.len() == MAX_OWNERS {
-            return Err(cursor.error(format!("pods of more than {MAX_OWNERS} owners")));
+            return Err(cursor.error(format!("more than {MAX_OWNERS} pod owners")));
         }
         let owner = found.owners.len() as u32;
         found.owners.push(parse_owner(&key).map_err(|why| cursor.error(why))?);
-        cursor.enter_map("the lives of an owner's pods")?;
+        cursor.enter_map("the lifecycles of an owner's pods")?;
         while cursor.next_entry()? {
             cursor.read_key(&mut key)?;
-            let hash: u64 = serde_json::from_slice(&key).map_err(|_| {
-                cursor.error("pods are told apart by a hash, which is no number here".to_owned())
-            })?;
-            cursor.enter_list("the lives of pods")?;
+            let hash: u64 = serde_json::from_slice(&key)
+                .map_err(|_| cursor.error("the hash of a pod is not a number".to_owned()))?;
+            cursor.enter_list("the lifecycles of pods")?;
             let mut sequence = 0;
             while cursor.next_entry()? {
                 if found.lifecycles.len() == MAX_LIFECYCLES {
-                    return Err(cursor.error(format!("more than {MAX_LIFECYCLES} lives of pods")));
+                    return Err(cursor.error(format!("more than {MAX_LIFECYCLES} pod lifecycles")));
                 }
-                let ran = read_run_interval(cursor)?;
-                found.lifecycles.push(PodLifecycle { owner, sequence, hash, ran });
+                let data = read_run_interval(cursor)?;
+                found.lifecycles.push(PodLifecycle { owner, sequence, hash, ran: data });
                 sequence += 1;
             }
         }
@@ -209,17 +209,17 @@ fn read_lifecycles(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Re
 
 /// Parses `["apps/v1.Deployment", "shop/web"]`, or `"shop/web"` before version 2.
 fn parse_owner(key: &[u8]) -> std::result::Result<PodOwner, String> {
-    let bad = || "the owner of pods must be [\"group/version.Kind\", \"namespace/name\"]".to_owned();
+    let invalid = || "a pod owner must be [\"group/version.Kind\", \"namespace/name\"]".to_owned();
     if key.len() > MAX_OWNER_NAME_BYTES {
-        return Err(format!("the name of an owner of pods is longer than {MAX_OWNER_NAME_BYTES} bytes"));
+        return Err(format!("the name of a pod owner is longer than {MAX_OWNER_NAME_BYTES} bytes"));
     }
     let (gvk, name) = match serde_json::from_slice(key) {
         Ok(Value::String(name)) => (None, name),
         Ok(Value::Array(parts)) => match &parts[..] {
             [Value::String(gvk), Value::String(name)] => (Some(Gvk::parse(gvk)?), name.clone()),
-            _ => return Err(bad()),
+            _ => return Err(invalid()),
         },
-        _ => return Err(bad()),
+        _ => return Err(invalid()),
     };
     let (namespace, name) = name.split_once('/').unwrap_or(("", &name));
     Ok(PodOwner { gvk, namespace: namespace.to_owned(), name: name.to_owned(), shares_name: false })
@@ -227,26 +227,26 @@ fn parse_owner(key: &[u8]) -> std::result::Result<PodOwner, String> {
 
 /// Reads `"Empty"`, `{"Running": start}` or `{"Finished": [start, end]}`; the variants may also be 0, 1 and 2.
 fn read_run_interval(cursor: &mut dyn ValueCursor) -> Result<PodLifecycleData> {
-    let bad = |cursor: &dyn ValueCursor| {
+    let invalid = |cursor: &dyn ValueCursor| {
         cursor.error(
-            "a life must be \"Empty\", {\"Running\": start} or {\"Finished\": [start, end]}".to_owned(),
+            "a lifecycle must be \"Empty\", {\"Running\": start} or {\"Finished\": [start, end]}".to_owned(),
         )
     };
-    let mut word = Vec::new();
+    let mut variant = Vec::new();
     if cursor.peek_kind()? != ValueKind::Map {
-        cursor.read_value(&mut word)?;
-        return if matches!(&*word, b"\"Empty\"" | b"0") {
+        cursor.read_value(&mut variant)?;
+        return if matches!(&*variant, b"\"Empty\"" | b"0") {
             Ok(PodLifecycleData::Empty)
         } else {
-            Err(bad(cursor))
+            Err(invalid(cursor))
         };
     }
     cursor.enter()?;
     if !cursor.next_entry()? {
-        return Err(bad(cursor));
+        return Err(invalid(cursor));
     }
-    cursor.read_key(&mut word)?;
-    let ran = match &*word {
+    cursor.read_key(&mut variant)?;
+    let data = match &*variant {
         b"\"Empty\"" | b"0" => {
             cursor.skip_value()?;
             PodLifecycleData::Empty
@@ -256,9 +256,9 @@ fn read_run_interval(cursor: &mut dyn ValueCursor) -> Result<PodLifecycleData> {
             let times: [i64; 2] = cursor.read_typed("Finished")?;
             PodLifecycleData::Finished(to_moment(cursor, times[0])?, to_moment(cursor, times[1])?)
         }
-        _ => return Err(bad(cursor)),
+        _ => return Err(invalid(cursor)),
     };
-    if cursor.next_entry()? { Err(bad(cursor)) } else { Ok(ran) }
+    if cursor.next_entry()? { Err(invalid(cursor)) } else { Ok(data) }
 }
 
 /// Reads a time in whole seconds.
@@ -270,7 +270,7 @@ pub(super) fn read_seconds(cursor: &mut dyn ValueCursor) -> Result<Moment> {
 fn to_moment(cursor: &dyn ValueCursor, seconds: i64) -> Result<Moment> {
     let nanos = seconds.checked_mul(1_000_000_000);
     nanos.map(Moment::from_nanos).ok_or_else(|| {
-        cursor.error(format!("{seconds} seconds since 1970 lie outside the years 1677 to 2262"))
+        cursor.error(format!("{seconds} seconds since 1970 is outside the years 1677 to 2262"))
     })
 }
 

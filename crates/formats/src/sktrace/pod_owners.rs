@@ -43,12 +43,12 @@ impl PodOwners {
             owner.shares_name = names[&(owner.namespace.clone(), owner.name.clone())] > 1;
         }
         let mut by_name = HashMap::new();
-        for (place, owner) in owners.iter().enumerate() {
+        for (index, owner) in owners.iter().enumerate() {
             let name = format!("{}/{}", owner.namespace, owner.name);
-            by_name.entry((owner.gvk.clone(), name)).or_insert(place);
+            by_name.entry((owner.gvk.clone(), name)).or_insert(index);
         }
-        let known = |owner| TrackedOwner { owner, object: None, templates: None, lifecycle: None };
-        PodOwners { list: owners.into_iter().map(known).collect(), by_name }
+        let tracked_owner = |owner| TrackedOwner { owner, object: None, templates: None, lifecycle: None };
+        PodOwners { list: owners.into_iter().map(tracked_owner).collect(), by_name }
     }
 
     /// The index of the owner that this object is; `None` if it is not an owner.
@@ -59,15 +59,15 @@ impl PodOwners {
         let meta = object.meta();
         let gvk = Gvk::of(&meta);
         let name = format!("{}/{}", meta.namespace, meta.name);
-        let mut wanted = (Some(gvk), name);
-        if let Some(place) = self.by_name.get(&wanted) {
-            return Some(*place);
+        let mut lookup_key = (Some(gvk), name);
+        if let Some(index) = self.by_name.get(&lookup_key) {
+            return Some(*index);
         }
         // Without a kind in the trace the first object of that name determines it.
-        let gvk = wanted.0.take();
-        let place = *self.by_name.get(&wanted)?;
-        let first = self.list[place].object.as_ref();
-        first.is_none_or(|first| Some(Gvk::of(&first.meta())) == gvk).then_some(place)
+        let gvk = lookup_key.0.take();
+        let index = *self.by_name.get(&lookup_key)?;
+        let first = self.list[index].object.as_ref();
+        first.is_none_or(|first| Some(Gvk::of(&first.meta())) == gvk).then_some(index)
     }
 
     /// Scans all events for the first version of each owner: a trace begins when the tracer starts, and lifecycles of
@@ -85,20 +85,20 @@ impl PodOwners {
             cursor.seek(event.applied)?;
             cursor.enter_list("applied_objs")?;
             while cursor.next_entry()? {
-                let place = cursor.position();
+                let position = cursor.position();
                 if !has_owner_name(&names, cursor, &mut json)? {
                     continue;
                 }
-                cursor.seek(place)?;
+                cursor.seek(position)?;
                 cursor.read_value(&mut json)?;
                 let object = parse_object(cursor, &json)?;
-                if let Some(place) = self.find(&object)
-                    && self.list[place].object.is_none()
+                if let Some(position) = self.find(&object)
+                    && self.list[position].object.is_none()
                 {
-                    let known = &mut self.list[place];
-                    let name = format!("{}/{}", known.owner.namespace, known.owner.name);
-                    known.object = Some(object);
-                    names.entry(name).and_modify(|left| *left -= 1);
+                    let tracked_owner = &mut self.list[position];
+                    let name = format!("{}/{}", tracked_owner.owner.namespace, tracked_owner.owner.name);
+                    tracked_owner.object = Some(object);
+                    names.entry(name).and_modify(|remaining| *remaining -= 1);
                 }
             }
             cursor.seek(event.end)?;
@@ -167,5 +167,5 @@ fn has_owner_name(
             }
         }
     }
-    Ok(names.get(&format!("{namespace}/{name}")).is_some_and(|left| *left > 0))
+    Ok(names.get(&format!("{namespace}/{name}")).is_some_and(|remaining| *remaining > 0))
 }

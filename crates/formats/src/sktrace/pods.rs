@@ -31,9 +31,10 @@ impl PodTemplates {
     /// The specs of an owner's templates, as they are and with the API server's defaults.
     pub(super) fn of(owner: &Object, tracked: Option<&TrackedKind>) -> PodTemplates {
         let value = owner.value().unwrap_or_default();
-        let known = tracked.map_or(&[][..], |tracked| &tracked.pod_spec_template_paths);
+        let template_paths = tracked.map_or(&[][..], |tracked| &tracked.pod_spec_template_paths);
         // SimKube's own path for ReplicaSets is wrong.
-        let paths = known.iter().map(String::as_str).take(MAX_TEMPLATE_PATHS).chain(["/spec/template"]);
+        let paths =
+            template_paths.iter().map(String::as_str).take(MAX_TEMPLATE_PATHS).chain(["/spec/template"]);
         let mut specs = Vec::new();
         for path in paths {
             let templates = pointer::matches(&value, path).unwrap_or_default();
@@ -90,14 +91,14 @@ fn with_defaults(spec: &Value) -> Value {
 pub(super) fn synthesize_pod(
     owner: &PodOwner,
     gvk: Option<&Gvk>,
-    life: &PodLifecycle,
+    lifecycle: &PodLifecycle,
     spec: Option<&Value>,
-    ran: PodLifecycleData,
+    data: PodLifecycleData,
 ) -> Result<Object, BadObject> {
     let unknown = json!({"containers": [{"image": "unknown", "name": "unknown"}]});
     let spec = spec.unwrap_or(&unknown);
     let mut annotations = Map::new();
-    annotate(&mut annotations, life);
+    annotate(&mut annotations, lifecycle);
     let mut metadata = Map::new();
     let is_itself = gvk.is_some_and(Gvk::is_pod);
     if is_itself {
@@ -105,7 +106,8 @@ pub(super) fn synthesize_pod(
     } else {
         // A Deployment and a StatefulSet may share a name, and their pods a spec.
         let kind = gvk.filter(|_| owner.shares_name).map(|gvk| format!("-{}", gvk.kind.to_lowercase()));
-        let name = format!("{}{}-{:x}-{}", owner.name, kind.unwrap_or_default(), life.hash, life.sequence);
+        let name =
+            format!("{}{}-{:x}-{}", owner.name, kind.unwrap_or_default(), lifecycle.hash, lifecycle.sequence);
         metadata.insert("name".to_owned(), name.into());
     }
     if !owner.namespace.is_empty() {
@@ -124,7 +126,7 @@ pub(super) fn synthesize_pod(
     }
     metadata.insert("annotations".to_owned(), annotations.into());
     let mut status = Map::new();
-    set_status(&mut status, spec, ran);
+    set_status(&mut status, spec, data);
     let pod =
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status});
     Object::parse(&pod.to_string())
@@ -133,14 +135,14 @@ pub(super) fn synthesize_pod(
 /// A pod with status and annotations from its lifecycle.
 pub(super) fn with_lifecycle(
     pod: &Object,
-    life: &PodLifecycle,
-    ran: PodLifecycleData,
+    lifecycle: &PodLifecycle,
+    data: PodLifecycleData,
 ) -> Result<Object, BadObject> {
     let mut value = pod.value()?;
     let spec = value.get("spec").cloned().unwrap_or_default();
     let fields = value.as_object_mut().expect("an object is a map");
-    set_status(map_field(fields, "status"), &spec, ran);
-    annotate(map_field(map_field(fields, "metadata"), "annotations"), life);
+    set_status(map_field(fields, "status"), &spec, data);
+    annotate(map_field(map_field(fields, "metadata"), "annotations"), lifecycle);
     Object::parse(&value.to_string())
 }
 
@@ -153,14 +155,14 @@ fn map_field<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<
     field.as_object_mut().expect("it was made one")
 }
 
-fn annotate(annotations: &mut Map<String, Value>, life: &PodLifecycle) {
-    annotations.insert(HASH_ANNOTATION.to_owned(), life.hash.to_string().into());
-    annotations.insert(SEQUENCE_ANNOTATION.to_owned(), life.sequence.to_string().into());
+fn annotate(annotations: &mut Map<String, Value>, lifecycle: &PodLifecycle) {
+    annotations.insert(HASH_ANNOTATION.to_owned(), lifecycle.hash.to_string().into());
+    annotations.insert(SEQUENCE_ANNOTATION.to_owned(), lifecycle.sequence.to_string().into());
 }
 
 /// A finished pod has succeeded, as in SimKube: its traces do not contain how a pod ended.
-fn set_status(status: &mut Map<String, Value>, spec: &Value, ran: PodLifecycleData) {
-    let (phase, state) = match ran {
+fn set_status(status: &mut Map<String, Value>, spec: &Value, data: PodLifecycleData) {
+    let (phase, state) = match data {
         PodLifecycleData::Empty => ("Pending", None),
         PodLifecycleData::Running(start) => {
             ("Running", Some(json!({"running": {"startedAt": start.to_string()}})))
@@ -186,5 +188,5 @@ fn set_status(status: &mut Map<String, Value>, spec: &Value, ran: PodLifecycleDa
         })
     });
     status.insert("containerStatuses".to_owned(), of_each.collect());
-    status.insert("startTime".to_owned(), start_time(ran).to_string().into());
+    status.insert("startTime".to_owned(), start_time(data).to_string().into());
 }

@@ -7,7 +7,7 @@ pub(super) fn matches<'a>(value: &'a Value, pointer: &str) -> Result<Vec<&'a Val
     let Some(rest) = pointer.strip_prefix('/') else {
         return match pointer {
             "" => Ok(vec![value]),
-            _ => Err(format!("{pointer:?} is no JSON pointer: it is empty or begins with /")),
+            _ => Err(format!("{pointer:?} is not a JSON pointer: it must be empty or begin with /")),
         };
     };
     let mut found = vec![value];
@@ -16,10 +16,10 @@ pub(super) fn matches<'a>(value: &'a Value, pointer: &str) -> Result<Vec<&'a Val
         for value in found {
             match (segment, value) {
                 ("*", Value::Array(entries)) => next.extend(entries),
-                ("*", _) => return Err(format!("the * of {pointer:?} stands where there is no array")),
+                ("*", _) => return Err(format!("the * of {pointer:?} does not match an array")),
                 (name, Value::Object(fields)) => next.extend(fields.get(&unescaped(name))),
                 (index, Value::Array(entries)) => {
-                    next.extend(parse_index(index).and_then(|place| entries.get(place)))
+                    next.extend(parse_index(index).and_then(|position| entries.get(position)))
                 }
                 _ => {}
             }
@@ -53,9 +53,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(pointer: &str, because: &str) {
+    fn refused(pointer: &str, message: &str) {
         let error = matches(&json!({"a": {"b": 1}}), pointer).expect_err(pointer);
-        assert!(error.contains(because), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 
     #[test]
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_star_without_an_array_is_an_error() {
-        refused("/a/*/c", "stands where there is no array");
-        refused("/a/b/*", "stands where there is no array");
-        refused("a/b", "is no JSON pointer");
+        refused("/a/*/c", "does not match an array");
+        refused("/a/b/*", "does not match an array");
+        refused("a/b", "is not a JSON pointer");
     }
 }

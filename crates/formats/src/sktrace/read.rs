@@ -64,7 +64,7 @@ enum ReadState {
 // === impl SktraceReader ===
 
 impl SktraceReader {
-    pub(super) fn new(input: Input, given: ReadOptions) -> Result<SktraceReader> {
+    pub(super) fn new(input: Input, options: ReadOptions) -> Result<SktraceReader> {
         let name = input.name.clone();
         let file = input.into_file()?;
         let mut bytes = ByteReader::open(&name, &file.path)?;
@@ -94,15 +94,19 @@ impl SktraceReader {
             ReadState::BeforeApplied(event) => Some(event.at),
             _ => None,
         };
-        let first_life =
-            outline.lifecycles.iter().map(|life| start_time(life.ran)).filter(|at| *at > Moment::MIN).min();
+        let first_life = outline
+            .lifecycles
+            .iter()
+            .map(|lifecycle| start_time(lifecycle.ran))
+            .filter(|at| *at > Moment::MIN)
+            .min();
         let first = first_event.into_iter().chain(first_life).min();
-        let kept = config_object(&outline.config)
+        let config_record = config_object(&outline.config)
             .map_err(|error| Error::invalid_file(&name, format!("config: {error}")))?;
         Ok(SktraceReader {
             cursor,
             _file: file,
-            source: given.source,
+            source: options.source,
             config,
             owners,
             lifecycles: LifecycleTimeline::new(outline.lifecycles),
@@ -111,8 +115,8 @@ impl SktraceReader {
             state: step,
             ready: VecDeque::new(),
             json: Vec::new(),
-            config_object: Some(kept),
-            trace_start: first.or(given.at).unwrap_or(given.now),
+            config_object: Some(config_record),
+            trace_start: first.or(options.at).unwrap_or(options.now),
         })
     }
 
@@ -182,11 +186,11 @@ impl SktraceReader {
         let key = object.key(&self.source);
         let what = if self.present.insert(key.clone()) { What::Added } else { What::Modified };
         self.push_change(at, key, what(object.clone()), false);
-        if let Some(place) = self.owners.find(&object) {
-            let owner = &mut self.owners.list[place];
+        if let Some(owner_index) = self.owners.find(&object) {
+            let owner = &mut self.owners.list[owner_index];
             owner.update(&object);
-            if let Some((life, ran)) = owner.lifecycle {
-                let pod = pods::with_lifecycle(&object, self.lifecycles.get(life), ran)
+            if let Some((lifecycle, data)) = owner.lifecycle {
+                let pod = pods::with_lifecycle(&object, self.lifecycles.get(lifecycle), data)
                     .map_err(|error| self.synthesis_error(&error))?;
                 self.push_inferred(at, What::Modified(pod));
             }
@@ -197,13 +201,14 @@ impl SktraceReader {
     fn delete_object(&mut self, at: Moment, object: Object) -> Result<()> {
         let key = object.key(&self.source);
         if self.present.remove(&key)
-            && let Some(place) = self.owners.find(&object)
-            && let Some((life, PodLifecycleData::Running(_))) = self.owners.list[place].lifecycle.take()
+            && let Some(owner_index) = self.owners.find(&object)
+            && let Some((lifecycle, PodLifecycleData::Running(_))) =
+                self.owners.list[owner_index].lifecycle.take()
         {
             // The end of a deleted pod may be a second after its deletion, by another clock.
-            let (owner, life) = (&self.owners.list[place], self.lifecycles.get(life));
-            if let (Some(pod), PodLifecycleData::Finished(..)) = (&owner.object, life.ran) {
-                let pod = pods::with_lifecycle(pod, life, life.ran)
+            let (owner, lifecycle) = (&self.owners.list[owner_index], self.lifecycles.get(lifecycle));
+            if let (Some(pod), PodLifecycleData::Finished(..)) = (&owner.object, lifecycle.ran) {
+                let pod = pods::with_lifecycle(pod, lifecycle, lifecycle.ran)
                     .map_err(|error| self.synthesis_error(&error))?;
                 self.push_inferred(at, What::Modified(pod));
             }
@@ -214,14 +219,14 @@ impl SktraceReader {
 
     /// Applies the next start or end of a lifecycle that is not after `until`; returns false if there is none.
     fn apply_lifecycle_change(&mut self, until: Moment) -> Result<bool> {
-        let Some(turn) = self.lifecycles.next(until) else { return Ok(false) };
-        let place = self.lifecycles.get(turn.lifecycle).owner as usize;
-        let told = if self.owners.list[place].owner.is_pod() {
-            self.bare_pod_change(&turn, place)
+        let Some(lifecycle_change) = self.lifecycles.next(until) else { return Ok(false) };
+        let owner_index = self.lifecycles.get(lifecycle_change.lifecycle).owner as usize;
+        let change = if self.owners.list[owner_index].owner.is_pod() {
+            self.bare_pod_change(&lifecycle_change, owner_index)
         } else {
-            self.owned_pod_change(&turn, place)
+            self.owned_pod_change(&lifecycle_change, owner_index)
         };
-        told.map_err(|error| self.synthesis_error(&error))?;
+        change.map_err(|error| self.synthesis_error(&error))?;
         Ok(true)
     }
 
@@ -229,52 +234,66 @@ impl SktraceReader {
     /// while it exists.
     fn bare_pod_change(
         &mut self,
-        turn: &LifecycleChange,
-        place: usize,
+        lifecycle_change: &LifecycleChange,
+        owner_index: usize,
     ) -> std::result::Result<(), BadObject> {
-        let life = self.lifecycles.get(turn.lifecycle);
-        let known = &mut self.owners.list[place];
-        let ends = matches!(turn.ran, PodLifecycleData::Finished(..));
-        if ends && known.lifecycle.is_none_or(|(life, _)| life != turn.lifecycle) {
+        let lifecycle = self.lifecycles.get(lifecycle_change.lifecycle);
+        let tracked_owner = &mut self.owners.list[owner_index];
+        let is_end = matches!(lifecycle_change.ran, PodLifecycleData::Finished(..));
+        if is_end
+            && tracked_owner.lifecycle.is_none_or(|(lifecycle, _)| lifecycle != lifecycle_change.lifecycle)
+        {
             return Ok(());
         }
-        known.lifecycle = Some((turn.lifecycle, turn.ran));
-        let what = match &known.object {
+        tracked_owner.lifecycle = Some((lifecycle_change.lifecycle, lifecycle_change.ran));
+        let what = match &tracked_owner.object {
             None => {
-                let pod = pods::synthesize_pod(&known.owner, known.owner.gvk.as_ref(), life, None, turn.ran)?;
-                known.object = Some(pod.clone());
+                let pod = pods::synthesize_pod(
+                    &tracked_owner.owner,
+                    tracked_owner.owner.gvk.as_ref(),
+                    lifecycle,
+                    None,
+                    lifecycle_change.ran,
+                )?;
+                tracked_owner.object = Some(pod.clone());
                 self.present.insert(pod.key(&self.source));
                 What::Added(pod)
             }
             Some(pod) if self.present.contains(&pod.key(&self.source)) => {
-                What::Modified(pods::with_lifecycle(pod, life, turn.ran)?)
+                What::Modified(pods::with_lifecycle(pod, lifecycle, lifecycle_change.ran)?)
             }
             Some(_) => return Ok(()),
         };
-        self.push_inferred(turn.at.max(self.trace_start), what);
+        self.push_inferred(lifecycle_change.at.max(self.trace_start), what);
         Ok(())
     }
 
     fn owned_pod_change(
         &mut self,
-        turn: &LifecycleChange,
-        place: usize,
+        lifecycle_change: &LifecycleChange,
+        owner_index: usize,
     ) -> std::result::Result<(), BadObject> {
-        let life = self.lifecycles.get(turn.lifecycle);
-        let known = &mut self.owners.list[place];
-        let ends = matches!(turn.ran, PodLifecycleData::Finished(..));
-        let spec = if ends {
-            self.open_specs.remove(&turn.lifecycle).expect("a life ends after it began")
+        let lifecycle = self.lifecycles.get(lifecycle_change.lifecycle);
+        let tracked_owner = &mut self.owners.list[owner_index];
+        let is_end = matches!(lifecycle_change.ran, PodLifecycleData::Finished(..));
+        let spec = if is_end {
+            self.open_specs.remove(&lifecycle_change.lifecycle).expect("a life ends after it began")
         } else {
-            known.spec(life.hash, &self.config)
+            tracked_owner.spec(lifecycle.hash, &self.config)
         };
-        let gvk = known.gvk(&self.config);
-        let pod = pods::synthesize_pod(&known.owner, gvk.as_ref(), life, spec.as_deref(), turn.ran)?;
-        if !ends && matches!(life.ran, PodLifecycleData::Finished(..)) {
-            self.open_specs.insert(turn.lifecycle, spec);
+        let gvk = tracked_owner.gvk(&self.config);
+        let pod = pods::synthesize_pod(
+            &tracked_owner.owner,
+            gvk.as_ref(),
+            lifecycle,
+            spec.as_deref(),
+            lifecycle_change.ran,
+        )?;
+        if !is_end && matches!(lifecycle.ran, PodLifecycleData::Finished(..)) {
+            self.open_specs.insert(lifecycle_change.lifecycle, spec);
         }
-        let what = if ends { What::Modified(pod) } else { What::Added(pod) };
-        self.push_inferred(turn.at.max(self.trace_start), what);
+        let what = if is_end { What::Modified(pod) } else { What::Added(pod) };
+        self.push_inferred(lifecycle_change.at.max(self.trace_start), what);
         Ok(())
     }
 
@@ -291,15 +310,15 @@ impl SktraceReader {
     /// Appends the configuration once, with the first change: the empty event at a trace's beginning may be much
     /// earlier.
     fn push_config(&mut self, seen: Moment) {
-        if let Some(kept) = self.config_object.take() {
-            let key = kept.key(&self.source);
-            let what = What::Added(kept);
+        if let Some(config_record) = self.config_object.take() {
+            let key = config_record.key(&self.source);
+            let what = What::Added(config_record);
             self.ready.push_back(ImportItem::Change(IncomingChange { seen, key, what, inferred: true }));
         }
     }
 
     fn synthesis_error(&self, error: &BadObject) -> Error {
-        self.cursor.error(format!("the pods of pod_lifecycles cannot be made up: {error}"))
+        self.cursor.error(format!("cannot create the pods of pod_lifecycles: {error}"))
     }
 }
 

@@ -40,8 +40,8 @@ pub(super) fn stable_hash(spec: &Value) -> Result<u64, String> {
 }
 
 /// Removes the service account token's entries; the list is added if missing.
-fn drop_token_volumes(of: &mut Map<String, Value>, list: &str) {
-    let entries = of.entry(list).or_insert_with(|| json!([]));
+fn drop_token_volumes(object: &mut Map<String, Value>, list: &str) {
+    let entries = object.entry(list).or_insert_with(|| json!([]));
     if let Some(entries) = entries.as_array_mut() {
         entries
             .retain(|entry| !entry["name"].as_str().is_some_and(|name| name.starts_with("kube-api-access")));
@@ -92,11 +92,11 @@ impl TypeTable {
     fn read(table: &str) -> Option<TypeTable> {
         let table: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_str(table).ok()?;
         let names: Vec<&str> = table.keys().map(String::as_str).collect();
-        let field = |(name, of): (&String, &String)| {
-            let optional = of.ends_with('?');
+        let field = |(name, type_name): (&String, &String)| {
+            let optional = type_name.ends_with('?');
             Some(TypeField {
                 name: name.clone(),
-                field_type: FieldType::read(of.trim_end_matches('?'), &names)?,
+                field_type: FieldType::read(type_name.trim_end_matches('?'), &names)?,
                 optional,
             })
         };
@@ -121,41 +121,41 @@ impl TypeTable {
         Ok(fields)
     }
 
-    fn convert(&self, of: &FieldType, value: &Value) -> Result<Value, String> {
-        match (of, value) {
+    fn convert(&self, field_type: &FieldType, value: &Value) -> Result<Value, String> {
+        match (field_type, value) {
             (FieldType::Anything, _)
             | (FieldType::Bool, Value::Bool(_))
             | (FieldType::Text | FieldType::Quantity | FieldType::IntOrString, Value::String(_)) => {
                 Ok(value.clone())
             }
             (FieldType::I32 | FieldType::IntOrString, Value::Number(number)) => {
-                let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
-                if fits { Ok(value.clone()) } else { Err(type_error("a whole number of 32 bits", value)) }
+                let fits_i32 = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+                if fits_i32 { Ok(value.clone()) } else { Err(type_error("a 32-bit integer", value)) }
             }
             (FieldType::I64, Value::Number(number)) if number.is_i64() => Ok(value.clone()),
             (FieldType::Quantity, Value::Number(number)) if !number.is_f64() => Ok(json!(number.to_string())),
             (FieldType::Time, Value::String(text)) => {
                 to_the_second(text).ok_or_else(|| type_error("a time", value))
             }
-            (FieldType::List(of), Value::Array(entries)) => {
-                let typed = |(n, entry)| self.convert(of, entry).map_err(|why| format!("[{n}]{why}"));
+            (FieldType::List(field_type), Value::Array(entries)) => {
+                let typed = |(n, entry)| self.convert(field_type, entry).map_err(|why| format!("[{n}]{why}"));
                 entries.iter().enumerate().map(typed).collect()
             }
-            (FieldType::Map(of), Value::Object(entries)) => {
+            (FieldType::Map(field_type), Value::Object(entries)) => {
                 let typed = |(name, entry): (&String, &Value)| {
-                    let typed = self.convert(of, entry).map_err(|why| format!(".{name}{why}"))?;
+                    let typed = self.convert(field_type, entry).map_err(|why| format!(".{name}{why}"))?;
                     Ok((name.clone(), typed))
                 };
                 entries.iter().map(typed).collect::<Result<Map<_, _>, String>>().map(Value::Object)
             }
-            (FieldType::Struct(of), _) => self.convert_struct(*of, value).map(Value::Object),
-            (of, _) => Err(type_error(of.description(), value)),
+            (FieldType::Struct(field_type), _) => self.convert_struct(*field_type, value).map(Value::Object),
+            (field_type, _) => Err(type_error(field_type.description(), value)),
         }
     }
 
     /// The value of a missing field that is always serialised.
-    fn default_value(&self, of: &FieldType) -> Value {
-        match of {
+    fn default_value(&self, field_type: &FieldType) -> Value {
+        match field_type {
             FieldType::Bool => json!(false),
             FieldType::I32 | FieldType::I64 | FieldType::IntOrString => json!(0),
             FieldType::Text | FieldType::Quantity => json!(""),
@@ -163,8 +163,8 @@ impl TypeTable {
             FieldType::Anything => Value::Null,
             FieldType::List(_) => json!([]),
             FieldType::Map(_) => json!({}),
-            FieldType::Struct(of) => {
-                let written = self.types[*of].iter().filter(|field| !field.optional);
+            FieldType::Struct(field_type) => {
+                let written = self.types[*field_type].iter().filter(|field| !field.optional);
                 Value::Object(
                     written
                         .map(|field| (field.name.clone(), self.default_value(&field.field_type)))
@@ -180,11 +180,13 @@ impl TypeTable {
 impl FieldType {
     /// A type by its name in the table; `None` if the table does not have it.
     fn read(name: &str, structs: &[&str]) -> Option<FieldType> {
-        if let Some(of) = name.strip_prefix("Vec<").and_then(|rest| rest.strip_suffix('>')) {
-            return Some(FieldType::List(Box::new(FieldType::read(of, structs)?)));
+        if let Some(type_name) = name.strip_prefix("Vec<").and_then(|rest| rest.strip_suffix('>')) {
+            return Some(FieldType::List(Box::new(FieldType::read(type_name, structs)?)));
         }
-        if let Some(of) = name.strip_prefix("BTreeMap<String, ").and_then(|rest| rest.strip_suffix('>')) {
-            return Some(FieldType::Map(Box::new(FieldType::read(of, structs)?)));
+        if let Some(type_name) =
+            name.strip_prefix("BTreeMap<String, ").and_then(|rest| rest.strip_suffix('>'))
+        {
+            return Some(FieldType::Map(Box::new(FieldType::read(type_name, structs)?)));
         }
         Some(match name {
             "bool" => FieldType::Bool,
@@ -202,11 +204,11 @@ impl FieldType {
     fn description(&self) -> &'static str {
         match self {
             FieldType::Bool => "true or false",
-            FieldType::I32 => "a whole number of 32 bits",
-            FieldType::I64 => "a whole number of 64 bits",
-            FieldType::Text => "a text",
+            FieldType::I32 => "a 32-bit integer",
+            FieldType::I64 => "a 64-bit integer",
+            FieldType::Text => "a string",
             FieldType::Quantity => "a quantity",
-            FieldType::IntOrString => "a text or a whole number of 32 bits",
+            FieldType::IntOrString => "a string or a 32-bit integer",
             FieldType::Time => "a time",
             FieldType::Anything => "anything",
             FieldType::List(_) => "a list",
@@ -220,7 +222,7 @@ fn type_error(expected: &str, found: &Value) -> String {
     if let Some((cut, _)) = found.char_indices().nth(80) {
         found.replace_range(cut.., "…");
     }
-    format!(" is {found} and not {expected}")
+    format!(" is {found}, expected {expected}")
 }
 
 fn to_the_second(text: &str) -> Option<Value> {
@@ -277,17 +279,17 @@ mod tests {
     #[test]
     fn a_field_of_another_type_is_named() {
         let error = |spec: Value| stable_spec(&spec).unwrap_err();
-        assert_eq!(error(json!([])), "spec is [] and not a map");
+        assert_eq!(error(json!([])), "spec is [], expected a map");
         assert_eq!(
             error(json!({"containers": [{}, {"image": 7}]})),
-            "spec.containers[1].image is 7 and not a text"
+            "spec.containers[1].image is 7, expected a string"
         );
-        assert_eq!(error(json!({"overhead": {"cpu": 1.5}})), "spec.overhead.cpu is 1.5 and not a quantity");
+        assert_eq!(error(json!({"overhead": {"cpu": 1.5}})), "spec.overhead.cpu is 1.5, expected a quantity");
         assert_eq!(
             error(json!({"priority": 1_u64 << 31})),
-            "spec.priority is 2147483648 and not a whole number of 32 bits"
+            "spec.priority is 2147483648, expected a 32-bit integer"
         );
         let long = error(json!({"hostname": ["é".repeat(200)]}));
-        assert!(long.ends_with("é… and not a text"), "{long}");
+        assert!(long.ends_with("é…, expected a string"), "{long}");
     }
 }

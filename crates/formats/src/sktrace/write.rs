@@ -134,9 +134,15 @@ impl<W: Write> SktraceWriter<W> {
             what => self.owners.apply(&change.key, what),
         }
         if gvk.is_pod()
-            && let Some(life) = self.pod_lives.apply(change.at, &change.key, &change.what)
+            && let Some(lifecycle) = self.pod_lives.apply(change.at, &change.key, &change.what)
         {
-            self.lifecycles.add(&life, self.window, &self.config, &self.owners, &mut self.written.left_out);
+            self.lifecycles.add(
+                &lifecycle,
+                self.window,
+                &self.config,
+                &self.owners,
+                &mut self.written.left_out,
+            );
         }
         let name = (gvk, format!("{}/{}", meta.namespace, meta.name));
         match self.check_exported(&meta, &name.0, change) {
@@ -158,7 +164,7 @@ impl<W: Write> SktraceWriter<W> {
         gvk: &Gvk,
         change: &Change,
     ) -> std::result::Result<(), &'static str> {
-        let Some(tracked) = self.config.tracked(gvk) else { return Err("changes of kinds not tracked") };
+        let Some(tracked) = self.config.tracked(gvk) else { return Err("changes of untracked kinds") };
         if meta.namespace.is_empty() {
             return Err("changes of objects without a namespace");
         }
@@ -169,10 +175,10 @@ impl<W: Write> SktraceWriter<W> {
         }
         let references = owner_references(object);
         if references.iter().any(|owner| owner.kind == "DaemonSet") {
-            return Err("changes of objects that a DaemonSet owns");
+            return Err("changes of objects owned by a DaemonSet");
         }
         if tracked.skip_owned && !references.is_empty() {
-            return Err("changes of objects that have an owner");
+            return Err("changes of owned objects");
         }
         if self.filters.excludes_labels_of(object) {
             return Err("changes of objects with excluded labels");
@@ -183,17 +189,18 @@ impl<W: Write> SktraceWriter<W> {
     fn apply_object(&mut self, name: ObjectName, inferred: bool, object: &Object) -> Result<()> {
         let Ok(value) = object.value() else { return Ok(()) };
         if name.0.is_pod()
-            && let Some(past) = self.initial_state.as_mut().and_then(|past| past.get_mut(&name))
+            && let Some(initial_state) =
+                self.initial_state.as_mut().and_then(|initial_state| initial_state.get_mut(&name))
             && let PodLifecycleData::Finished(_, end) = lifecycle_data(object)
         {
-            past.ended = Some(end);
+            initial_state.ended = Some(end);
         }
         self.check_templates(&name, &value)?;
         let Value::Object(mut value) = value else { return Ok(()) };
-        let made_up = inferred && is_imported(&value);
+        let is_synthesized = inferred && is_imported(&value);
         sanitise(&mut value, name.0.is_pod());
         let hash = hash_option(value.get("spec"));
-        if made_up {
+        if is_synthesized {
             // The imported trace had no such object, only lifecycles whose owner has to be in the index.
             if !self.spec_hashes.contains_key(&name) && owner_references(object).is_empty() {
                 self.index.entry(name.0).or_default().entry(name.1).or_insert(hash);
@@ -201,7 +208,7 @@ impl<W: Write> SktraceWriter<W> {
             return Ok(());
         }
         if self.spec_hashes.insert(name.clone(), hash) == Some(hash) {
-            self.written.left_out.count("changes of status or metadata alone");
+            self.written.left_out.count("changes of only status or metadata");
             return Ok(());
         }
         if self.event.deleted_names.contains(&name) {
@@ -219,7 +226,7 @@ impl<W: Write> SktraceWriter<W> {
     fn check_templates(&self, (gvk, name): &ObjectName, value: &Value) -> Result<()> {
         for path in self.config.tracked(gvk).iter().flat_map(|tracked| &tracked.pod_spec_template_paths) {
             pointer::matches(value, path).map_err(|why| {
-                Error::invalid_at("the tracer's configuration", gvk, format!("{why}, as in {name}"))
+                Error::invalid_at("the tracer configuration", gvk, format!("{why}, as in {name}"))
             })?;
         }
         Ok(())
@@ -230,7 +237,7 @@ impl<W: Write> SktraceWriter<W> {
             self.event.deleted_names.insert(name.clone());
             self.event.deleted.push(name);
         } else {
-            self.written.left_out.count("deletions of objects that are left out");
+            self.written.left_out.count("deletions of skipped objects");
         }
     }
 
@@ -238,38 +245,38 @@ impl<W: Write> SktraceWriter<W> {
     fn finish_event(&mut self) -> Result<()> {
         let PendingEvent { second, applied, deleted, .. } = std::mem::take(&mut self.event);
         self.event.second = second;
-        let fits = self.select_exported(&applied);
-        let mut kept: Vec<AppliedObject> = Vec::new();
-        for (applied, fits) in applied.into_iter().zip(fits) {
-            if fits {
+        let is_exported = self.select_exported(&applied);
+        let mut exported: Vec<AppliedObject> = Vec::new();
+        for (applied, is_exported) in applied.into_iter().zip(is_exported) {
+            if is_exported {
                 self.exported.insert(applied.name.clone());
-                kept.push(applied);
+                exported.push(applied);
             } else {
                 self.written.left_out.count("changes of objects whose owner is in the trace");
             }
         }
-        let mut gone = Vec::new();
+        let mut deleted_names = Vec::new();
         for name in deleted {
             if self.exported.remove(&name) {
-                gone.push(name);
+                deleted_names.push(name);
             } else {
-                self.written.left_out.count("deletions of objects that are left out");
+                self.written.left_out.count("deletions of skipped objects");
             }
         }
-        if let Some(past) = &mut self.initial_state {
-            for AppliedObject { name, packed, object, .. } in kept {
+        if let Some(initial_state) = &mut self.initial_state {
+            for AppliedObject { name, packed, object, .. } in exported {
                 let ended = match lifecycle_data(&object) {
                     PodLifecycleData::Finished(_, end) if name.0.is_pod() => Some(end),
                     _ => None,
                 };
-                past.insert(name, InitialObject { packed, object, ended });
+                initial_state.insert(name, InitialObject { packed, object, ended });
             }
-            for name in gone {
-                past.remove(&name);
+            for name in deleted_names {
+                initial_state.remove(&name);
             }
-        } else if !kept.is_empty() || !gone.is_empty() {
-            let packed: Vec<Vec<u8>> = kept.into_iter().map(|applied| applied.packed).collect();
-            self.write_event(second, &packed, &gone)?;
+        } else if !exported.is_empty() || !deleted_names.is_empty() {
+            let packed: Vec<Vec<u8>> = exported.into_iter().map(|applied| applied.packed).collect();
+            self.write_event(second, &packed, &deleted_names)?;
         }
         Ok(())
     }
@@ -280,16 +287,16 @@ impl<W: Write> SktraceWriter<W> {
         let above: Vec<Vec<ObjectName>> =
             applied.iter().map(|applied| owner_chain(&self.owners, &applied.object)).collect();
         let mut order: Vec<usize> = (0..applied.len()).collect();
-        order.sort_by_key(|place| above[*place].len());
-        let mut fits = vec![false; applied.len()];
-        for place in order {
-            fits[place] = !above[place].iter().any(|owner| self.is_indexed(owner));
-            if fits[place] {
-                let AppliedObject { name: (gvk, name), hash, .. } = &applied[place];
+        order.sort_by_key(|index| above[*index].len());
+        let mut is_exported = vec![false; applied.len()];
+        for index in order {
+            is_exported[index] = !above[index].iter().any(|owner| self.is_indexed(owner));
+            if is_exported[index] {
+                let AppliedObject { name: (gvk, name), hash, .. } = &applied[index];
                 self.index.entry(gvk.clone()).or_default().insert(name.clone(), *hash);
             }
         }
-        fits
+        is_exported
     }
 
     fn is_indexed(&self, (gvk, name): &ObjectName) -> bool {
@@ -298,17 +305,17 @@ impl<W: Write> SktraceWriter<W> {
 
     /// Writes the initial state of the trace.
     fn write_initial_state(&mut self) -> Result<()> {
-        let Some(past) = self.initial_state.take() else { return Ok(()) };
+        let Some(initial_state) = self.initial_state.take() else { return Ok(()) };
         let mut packed = Vec::new();
-        for (name, past) in past {
+        for (name, initial_state) in initial_state {
             // An owned object may have been listed seconds before its owner.
-            if owner_chain(&self.owners, &past.object).iter().any(|owner| self.is_indexed(owner)) {
+            if owner_chain(&self.owners, &initial_state.object).iter().any(|owner| self.is_indexed(owner)) {
                 self.exported.remove(&name);
                 self.index.get_mut(&name.0).and_then(|names| names.remove(&name.1));
-            } else if past.ended.is_some_and(|end| end < self.window.from) {
+            } else if initial_state.ended.is_some_and(|end| end < self.window.from) {
                 self.exported.remove(&name);
             } else {
-                packed.push(past.packed);
+                packed.push(initial_state.packed);
             }
         }
         self.write_event(unix_seconds(self.window.from), &packed, &[])
@@ -364,8 +371,8 @@ impl<W: Write> crate::Writer for SktraceWriter<W> {
         self.finish_event()?;
         self.write_initial_state()?;
         let left_out = &mut self.written.left_out;
-        for life in std::mem::take(&mut self.pod_lives).finish() {
-            self.lifecycles.add(&life, self.window, &self.config, &self.owners, left_out);
+        for lifecycle in std::mem::take(&mut self.pod_lives).finish() {
+            self.lifecycles.add(&lifecycle, self.window, &self.config, &self.owners, left_out);
         }
         let index = &self.index;
         let is_there =

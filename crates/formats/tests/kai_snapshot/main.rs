@@ -86,9 +86,9 @@ fn check(json: &str, expected: &[&str]) {
 }
 
 #[track_caller]
-fn refused(bytes: Vec<u8>, because: &str) {
-    let error = read(bytes).expect_err(because);
-    assert!(error.contains(because), "{error:?} should say {because:?}");
+fn refused(bytes: Vec<u8>, message: &str) {
+    let error = read(bytes).expect_err(message);
+    assert!(error.contains(message), "{error:?} should say {message:?}");
 }
 
 #[test]
@@ -211,18 +211,18 @@ fn since_v0_15_every_value_ends_its_line_and_lists_may_be_null() {
 fn unknown_keys_are_reported() {
     check(
         r#"{"rawObjects":{"pods":[],"gadgets":[{"metadata":{}}]},"taken":"now"}"#,
-        &["file: gadgets is not known here and left out", "file: taken is not known here and left out"],
+        &["file: unknown key gadgets ignored", "file: unknown key taken ignored"],
     );
     let many: String = (0..100).map(|index| format!("\"k{index}\":0,")).collect();
     let items = read(format!("{{{many}\"rawObjects\":{{}}}}").into_bytes()).unwrap();
     assert_eq!(items.len(), 10);
-    check(r#"{"rawObjects":{}} {"more":1}"#, &["file: what follows the end of snapshot.json is left out"]);
+    check(r#"{"rawObjects":{}} {"more":1}"#, &["file: data after the end of snapshot.json ignored"]);
 }
 
 #[test]
 fn other_files_are_refused() {
-    refused(br#"{"snapshot":{"jobs":{}},"config":{}}"#.to_vec(), "before its first release");
-    refused(br#"{"config":{}}"#.to_vec(), "no snapshot of KAI: it has no \"rawObjects\"");
+    refused(br#"{"snapshot":{"jobs":{}},"config":{}}"#.to_vec(), "before v0.3.0 are not supported");
+    refused(br#"{"config":{}}"#.to_vec(), "not a KAI snapshot: \"rawObjects\" is missing");
     refused(b"[]".to_vec(), "rawObjects");
     refused(br#"{"rawObjects":null}"#.to_vec(), "file, rawObjects: neither an object nor a list");
     refused(br#"{"rawObjects":{"pods":7}}"#.to_vec(), "file, rawObjects.pods: neither");
@@ -232,13 +232,13 @@ fn other_files_are_refused() {
     );
     refused(
         br#"{"rawObjects":{"nodes":[{"metadata":{"name":"a"}},{"metadata":{"name":"../b"}}]}}"#.to_vec(),
-        "file, rawObjects.nodes[1]: \"../b\" cannot be the name",
+        "file, rawObjects.nodes[1]: \"../b\" is not a valid name",
     );
     refused(br#"{"config":{"a":},"rawObjects":{}}"#.to_vec(), "file, config: not JSON");
-    refused(br#"{"config":{"a":1e999},"rawObjects":{}}"#.to_vec(), "the scheduler's settings: ");
+    refused(br#"{"config":{"a":1e999},"rawObjects":{}}"#.to_vec(), "scheduler settings: ");
     refused(
         br#"{"rawObjects":{"pods":[{"metadata":{"name":"a"}}"#.to_vec(),
-        "byte 48: ends early, at rawObjects.pods[0]",
+        "byte 48: unexpected end, at rawObjects.pods[0]",
     );
 }
 

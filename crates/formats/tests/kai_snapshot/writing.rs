@@ -188,7 +188,7 @@ fn a_partition_holds_its_own_nodes_queues_and_pod_groups() {
     assert_eq!(names(Some("other")), ("none a b empty".to_owned(), params("other", "")));
     for wrong in ["", "=a", "a b", "a=b=c", "a=b/c"] {
         let error = wrong.parse::<Partition>().expect_err(wrong).to_string();
-        assert!(error.contains("write LABEL=VALUE"), "{error}");
+        assert!(error.contains("expected LABEL=VALUE"), "{error}");
     }
 }
 
@@ -216,7 +216,7 @@ fn objects_outside_the_snapshot_are_counted() {
             ("objects of Deployment", 1),
             ("objects of Node", 1),
             ("objects of SnapshotSettings", 1),
-            ("pods already finished", 2)
+            ("pods already completed", 2)
         ]
         .map(|(what, count)| (what.to_owned(), count))
         .into()

@@ -45,12 +45,12 @@ fn the_entry_is_found_by_its_exact_name() {
     ];
     refused(
         zipped_as(options, &others),
-        "no entry snapshot.json in the ZIP; it holds ../../snapshot.json, /snapshot.json, Snapshot.json, a\\u{1b}[31m",
+        "snapshot.json not found in the ZIP; found ../../snapshot.json, /snapshot.json, Snapshot.json, a\\u{1b}[31m",
     );
     let mut entries = others.to_vec();
     entries.push(("snapshot.json", SMALL));
     assert_read(zipped_as(options, &entries));
-    refused(ZipWriter::new_stream(Vec::new()).finish().unwrap().into_inner(), "it is empty");
+    refused(ZipWriter::new_stream(Vec::new()).finish().unwrap().into_inner(), "the ZIP is empty");
     let long = "x".repeat(60_000);
     let error = read(zipped_as(options, &[(&long, b"")])).unwrap_err();
     assert!(error.len() < 300, "{error}");
@@ -85,12 +85,12 @@ fn a_full_directory_is_read() {
 #[test]
 fn a_truncated_snapshot_is_distinguished_from_a_truncated_zip() {
     for cut in [1, 20, SMALL.len() - 1] {
-        let ends = format!("the ZIP is whole, but snapshot.json ends early (byte {cut}, at ");
+        let ends = format!("the ZIP is valid, but snapshot.json is truncated (byte {cut}, at ");
         refused(zipped("snapshot.json", &SMALL[..cut]), &ends);
     }
     let zip = zipped("snapshot.json", SMALL);
     for cut in 4..zip.len() - 1 {
-        refused(zip[..cut].to_vec(), "not a whole ZIP: ");
+        refused(zip[..cut].to_vec(), "invalid ZIP: ");
     }
 }
 
@@ -104,15 +104,15 @@ fn a_damaged_zip_is_detected_by_its_checksum() {
             let mut bytes = zip.clone();
             bytes[at] ^= 0x04;
             let error = read(bytes).expect_err("every byte counts");
-            assert!(error.contains("not a whole ZIP: "), "byte {at}: {error}");
+            assert!(error.contains("invalid ZIP: "), "byte {at}: {error}");
         }
         let directory = zip.windows(4).position(|four| four == b"PK\x01\x02").unwrap();
         let mut bytes = zip.clone();
         bytes[directory + 16] ^= 1;
-        refused(bytes, "does not have the length and checksum the ZIP says");
+        refused(bytes, "does not match its size or checksum");
         let mut bytes = zip.clone();
         bytes[directory + 24] ^= 1;
-        refused(bytes, "does not have the length and checksum the ZIP says");
+        refused(bytes, "does not match its size or checksum");
     }
 }
 
@@ -126,8 +126,8 @@ fn unsupported_compression_and_encryption_are_refused() {
         bytes
     };
     refused(set(8, 0x09), "snapshot.json is encrypted: unpack it");
-    refused(set(10, 12), "snapshot.json is compressed by Bzip2");
-    refused(set(10, 77), "snapshot.json is compressed by ");
+    refused(set(10, 12), "snapshot.json is compressed with Bzip2");
+    refused(set(10, 77), "snapshot.json is compressed with ");
 }
 
 #[test]
@@ -172,13 +172,13 @@ fn mutated_zips_are_read_or_refused() {
         for _ in 0..3_000 {
             let mut bytes = sample.clone();
             for _ in 0..rng.random_range(1..4) {
-                let place = rng.random_range(0..bytes.len());
+                let index = rng.random_range(0..bytes.len());
                 match rng.random_range(0..4) {
-                    0 => bytes[place] ^= 1 << rng.random_range(0..8),
-                    1 => bytes[place] = rng.random(),
-                    2 => drop(bytes.remove(place)),
+                    0 => bytes[index] ^= 1 << rng.random_range(0..8),
+                    1 => bytes[index] = rng.random(),
+                    2 => drop(bytes.remove(index)),
                     // Lengths and offsets in a ZIP are four bytes.
-                    _ => bytes.iter_mut().skip(place).take(4).for_each(|byte| *byte = 0xff),
+                    _ => bytes.iter_mut().skip(index).take(4).for_each(|byte| *byte = 0xff),
                 }
             }
             match read(bytes) {

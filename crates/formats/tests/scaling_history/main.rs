@@ -234,7 +234,7 @@ fn a_finished_file_is_a_single_file_in_rollback_mode() {
     assert_eq!(select(&db, "SELECT name FROM sqlite_schema WHERE type = 'index'", &[]).len(), 1);
     assert!(
         scaling_history::ScalingHistoryWriter::create(&path)
-            .is_err_and(|error| error.to_string().contains("is there already"))
+            .is_err_and(|error| error.to_string().contains("already exists"))
     );
 }
 
@@ -471,7 +471,7 @@ fn a_second_start_is_a_gap_and_round_trips() {
     drop(db);
     let items = read(&path).unwrap();
     assert!(
-        matches!(&items[0], ImportItem::Warning(text) if text.contains("connected anew 1 times")),
+        matches!(&items[0], ImportItem::Warning(text) if text.contains("reconnected 1 times")),
         "{:?}",
         items[0]
     );

@@ -9,23 +9,24 @@ const STEADY_MICROS: i64 = 40_000_000;
 #[test]
 fn an_exported_and_imported_recording_has_its_pods_and_nodes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films");
-    let Ok(film) = std::fs::File::open(folder.join("autoscaled.jsonl.gz")) else {
+    let Ok(recording) = std::fs::File::open(folder.join("autoscaled.jsonl.gz")) else {
         // Not with a macro, whose output the test runner captures.
         std::io::stderr().write_all(b"skipped: no films\n").unwrap();
         return;
     };
-    let lines: Vec<Value> = BufReader::new(flate2::read::GzDecoder::new(film))
+    let lines: Vec<Value> = BufReader::new(flate2::read::GzDecoder::new(recording))
         .lines()
         .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
         .collect();
-    let film: Vec<Change> = lines.iter().enumerate().map(|(seq, line)| change(seq as i64, line)).collect();
+    let recording: Vec<Change> =
+        lines.iter().enumerate().map(|(seq, line)| change(seq as i64, line)).collect();
     let folder = tempfile::tempdir().unwrap();
-    let (path, written) = write(folder.path(), "film.db", &film, &[]);
+    let (path, written) = write(folder.path(), "film.db", &recording, &[]);
     println!("{written:?}");
     let (shown, _) = changes(&read(&path).unwrap());
 
-    let (film, shown) = (observed_states(&film), observed_states(&shown));
-    let (first, last) = (film[0].at, film.last().unwrap().at);
+    let (recording, shown) = (observed_states(&recording), observed_states(&shown));
+    let (first, last) = (recording[0].at, recording.last().unwrap().at);
     let seed = 9;
     println!("seed {seed}");
     let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
@@ -33,9 +34,10 @@ fn an_exported_and_imported_recording_has_its_pods_and_nodes() {
     for _ in 0..40 {
         let moment = rng.random_range(first + STEADY_MICROS..last);
         let then = state(&shown, moment);
-        let (before, after) = (state(&film, moment - STEADY_MICROS), state(&film, moment + STEADY_MICROS));
+        let (before, after) =
+            (state(&recording, moment - STEADY_MICROS), state(&recording, moment + STEADY_MICROS));
         let around: Vec<&ObservedState> =
-            film.iter().filter(|sighting| (sighting.at - moment).abs() <= STEADY_MICROS).collect();
+            recording.iter().filter(|sighting| (sighting.at - moment).abs() <= STEADY_MICROS).collect();
         for (name, place) in &before {
             let steady = after.get(name) == Some(place)
                 && around

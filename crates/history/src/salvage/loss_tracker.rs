@@ -8,7 +8,7 @@ use model::{Gap, Moment};
 use super::page_scan::PruneRecord;
 use crate::frame::MAX_FRAME_VERSIONS;
 
-const WHY: &str = "lost to damage of the file";
+const WHY: &str = "lost because the file was damaged";
 /// The changes of a lost block are interleaved with those of other kinds: losses this close to each other become one
 /// gap.
 const MERGE_DISTANCE: i64 = MAX_FRAME_VERSIONS as i64;
@@ -45,10 +45,10 @@ struct OpenGap {
 // === impl LossTracker ===
 
 impl LossTracker {
-    pub(super) fn new(pruned: Option<PruneRecord>, gone: BTreeMap<i64, i64>) -> LossTracker {
+    pub(super) fn new(pruned: Option<PruneRecord>, lost_blocks: BTreeMap<i64, i64>) -> LossTracker {
         LossTracker {
             pruned,
-            lost_blocks: gone,
+            lost_blocks,
             sources: BTreeMap::new(),
             last: None,
             lost: Vec::new(),
@@ -69,7 +69,7 @@ impl LossTracker {
             self.record_loss(next, seq - 1, at);
         }
         self.last = Some((seq, at));
-        let course = self.sources.entry(source.clone()).or_insert(SourceProgress {
+        let progress = self.sources.entry(source.clone()).or_insert(SourceProgress {
             first_at: None,
             last_at: None,
             last: None,
@@ -77,11 +77,11 @@ impl LossTracker {
         });
         // A source that begins here has lost nothing before. The beginning of a pruned source is unknown.
         let is_pruned = self.pruned.is_some_and(|pruning| at <= pruning.begins);
-        if course.last.is_none() && course.first_at == Some(at) && !is_pruned {
-            course.open = None;
+        if progress.last.is_none() && progress.first_at == Some(at) && !is_pruned {
+            progress.open = None;
         }
-        course.last = Some(at);
-        if let Some(open) = &mut course.open {
+        progress.last = Some(at);
+        if let Some(open) = &mut progress.open {
             open.to.get_or_insert(at);
         }
     }
@@ -89,37 +89,39 @@ impl LossTracker {
     /// Returns the ranges of lost sequence numbers, and the gaps.
     pub(super) fn finish(mut self) -> (Vec<(i64, i64)>, Vec<Gap>) {
         let next = self.last.map_or(1, |(last, _)| last.saturating_add(1));
-        if let Some(gone) = self.lost_blocks.values().last().copied().filter(|gone| *gone >= next) {
+        if let Some(last_lost) =
+            self.lost_blocks.values().last().copied().filter(|last_lost| *last_lost >= next)
+        {
             let end = self.last.map_or(Moment::MIN, |(_, at)| at);
-            self.record_loss(next, gone, end);
+            self.record_loss(next, last_lost, end);
         }
         let is_whole = self.lost.is_empty() && self.last.is_some();
-        for (name, course) in &mut self.sources {
+        for (name, progress) in &mut self.sources {
             // Pruning also removes the last changes of a source, even all of them; but so does damage.
             let is_pruned = |end: Moment| {
                 self.pruned.is_some_and(|pruning| end <= pruning.begins)
-                    && (is_whole || course.last.is_some())
+                    && (is_whole || progress.last.is_some())
             };
             // The last change of the source was not salvaged.
-            let is_missing = |end: &Moment| course.last.is_none_or(|last| last < *end) && !is_pruned(*end);
-            let end = course.last_at.filter(is_missing);
+            let is_missing = |end: &Moment| progress.last.is_none_or(|last| last < *end) && !is_pruned(*end);
+            let end = progress.last_at.filter(is_missing);
             if let Some(end) = end
-                && course.open.as_ref().is_none_or(|open| open.to.is_some())
+                && progress.open.as_ref().is_none_or(|open| open.to.is_some())
             {
-                let from = course.last.or(course.first_at).unwrap_or(end);
-                self.gaps.extend(course.open.take().map(|open| open.gap(name, end)));
-                course.open = Some(OpenGap { from, to: None, last: i64::MAX });
+                let from = progress.last.or(progress.first_at).unwrap_or(end);
+                self.gaps.extend(progress.open.take().map(|open| open.gap(name, end)));
+                progress.open = Some(OpenGap { from, to: None, last: i64::MAX });
             }
-            let end = course.last_at.max(course.last);
-            self.gaps.extend(course.open.take().map(|open| {
+            let end = progress.last_at.max(progress.last);
+            self.gaps.extend(progress.open.take().map(|open| {
                 let end = end.unwrap_or(open.from);
                 open.gap(name, end)
             }));
         }
         // A loss before the beginning of a pruned history becomes a gap at its beginning.
-        let begins = self.pruned.map_or(Moment::MIN, |pruning| pruning.begins);
-        for gap in self.gaps.iter_mut().filter(|gap| gap.from <= begins) {
-            gap.to = gap.to.max(begins);
+        let pruned_to = self.pruned.map_or(Moment::MIN, |pruning| pruning.begins);
+        for gap in self.gaps.iter_mut().filter(|gap| gap.from <= pruned_to) {
+            gap.to = gap.to.max(pruned_to);
         }
         (self.lost, self.gaps)
     }
@@ -137,23 +139,23 @@ impl LossTracker {
     fn record_loss(&mut self, first: i64, last: i64, after: Moment) {
         self.lost.push((first, last));
         let before = self.last.map_or(after, |(_, at)| at.min(after));
-        let begins = self.pruned.map_or(Moment::MIN, |pruning| pruning.begins);
-        for (name, course) in &mut self.sources {
-            if let Some(open) = &mut course.open {
+        let pruned_to = self.pruned.map_or(Moment::MIN, |pruning| pruning.begins);
+        for (name, progress) in &mut self.sources {
+            if let Some(open) = &mut progress.open {
                 if first.saturating_sub(open.last) <= MERGE_DISTANCE || open.to.is_none() {
                     (open.last, open.to) = (last, None);
                     continue;
                 }
                 self.gaps.push(open.gap(name, before));
             }
-            let from = match (course.last, course.first_at) {
+            let from = match (progress.last, progress.first_at) {
                 // The source is known to have ended.
-                (Some(at), _) if course.last_at == Some(at) => continue,
+                (Some(at), _) if progress.last_at == Some(at) => continue,
                 (Some(at), _) => at,
-                (None, Some(first_at)) if first_at > begins => first_at,
+                (None, Some(first_at)) if first_at > pruned_to => first_at,
                 (None, first_at) => first_at.map_or(before, |first_at| first_at.min(before)),
             };
-            course.open = Some(OpenGap { from, to: None, last });
+            progress.open = Some(OpenGap { from, to: None, last });
         }
     }
 }

@@ -109,7 +109,7 @@ pub(super) struct PruneRecord {
 impl<'a> PageScan<'a> {
     /// Scans all pages.
     pub(super) fn scan(pages: &'a Pages) -> PageScan<'a> {
-        let mut remains = PageScan {
+        let mut page_scan = PageScan {
             pages,
             codec: FrameCodec::new(),
             context: DCtx::create(),
@@ -129,13 +129,13 @@ impl<'a> PageScan<'a> {
             blocks: Vec::new(),
         };
         for number in pages.numbers() {
-            remains.scan_page(number);
+            page_scan.scan_page(number);
         }
-        remains.trust_sources();
-        remains.check_rows();
-        remains.check_keyframes();
-        remains.fragments.sort_by_key(|piece| (piece.first, piece.kind));
-        remains
+        page_scan.trust_sources();
+        page_scan.check_rows();
+        page_scan.check_keyframes();
+        page_scan.fragments.sort_by_key(|piece| (piece.first, piece.kind));
+        page_scan
     }
 
     /// The changes of a fragment, ordered by sequence number.
@@ -160,15 +160,15 @@ impl<'a> PageScan<'a> {
 
     /// The recorded prune, if there was one.
     pub(super) fn pruning(&self) -> Option<PruneRecord> {
-        let told = |wanted: &'static str| {
-            let told = self.settings.iter().filter(move |(name, _)| *name == wanted);
-            told.map(|(_, value)| *value)
+        let values = |setting: &'static str| {
+            let values = self.settings.iter().filter(move |(name, _)| *name == setting);
+            values.map(|(_, value)| *value)
         };
         // If the copies differ, the earlier beginning is used, which hides nothing.
-        let begins = Moment::from_nanos(told(PRUNED_TO).min()?);
+        let begins = Moment::from_nanos(values(PRUNED_TO).min()?);
         // New sequence numbers continue from this one, so it is used only if all copies agree.
-        let last_seq = told(LAST_SEQ).min().filter(|seq| told(LAST_SEQ).all(|other| other == *seq));
-        Some(PruneRecord { begins, last_seq: last_seq.filter(|_| told(LAST_SEQ).count() > 1) })
+        let last_seq = values(LAST_SEQ).min().filter(|seq| values(LAST_SEQ).all(|other| other == *seq));
+        Some(PruneRecord { begins, last_seq: last_seq.filter(|_| values(LAST_SEQ).count() > 1) })
     }
 
     /// Watch positions for which all copies agree.
@@ -178,7 +178,7 @@ impl<'a> PageScan<'a> {
             let name = names.next().filter(|name| self.trusted_source_names.contains(*name))?;
             names.all(|other| other == name).then(|| name.clone())
         };
-        let position = |((source, kind), told): (&(i64, Kind), &PositionCopies)| match told {
+        let position = |((source, kind), copies): (&(i64, Kind), &PositionCopies)| match copies {
             PositionCopies::Agreeing(version, at) => Some(WatchPosition {
                 source: name(*source)?,
                 kind: kind.clone(),
@@ -197,10 +197,10 @@ impl<'a> PageScan<'a> {
         let is_gone = |(first, last): &(i64, i64)| {
             !self.block_first_seqs.contains(first) && !self.block_last_seqs.contains(last)
         };
-        let mut gone: Vec<(i64, i64)> = self.blocks.iter().copied().filter(is_gone).collect();
-        gone.sort_unstable();
+        let mut lost: Vec<(i64, i64)> = self.blocks.iter().copied().filter(is_gone).collect();
+        lost.sort_unstable();
         let mut merged: BTreeMap<i64, i64> = BTreeMap::new();
-        for (first, last) in gone {
+        for (first, last) in lost {
             match merged.last_entry() {
                 Some(mut before) if first <= *before.get() => {
                     let end = last.max(*before.get());
@@ -217,10 +217,10 @@ impl<'a> PageScan<'a> {
     fn scan_page(&mut self, number: u32) {
         let page = self.pages.page(number);
         let frames = pages::find_blobs(&page, number, MAGIC);
-        for place in &frames {
-            let opened = self.pages.record(&page, *place).and_then(|record| self.read_frame(&record));
+        for location in &frames {
+            let opened = self.pages.record(&page, *location).and_then(|record| self.read_frame(&record));
             if let Some(frame) = opened {
-                self.note_frame(*place, &frame);
+                self.note_frame(*location, &frame);
             }
         }
         for cell in pages::cells(&page, number) {
@@ -240,11 +240,11 @@ impl<'a> PageScan<'a> {
         frame.rows.is_sorted_by(|a, b| a.seq < b.seq).then_some(frame)
     }
 
-    fn note_frame(&mut self, place: RecordLocation, frame: &Frame) {
+    fn note_frame(&mut self, location: RecordLocation, frame: &Frame) {
         let (Some(first), Some(last)) = (frame.rows.first(), frame.rows.last()) else { return };
         self.trusted_source_names.insert(frame.source.clone());
         match frame.role {
-            FrameRole::Keyframe => self.keyframes.push(place),
+            FrameRole::Keyframe => self.keyframes.push(location),
             FrameRole::Changes => {
                 self.block_first_seqs.insert(first.seq);
                 self.block_last_seqs.insert(last.seq);
@@ -253,7 +253,7 @@ impl<'a> PageScan<'a> {
                     self.fragments.push(ChangeFragment {
                         first: first.seq,
                         kind: FragmentKind::Block,
-                        location: place,
+                        location,
                         wanted: None,
                     });
                 }
@@ -295,8 +295,9 @@ impl<'a> PageScan<'a> {
             }
             (None, [Integer(source), Text(group), Text(kind), Text(version), Integer(at)])
             | (None, [Text(version), Integer(at), Integer(source), Text(group), Text(kind)]) => {
-                let told = self.positions.entry((*source, Kind::new(group, kind)));
-                told.and_modify(|told| told.add_copy(version, *at))
+                let copies = self.positions.entry((*source, Kind::new(group, kind)));
+                copies
+                    .and_modify(|copies| copies.add_copy(version, *at))
                     .or_insert_with(|| PositionCopies::Single(version.clone(), *at));
             }
             (None, [Integer(_), Integer(first), Integer(last), .., Integer(_), Blob(list)])
@@ -320,15 +321,15 @@ impl<'a> PageScan<'a> {
 
     /// Keeps the rows that can be read; their dictionaries and source names may be anywhere in the file.
     fn check_rows(&mut self) {
-        for (seq, place) in std::mem::take(&mut self.rows) {
-            if let Some(version) = self.row(seq, place) {
+        for (seq, location) in std::mem::take(&mut self.rows) {
+            if let Some(version) = self.row(seq, location) {
                 self.trusted_source_names.insert(version.source);
                 // A stale copy of a row adds nothing.
                 if self.seqs.insert(seq) {
                     self.fragments.push(ChangeFragment {
                         first: seq,
                         kind: FragmentKind::Row,
-                        location: place,
+                        location,
                         wanted: None,
                     });
                 }
@@ -338,18 +339,19 @@ impl<'a> PageScan<'a> {
 
     /// Keeps those versions of each keyframe that were found nowhere else.
     fn check_keyframes(&mut self) {
-        for place in std::mem::take(&mut self.keyframes) {
-            let Some(frame) = self.pages.record_at(place).and_then(|record| self.read_frame(&record)) else {
+        for location in std::mem::take(&mut self.keyframes) {
+            let Some(frame) = self.pages.record_at(location).and_then(|record| self.read_frame(&record))
+            else {
                 continue;
             };
-            let wanted = frame.rows.iter().map(|row| row.seq).filter(|seq| self.seqs.insert(*seq));
-            let wanted: HashSet<i64> = wanted.collect();
-            if let Some(first) = wanted.iter().min() {
+            let new_seqs = frame.rows.iter().map(|row| row.seq).filter(|seq| self.seqs.insert(*seq));
+            let new_seqs: HashSet<i64> = new_seqs.collect();
+            if let Some(first) = new_seqs.iter().min() {
                 self.fragments.push(ChangeFragment {
                     first: *first,
                     kind: FragmentKind::Keyframe,
-                    location: place,
-                    wanted: Some(wanted),
+                    location,
+                    wanted: Some(new_seqs),
                 });
             }
         }
@@ -360,9 +362,9 @@ impl<'a> PageScan<'a> {
         let frame = self.read_frame(&record)?;
         let objects = self.codec.objects(&frame).ok()?;
         let is_wanted =
-            |row: &VersionRow| piece.wanted.as_ref().is_none_or(|wanted| wanted.contains(&row.seq));
-        let wanted = frame.object_ranges().filter(|(row, _)| is_wanted(row));
-        wanted
+            |row: &VersionRow| piece.wanted.as_ref().is_none_or(|selected| selected.contains(&row.seq));
+        let selected = frame.object_ranges().filter(|(row, _)| is_wanted(row));
+        selected
             .map(|(row, range)| {
                 let text = objects.get(range)?.to_owned();
                 Some(SalvagedChange {
@@ -375,8 +377,8 @@ impl<'a> PageScan<'a> {
             .collect()
     }
 
-    fn row(&mut self, seq: i64, place: RecordLocation) -> Option<SalvagedChange> {
-        let values = pages::record_values(&self.pages.record_at(place)?)?;
+    fn row(&mut self, seq: i64, location: RecordLocation) -> Option<SalvagedChange> {
+        let values = pages::record_values(&self.pages.record_at(location)?)?;
         let [_, _, object, at, seen, what, hash, dictionary, length, Value::Blob(bytes)] = values.as_slice()
         else {
             return None;

@@ -45,7 +45,7 @@ fn a_wrong_count_is_found() {
         connection.execute_batch(&format!("UPDATE stream_count SET {column} = {column} + 1")).unwrap();
         assert_eq!(
             doctor(&path).unwrap().findings,
-            ["Pod is listed with other counts than it has"],
+            ["Pod: the stored counts do not match the changes"],
             "{column}"
         );
         connection.execute_batch(&format!("UPDATE stream_count SET {column} = {column} - 1")).unwrap();

@@ -64,31 +64,31 @@ struct Damage {
 
 #[test]
 fn whatever_is_damaged_the_doctor_finds_it_and_the_rest_is_salvaged() {
-    let films = [closed(), pruned(), left_open()];
-    for film in &films {
-        let held = film.held_by_pages();
+    let images = [closed(), pruned(), left_open()];
+    for image in &images {
+        let held = image.held_by_pages();
         for seed in 0..SEEDS {
-            let outcome = std::panic::catch_unwind(|| film.check(seed, &held));
-            outcome.unwrap_or_else(|_| panic!("seed {seed}, film of {} bytes", film.file.len()));
+            let outcome = std::panic::catch_unwind(|| image.check(seed, &held));
+            outcome.unwrap_or_else(|_| panic!("seed {seed}, film of {} bytes", image.file.len()));
         }
     }
 }
 
 #[test]
 fn an_intact_history_is_salvaged_completely() {
-    for film in [closed(), pruned(), left_open()] {
+    for image in [closed(), pruned(), left_open()] {
         let folder = folder();
-        let path = film.put(folder.path());
+        let path = image.put(folder.path());
         let into = folder.path().join("new.kine");
         let salvaged = salvage(&path, &into).unwrap();
-        assert_eq!(salvaged.changes, film.visible.changes.len() as u64);
-        let ats = || film.visible.changes.iter().map(|change| change.at);
-        assert_eq!(film.visible.span, ats().min().zip(ats().max()));
+        assert_eq!(salvaged.changes, image.visible.changes.len() as u64);
+        let ats = || image.visible.changes.iter().map(|change| change.at);
+        assert_eq!(image.visible.span, ats().min().zip(ats().max()));
         assert_eq!((salvaged.lost, salvaged.gaps, salvaged.notes), (vec![], 0, vec![]));
-        VisibleHistory::read(&into).unwrap().assert_equals(&film.visible);
+        VisibleHistory::read(&into).unwrap().assert_equals(&image.visible);
         assert!(doctor(&into).unwrap().is_clean());
         // Writing continues where it stopped.
-        let end = film.visible.changes.iter().map(|change| change.seq).max().unwrap();
+        let end = image.visible.changes.iter().map(|change| change.seq).max().unwrap();
         let writer = Writer::open(&into).unwrap();
         writer.append(Batch { changes: vec![seen(9_999, "east", 0, 0, 0)], ..Batch::default() }).unwrap();
         assert!(writer.flush().unwrap() > end);
@@ -97,9 +97,9 @@ fn an_intact_history_is_salvaged_completely() {
 
 #[test]
 fn changes_of_a_lost_block_are_salvaged_from_a_keyframe_where_possible() {
-    let film = closed();
+    let image = closed();
     let folder = folder();
-    let path = film.put(folder.path());
+    let path = image.put(folder.path());
     let connection = Connection::open(&path).unwrap();
     let (first, last): (i64, i64) = connection
         .query_row(
@@ -164,12 +164,12 @@ impl HistoryImage {
         // The doctor must not change anything, so that salvage sees the same file.
         let report = doctor(&path);
         if report.is_ok_and(|report| report.is_clean()) {
-            let told = VisibleHistory::read(&path).unwrap();
+            let visible = VisibleHistory::read(&path).unwrap();
             if damage.end_is_hit {
                 // A log that ends early is what a killed writer leaves: a history that ends early.
-                assert!(told.changes.iter().all(|change| self.visible.changes.contains(change)));
+                assert!(visible.changes.iter().all(|change| self.visible.changes.contains(change)));
             } else {
-                told.assert_equals(&self.visible);
+                visible.assert_equals(&self.visible);
             }
         }
 
@@ -193,7 +193,7 @@ impl HistoryImage {
         }
         for gap in &left.gaps {
             assert!(
-                self.visible.gaps.contains(gap) || gap.why == "lost to damage of the file",
+                self.visible.gaps.contains(gap) || gap.why == "lost because the file was damaged",
                 "{gap:?} is invented"
             );
         }
@@ -207,7 +207,7 @@ impl HistoryImage {
                 change.seq
             );
             // Changes before the beginning of a pruned history show at its beginning.
-            let at = self.visible.pruned_to.map_or(change.at, |begins| begins.max(change.at));
+            let at = self.visible.pruned_to.map_or(change.at, |start| start.max(change.at));
             let is_told = |gap: &Gap| gap.source == change.key.source && gap.from <= at && at <= gap.to;
             // If nothing is left that has the end of a source, its end is unknown.
             assert!(
@@ -325,7 +325,7 @@ impl VisibleHistory {
         let new = self.changes.iter().find(|change| !original.changes.contains(change));
         assert_eq!((gone, new), (None, None));
         assert_eq!(self.changes.len(), original.changes.len());
-        let rest = |told: &VisibleHistory| VisibleHistory { changes: Vec::new(), ..told.clone() };
+        let rest = |visible: &VisibleHistory| VisibleHistory { changes: Vec::new(), ..visible.clone() };
         assert_eq!(rest(self), rest(original));
     }
 
@@ -406,11 +406,11 @@ fn left_open() -> HistoryImage {
             break;
         }
     }
-    let film = HistoryImage::of(&copy);
+    let image = HistoryImage::of(&copy);
     let connection = Connection::open(&copy).unwrap();
     let rows = numbers(&connection, "SELECT count(*) FROM change WHERE dictionary IS NOT NULL");
-    assert!(rows[0] > 2 && film.log.len() > PAGE_BYTES && film.file.len() > PAGE_BYTES, "{rows:?}");
-    film
+    assert!(rows[0] > 2 && image.log.len() > PAGE_BYTES && image.file.len() > PAGE_BYTES, "{rows:?}");
+    image
 }
 
 fn record(path: &Path, numbers: std::ops::Range<usize>) {

@@ -72,7 +72,7 @@ impl NaiveHistory {
     }
 
     fn begin_at(&mut self, moment: Moment) -> bool {
-        let is_later = self.begins.is_none_or(|begins| begins < moment);
+        let is_later = self.begins.is_none_or(|start| start < moment);
         if is_later {
             self.begins = Some(moment);
         }
@@ -82,7 +82,7 @@ impl NaiveHistory {
     /// The beginning after a prune to `moment`.
     pub(super) fn beginning(&self, moment: Moment) -> Moment {
         let wanted = self.end().map_or(moment, |end| end.min(moment));
-        self.begins.map_or(wanted, |begins| begins.max(wanted))
+        self.begins.map_or(wanted, |start| start.max(wanted))
     }
 
     pub(super) fn end(&self) -> Option<Moment> {

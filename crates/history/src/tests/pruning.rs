@@ -41,9 +41,9 @@ fn moments(path: &Path, since: i64) -> Vec<i64> {
     changes.map(|change| change.unwrap().at.nanos()).collect()
 }
 
-fn check(path: &Path, begins: i64, end: i64) {
-    assert_eq!(moments(path, begins + 1), (begins + 1..end).collect::<Vec<_>>());
-    let at = History::open(path).unwrap().at(Moment::from_nanos(begins), &Selection::default()).unwrap();
+fn check(path: &Path, start: i64, end: i64) {
+    assert_eq!(moments(path, start + 1), (start + 1..end).collect::<Vec<_>>());
+    let at = History::open(path).unwrap().at(Moment::from_nanos(start), &Selection::default()).unwrap();
     assert_eq!(at.objects().len(), 10);
     let report = doctor(path).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
@@ -121,11 +121,11 @@ fn closing_a_writer_does_not_wait_for_the_prune() {
     let forgetting = writer.prune(Moment::from_nanos(400)).unwrap();
     writer.close().unwrap();
     match forgetting.wait() {
-        Ok(begins) => assert_eq!(begins.nanos(), 400),
+        Ok(start) => assert_eq!(start.nanos(), 400),
         Err(error) => assert!(matches!(error, Error::Stopped { .. }), "{error:?}"),
     }
-    let begins = History::open(&path).unwrap().pruned_to().unwrap().map_or(0, Moment::nanos);
-    check(&path, begins.max(9), 500);
+    let start = History::open(&path).unwrap().pruned_to().unwrap().map_or(0, Moment::nanos);
+    check(&path, start.max(9), 500);
 }
 
 #[test]

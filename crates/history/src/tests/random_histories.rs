@@ -142,35 +142,35 @@ fn apply(step: &HistoryOperation, path: &Path, naive: &mut NaiveHistory) -> Resu
         }
         HistoryOperation::Prune(moment) if path.exists() => {
             let moment = Moment::from_nanos(*moment);
-            let begins = naive.beginning(moment);
+            let start = naive.beginning(moment);
             let prune_naive =
                 if moment.nanos() % 2 == 0 { NaiveHistory::prune } else { NaiveHistory::forget };
             let prune = if moment.nanos() % 2 == 0 { prune } else { prune_incrementally };
             let pruned = prune(path, moment).unwrap();
-            prop_assert_eq!(pruned.begins, begins);
+            prop_assert_eq!(pruned.begins, start);
             if naive.end().is_some() {
-                prune_naive(naive, begins);
+                prune_naive(naive, start);
             }
             prop_assert_eq!(pruned.changes.1, naive.len() as u64);
         }
         HistoryOperation::PruneInterrupted(moment, steps, changes) if naive.end().is_some() => {
             let moment = Moment::from_nanos(*moment);
-            let begins = naive.beginning(moment);
+            let start = naive.beginning(moment);
             prune_until_killed(path, moment, *steps);
-            assert_same_after(path, naive, begins)?;
+            assert_same_after(path, naive, start)?;
             let writer = Writer::open(path).unwrap();
             // Uses the new beginning, because `moment` may be later than the end, which moves from here on.
-            let forgetting = writer.prune(begins).unwrap();
+            let forgetting = writer.prune(start).unwrap();
             let after = naive.end().unwrap_or_default();
             // A new source, so that the versions kept of each are unambiguous.
             let source = naive.sources() as u8 + 2;
-            naive.forget(begins);
+            naive.forget(start);
             for seen in changes {
                 let observed = RandomChange { source, ..seen.clone() }.observed(after.plus_nanos(1));
                 naive.push(&observed);
                 writer.append(Batch { changes: vec![observed], ..Batch::default() }).unwrap();
             }
-            prop_assert_eq!(forgetting.wait().unwrap(), begins);
+            prop_assert_eq!(forgetting.wait().unwrap(), start);
             writer.flush().unwrap();
             assert_same(path, naive)?;
             writer.close().unwrap();
@@ -198,15 +198,15 @@ pub(super) fn prune_until_killed(path: &Path, moment: Moment, steps: usize) {
 }
 
 /// Checks what every prune step must keep: everything after the new beginning.
-fn assert_same_after(path: &Path, naive: &NaiveHistory, begins: Moment) -> Result<(), TestCaseError> {
+fn assert_same_after(path: &Path, naive: &NaiveHistory, start: Moment) -> Result<(), TestCaseError> {
     let history = History::open(path).unwrap();
     let end = naive.end().map_or(0, Moment::nanos);
-    for nanos in [begins.nanos(), i64::midpoint(begins.nanos(), end), end] {
-        let moment = Moment::from_nanos(nanos).max(begins);
+    for nanos in [start.nanos(), i64::midpoint(start.nanos(), end), end] {
+        let moment = Moment::from_nanos(nanos).max(start);
         let cluster = history.at(moment, &Selection::default()).unwrap();
         prop_assert_eq!(cluster.objects(), naive.at(moment), "at {}", nanos);
     }
-    let window = Window { from: begins.plus_nanos(1), to: Moment::MAX };
+    let window = Window { from: start.plus_nanos(1), to: Moment::MAX };
     let between: Vec<_> =
         history.between(window, &Selection::default()).unwrap().collect::<Result<_, _>>().unwrap();
     prop_assert_eq!(between, naive.between(window));
@@ -217,11 +217,11 @@ fn assert_same_after(path: &Path, naive: &NaiveHistory, begins: Moment) -> Resul
 
 fn assert_same(path: &Path, naive: &NaiveHistory) -> Result<(), TestCaseError> {
     let history = History::open(path).unwrap();
-    let begins = history.summary().unwrap().pruned_to.map_or(-1, Moment::nanos);
+    let start = history.summary().unwrap().pruned_to.map_or(-1, Moment::nanos);
     let end = naive.end().map_or(0, Moment::nanos);
-    let length = (end + 1 - begins).max(1);
+    let length = (end + 1 - start).max(1);
     // Few checks of each sort: the number of histories is what finds rare cases.
-    for nanos in [begins, begins + length / 3, begins + length * 2 / 3, end, end + 1] {
+    for nanos in [start, start + length / 3, start + length * 2 / 3, end, end + 1] {
         let moment = Moment::from_nanos(nanos);
         let cluster = history.at(moment, &Selection::default()).unwrap();
         prop_assert_eq!(cluster.objects(), naive.at(moment), "at {}", nanos);
@@ -239,7 +239,7 @@ fn assert_same(path: &Path, naive: &NaiveHistory) -> Result<(), TestCaseError> {
             namespace: Some(key.namespace.to_string()),
             name: Some(key.name.to_string()),
         };
-        let moment = Moment::from_nanos((begins + end) / 2).max(Moment::from_nanos(begins));
+        let moment = Moment::from_nanos((start + end) / 2).max(Moment::from_nanos(start));
         let cluster = history.at(moment, &selection).unwrap();
         let expected: Vec<_> = naive.at(moment).into_iter().filter(|version| version.key == key).collect();
         prop_assert_eq!(cluster.objects(), expected, "{} at {:?}", key, moment);

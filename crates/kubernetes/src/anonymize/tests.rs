@@ -514,8 +514,8 @@ fn nothing_of_the_owners_survives_in_recorded_objects() {
 
 #[test]
 fn nothing_of_the_owners_survives_in_a_recording() {
-    let film = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/films/small.jsonl.gz");
-    let unpacked = Command::new("gzip").args(["-dc", film]).output();
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/films/small.jsonl.gz");
+    let unpacked = Command::new("gzip").args(["-dc", recording]).output();
     let Some(unpacked) = unpacked.ok().filter(|output| output.status.success()) else {
         eprintln!("skipped: no films");
         return;

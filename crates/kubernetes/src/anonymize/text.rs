@@ -110,8 +110,8 @@ impl TextRenamer<'_> {
     /// Renames a token such as a name: a run of letters, digits, `-`, `_` and `.` that begins and ends with a letter
     /// or digit.
     fn token(&mut self, start: usize) -> usize {
-        let inside = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let run = self.text[start..].find(|c| !inside(c)).map_or(self.text.len(), |length| start + length);
+        let is_inner = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let run = self.text[start..].find(|c| !is_inner(c)).map_or(self.text.len(), |length| start + length);
         let end = start + self.text[start..run].trim_end_matches(['-', '_', '.']).len();
         let token = &self.text[start..end];
         if self.is_message && self.stands_alone(start, end) && contains(MESSAGES, token) {
@@ -120,20 +120,20 @@ impl TextRenamer<'_> {
         }
         let from = self.out.len();
         // The offset in the output at which a shortened name may end.
-        let mut fits = from;
+        let mut valid_length = from;
         let mut at = start;
         while at < end {
             at = self.word(at, end);
             if self.out.len() - from < MAX_LABEL_LENGTH - PSEUDONYM_LENGTH {
-                fits = self.out.len();
+                valid_length = self.out.len();
             }
             let gap = self.text[at..end.max(at)].find(char::is_alphanumeric).unwrap_or(0);
             self.out.push_str(&self.text[at..at + gap]);
             at += gap;
         }
         if end - start <= MAX_LABEL_LENGTH && self.out.len() - from > MAX_LABEL_LENGTH {
-            self.out.truncate(fits);
-            if fits > from {
+            self.out.truncate(valid_length);
+            if valid_length > from {
                 self.out.push('-');
             }
             self.anonymizer.rename_whole(token, self.out);

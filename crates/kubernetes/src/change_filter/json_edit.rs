@@ -200,8 +200,8 @@ impl JsonEdits {
         let starts = std::iter::once(0).chain(self.list.iter().map(|edit| edit.to));
         let ends = self.list.iter().map(|edit| edit.from).chain(std::iter::once(json.len()));
         let instead = self.list.iter().map(|edit| edit.replacement.as_str()).chain(std::iter::once(""));
-        let kept = starts.zip(ends).map(|(from, to)| json.get(from..to).unwrap_or_default());
-        kept.zip(instead).flat_map(|(kept, instead)| [kept, instead])
+        let kept_ranges = starts.zip(ends).map(|(from, to)| json.get(from..to).unwrap_or_default());
+        kept_ranges.zip(instead).flat_map(|(kept_ranges, instead)| [kept_ranges, instead])
     }
 }
 

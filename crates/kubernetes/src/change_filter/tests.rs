@@ -239,9 +239,11 @@ fn every_rule_is_described() {
     let fields: Vec<&str> = all.iter().map(|rule| rule.field.as_str()).collect();
     assert!(fields.contains(&"status.conditions[].lastHeartbeatTime"));
     assert!(fields.contains(&"metadata.annotations['banzaicloud.com/last-applied']"));
-    assert!(fields.contains(
-        &"{containers,initContainers,ephemeralContainers}[].env[].value, wherever such lists stand"
-    ));
+    assert!(
+        fields.contains(
+            &"{containers,initContainers,ephemeralContainers}[].env[].value, anywhere in the object"
+        )
+    );
 }
 
 /// Rules over a small alphabet, so that random documents meet them often.

@@ -16,20 +16,20 @@ pub fn heap_top(scores: &[i64], heap: &mut Vec<u32>) -> Option<usize> {
     heap.extend(0..count as u32);
     let higher = |a: u32, b: u32| scores[a as usize] > scores[b as usize];
     for start in (0..count / 2).rev() {
-        let mut place = start;
+        let mut parent = start;
         loop {
-            let mut child = 2 * place + 1;
+            let mut child = 2 * parent + 1;
             if child >= count {
                 break;
             }
             if child + 1 < count && higher(heap[child + 1], heap[child]) {
                 child += 1;
             }
-            if !higher(heap[child], heap[place]) {
+            if !higher(heap[child], heap[parent]) {
                 break;
             }
-            heap.swap(place, child);
-            place = child;
+            heap.swap(parent, child);
+            parent = child;
         }
     }
     heap.first().map(|&first| first as usize)

@@ -43,15 +43,15 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
                 self.break_patterns(start, end);
                 bad_pivots_allowed -= 1;
             }
-            let (mut pivot, mut looks) = self.choose_pivot(start, end);
-            if looks == SortedHint::Decreasing {
+            let (mut pivot, mut hint) = self.choose_pivot(start, end);
+            if hint == SortedHint::Decreasing {
                 self.items[start..end].reverse();
                 pivot = (end - 1) - (pivot - start);
-                looks = SortedHint::Increasing;
+                hint = SortedHint::Increasing;
             }
             if balanced
                 && partitioned
-                && looks == SortedHint::Increasing
+                && hint == SortedHint::Increasing
                 && self.partial_insertion_sort(start, end)
             {
                 return;
@@ -77,10 +77,10 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
 
     fn insertion_sort(&mut self, start: usize, end: usize) {
         for next in start + 1..end {
-            let mut place = next;
-            while place > start && self.less(place, place - 1) {
-                self.items.swap(place, place - 1);
-                place -= 1;
+            let mut position = next;
+            while position > start && self.less(position, position - 1) {
+                self.items.swap(position, position - 1);
+                position -= 1;
             }
         }
     }
@@ -173,17 +173,17 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
             self.items.swap(at, at - 1);
             if at - start >= 2 {
                 // Down to the first item of the slice, wherever this range begins.
-                let mut place = at - 1;
-                while place >= 1 && self.less(place, place - 1) {
-                    self.items.swap(place, place - 1);
-                    place -= 1;
+                let mut position = at - 1;
+                while position >= 1 && self.less(position, position - 1) {
+                    self.items.swap(position, position - 1);
+                    position -= 1;
                 }
             }
             if end - at >= 2 {
-                let mut place = at + 1;
-                while place < end && self.less(place, place - 1) {
-                    self.items.swap(place, place - 1);
-                    place += 1;
+                let mut position = at + 1;
+                while position < end && self.less(position, position - 1) {
+                    self.items.swap(position, position - 1);
+                    position += 1;
                 }
             }
         }
@@ -196,31 +196,31 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         let mut random = length as u64;
         let mask = (1_usize << (usize::BITS - length.leading_zeros())) - 1;
         let middle = start + (length / 4) * 2;
-        for place in middle - 1..=middle + 1 {
+        for position in middle - 1..=middle + 1 {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
             let other = random as usize & mask;
             let other = if other >= length { other - length } else { other };
-            self.items.swap(place, start + other);
+            self.items.swap(position, start + other);
         }
     }
 
     fn choose_pivot(&mut self, start: usize, end: usize) -> (usize, SortedHint) {
         let (quarter, mut swaps) = ((end - start) / 4, 0);
-        let mut places = [start + quarter, start + quarter * 2, start + quarter * 3];
+        let mut candidates = [start + quarter, start + quarter * 2, start + quarter * 3];
         if end - start >= SHORTEST_NINTHER {
-            for place in &mut places {
-                *place = self.median([*place - 1, *place, *place + 1], &mut swaps);
+            for position in &mut candidates {
+                *position = self.median([*position - 1, *position, *position + 1], &mut swaps);
             }
         }
-        let pivot = self.median(places, &mut swaps);
-        let looks = match swaps {
+        let pivot = self.median(candidates, &mut swaps);
+        let hint = match swaps {
             0 => SortedHint::Increasing,
             12 => SortedHint::Decreasing,
             _ => SortedHint::Unknown,
         };
-        (pivot, looks)
+        (pivot, hint)
     }
 
     fn median(&self, [mut a, mut b, mut c]: [usize; 3], swaps: &mut u32) -> usize {

@@ -94,12 +94,12 @@ fn container_state(text: &str) -> Value {
 }
 
 fn lifecycles(story: &[(Moment, What)]) -> Vec<PodLifecycle> {
-    let mut lives = PodLifecycleTracker::new();
+    let mut tracker = PodLifecycleTracker::new();
     let mut ended = Vec::new();
     for (at, what) in story {
-        ended.extend(lives.apply(*at, &what.object().key(&"east".into()), what));
+        ended.extend(tracker.apply(*at, &what.object().key(&"east".into()), what));
     }
-    ended.extend(lives.finish());
+    ended.extend(tracker.finish());
     ended
 }
 
@@ -110,14 +110,14 @@ fn check(lines: &str, expected: &[&str]) {
     assert_eq!(found, expected);
 }
 
-fn shown(life: &PodLifecycle) -> String {
-    let ran = match seconds(life.data)[..] {
+fn shown(lifecycle: &PodLifecycle) -> String {
+    let ran = match seconds(lifecycle.data)[..] {
         [start] => format!("{start}-"),
         [start, end] => format!("{start}-{end}"),
         _ => "not".to_owned(),
     };
-    let gone = life.deleted.map(|at| format!(" gone {}", at.nanos().div_euclid(SECOND)));
-    format!("{} {ran}{}", life.uid.as_deref().unwrap_or_default(), gone.unwrap_or_default())
+    let gone = lifecycle.deleted.map(|at| format!(" gone {}", at.nanos().div_euclid(SECOND)));
+    format!("{} {ran}{}", lifecycle.uid.as_deref().unwrap_or_default(), gone.unwrap_or_default())
 }
 
 #[test]

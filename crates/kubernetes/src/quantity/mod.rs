@@ -39,7 +39,7 @@ pub enum Format {
 /// The error for a text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a quantity: {why}; give a number with an optional suffix, such as 500m, 1.5Gi or 12e6"
+    "invalid quantity {text:?}: {why}; expected a number with an optional suffix, such as 500m, 1.5Gi or 12e6"
 )]
 pub struct BadQuantity {
     /// The rejected text.
@@ -225,9 +225,9 @@ impl Eq for Quantity {}
 impl fmt::Display for BadQuantityReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BadQuantityReason::Format => "it is not a number followed by a suffix",
-            BadQuantityReason::Suffix => "its suffix is unknown",
-            BadQuantityReason::Digits => "it has no digits",
+            BadQuantityReason::Format => "not a number followed by a suffix",
+            BadQuantityReason::Suffix => "unknown suffix",
+            BadQuantityReason::Digits => "no digits",
         })
     }
 }

@@ -194,8 +194,8 @@ fn split(text: &str) -> Result<QuantityParts<'_>, BadQuantityReason> {
     Ok(QuantityParts { negative, whole: digits.trim_start_matches('0'), fraction, has_digits, suffix })
 }
 
-fn split_at_first(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
-    text.split_at(text.find(ends).unwrap_or(text.len()))
+fn split_at_first(text: &str, is_separator: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(is_separator).unwrap_or(text.len()))
 }
 
 fn parse_suffix(suffix: &str) -> Option<(SuffixUnit, Format)> {
@@ -228,13 +228,17 @@ fn parse_suffix(suffix: &str) -> Option<(SuffixUnit, Format)> {
 
 /// The number as an `int64` with an exponent, if Kubernetes would hold it so.
 fn int64_amount(text: &str, parts: &QuantityParts<'_>, unit: SuffixUnit, format: Format) -> Option<Quantity> {
-    let places = parts.whole.len().max(1);
+    let digit_count = parts.whole.len().max(1);
     let exponent = match unit {
-        SuffixUnit::Ten(power) if places + parts.fraction.len() <= 18 => {
+        SuffixUnit::Ten(power) if digit_count + parts.fraction.len() <= 18 => {
             power.checked_sub(parts.fraction.len() as i32)?
         }
         // The digits of the unit itself are estimated: three for every 2^10.
-        SuffixUnit::Two(power) if parts.fraction.is_empty() && places + power as usize * 3 / 10 <= 14 => 0,
+        SuffixUnit::Two(power)
+            if parts.fraction.is_empty() && digit_count + power as usize * 3 / 10 <= 14 =>
+        {
+            0
+        }
         SuffixUnit::Ten(_) | SuffixUnit::Two(_) => return None,
     };
     if i64::from(exponent) < NANO_EXPONENT {
@@ -244,7 +248,7 @@ fn int64_amount(text: &str, parts: &QuantityParts<'_>, unit: SuffixUnit, format:
         .into_iter()
         .flat_map(str::bytes)
         .fold(0, |number, digit| number * 10 + i128::from(digit - b'0'));
-    let kept = match unit {
+    let keeps_text = match unit {
         SuffixUnit::Ten(_) => exponent % 3 == 0 && digits % 1000 != 0 && !parts.whole.is_empty(),
         SuffixUnit::Two(_) => digits % 8 != 0,
     };
@@ -259,7 +263,7 @@ fn int64_amount(text: &str, parts: &QuantityParts<'_>, unit: SuffixUnit, format:
         || text.contains('.')
         || text.starts_with('+')
         || text.trim_start_matches('-').starts_with('0');
-    if kept && odd && quantity.to_string() != text {
+    if keeps_text && odd && quantity.to_string() != text {
         quantity.original_text = Some(text.into());
     }
     Some(quantity)
@@ -274,14 +278,14 @@ fn long_decimal(whole: &str, fraction: &str, power: i32) -> (i128, i32) {
         return (0, i32::try_from(exponent).unwrap_or(i32::MIN));
     }
     // How many digits the number has in units of 10^-9.
-    let places = digits.len() as i64 + exponent - NANO_EXPONENT;
-    let kept = places.clamp(0, MAX_DIGITS);
-    let number = (0..kept as usize)
+    let digit_count = digits.len() as i64 + exponent - NANO_EXPONENT;
+    let kept_digits = digit_count.clamp(0, MAX_DIGITS);
+    let number = (0..kept_digits as usize)
         .map(|index| digits.get(index).map_or(0, |digit| i128::from(digit - b'0')))
         .fold(0, |number, digit| number * 10 + digit);
-    let cut = digits.iter().skip(kept as usize).any(|&digit| digit != b'0');
-    let exponent = i32::try_from(NANO_EXPONENT + places.max(0) - kept).unwrap_or(i32::MAX);
-    (number + i128::from(cut), exponent)
+    let is_inexact = digits.iter().skip(kept_digits as usize).any(|&digit| digit != b'0');
+    let exponent = i32::try_from(NANO_EXPONENT + digit_count.max(0) - kept_digits).unwrap_or(i32::MAX);
+    (number + i128::from(is_inexact), exponent)
 }
 
 /// A number with a binary suffix in units of 10^-9, rounded away from zero, at most the largest `int64`.
@@ -290,14 +294,14 @@ fn long_binary(whole: &str, fraction: &str, power: u32) -> (i128, i32, Format) {
     const MOST: i128 = i64::MAX as i128;
     // A twentieth digit makes any number too large; 20 digits of a fraction times 2^60 still fit an i128.
     let whole = if whole.len() > 19 { None } else { Some(whole.parse::<i128>().unwrap_or(0) << power) };
-    let (taken, rest) = fraction.split_at(fraction.len().min(20));
-    let scaled = taken.parse::<i128>().unwrap_or(0) << power;
-    let (scaled, divisor) = match taken.len() as u32 {
+    let (leading_digits, rest) = fraction.split_at(fraction.len().min(20));
+    let scaled = leading_digits.parse::<i128>().unwrap_or(0) << power;
+    let (scaled, divisor) = match leading_digits.len() as u32 {
         places @ ..9 => (scaled * 10_i128.pow(9 - places), 1),
         places => (scaled, 10_i128.pow(places - 9)),
     };
-    let cut = scaled % divisor != 0 || rest.bytes().any(|digit| digit != b'0');
-    let nanos = scaled / divisor + i128::from(cut);
+    let is_inexact = scaled % divisor != 0 || rest.bytes().any(|digit| digit != b'0');
+    let nanos = scaled / divisor + i128::from(is_inexact);
     match whole {
         Some(whole) if whole <= MOST && whole * NANOS + nanos <= MOST * NANOS => {
             let number = whole * NANOS + nanos;

@@ -162,11 +162,13 @@ impl<'a> PodResources<'a> {
         counting: PodResourcesOptions,
         status: bool,
     ) -> ResourceList<'a> {
-        let asked = container.resources.side(side);
+        let spec_resources = container.resources.side(side);
         let found = if status { self.status.of(&container.name) } else { None };
         let mut own = match found.and_then(|found| Some((found, found.resources.as_ref()?))) {
-            Some((found, actual)) => self.status.effective(side, asked, actual, &found.allocated_resources),
-            None => asked.clone(),
+            Some((found, actual)) => {
+                self.status.effective(side, spec_resources, actual, &found.allocated_resources)
+            }
+            None => spec_resources.clone(),
         };
         if side == RequestsOrLimits::Requests {
             if counting.default_missing_cpu && own.get(CPU).is_none() {
@@ -189,12 +191,16 @@ impl<'a> PodResources<'a> {
             return;
         };
         let actual = self.status.resources.as_ref().filter(|_| counting.use_status_resources);
-        let asked = own.side(side);
+        let spec_resources = own.side(side);
         let effective = actual
-            .map(|actual| self.status.effective(side, asked, actual, &self.status.allocated_resources))
+            .map(|actual| {
+                self.status.effective(side, spec_resources, actual, &self.status.allocated_resources)
+            })
             // In Kubernetes an absent list of limits is nil, but an absent list of requests is an empty one.
             .filter(|effective| side == RequestsOrLimits::Requests || !effective.0.is_empty());
-        for (name, quantity) in asked.0.iter().filter(|(name, _)| is_supported_pod_level_resource(name)) {
+        for (name, quantity) in
+            spec_resources.0.iter().filter(|(name, _)| is_supported_pod_level_resource(name))
+        {
             let quantity = match &effective {
                 Some(effective) => effective.get(name).cloned().unwrap_or_default(),
                 None => quantity.clone(),
@@ -332,7 +338,7 @@ impl<'a> Status<'a> {
     fn effective(
         &self,
         side: RequestsOrLimits,
-        asked: &ResourceList<'a>,
+        spec_resources: &ResourceList<'a>,
         actual: &Resources<'a>,
         allocated: &ResourceList<'a>,
     ) -> ResourceList<'a> {
@@ -344,7 +350,7 @@ impl<'a> Status<'a> {
             result.raise_to_max(allocated);
         }
         if !hopeless {
-            result.raise_to_max(asked);
+            result.raise_to_max(spec_resources);
         }
         result
     }
@@ -407,13 +413,13 @@ mod tests {
                     assert_eq!(&shown(&pod.limits(counting)), expected, "{name} limits of {text}");
                 }
             }
-            let taken = pod.calculate_resource();
+            let pod_resource = pod.calculate_resource();
             let found = json!({
-                "cpu": taken.requests.cpu().0,
-                "memory": taken.requests.memory().0,
-                "ephemeral": taken.requests.ephemeral_storage().0,
-                "nonZeroCpu": taken.non_zero_cpu.0,
-                "nonZeroMemory": taken.non_zero_memory.0,
+                "cpu": pod_resource.requests.cpu().0,
+                "memory": pod_resource.requests.memory().0,
+                "ephemeral": pod_resource.requests.ephemeral_storage().0,
+                "nonZeroCpu": pod_resource.non_zero_cpu.0,
+                "nonZeroMemory": pod_resource.non_zero_memory.0,
             });
             assert_eq!(found, row["node"], "{text}");
             assert_eq!(pod.qos_class().to_string(), row["qos"], "{text}");
@@ -426,6 +432,6 @@ mod tests {
     fn a_bad_quantity_is_named() {
         let error =
             serde_json::from_str::<PodResources<'_>>(r#"{"spec":{"overhead":{"cpu":"much"}}}"#).unwrap_err();
-        assert!(error.to_string().contains("\"much\" is not a quantity"), "{error}");
+        assert!(error.to_string().contains("invalid quantity \"much\""), "{error}");
     }
 }

@@ -25,8 +25,11 @@ impl FieldSelector {
             Some(field) => Ok((term, field)),
             None => {
                 let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
-                let why =
-                    format!("{:?} cannot be selected by for {kind}; {} can", term.field, names.join(", "));
+                let why = format!(
+                    "field {:?} is not supported for {kind}; supported: {}",
+                    term.field,
+                    names.join(", ")
+                );
                 Err(BadSelector { place: format!("in {text:?}"), why })
             }
         };
@@ -94,13 +97,13 @@ impl SelectableField {
 
 /// The terms of a text, sorted as in Kubernetes: by the text of each term.
 fn parse_terms(text: &str) -> Result<Vec<FieldTerm>, BadSelector> {
-    let bad = |why: String| BadSelector { place: format!("in {text:?}"), why };
+    let bad_selector = |why: String| BadSelector { place: format!("in {text:?}"), why };
     let mut parts = split_terms(text);
     parts.sort_unstable();
     let mut terms = Vec::new();
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
         // The first operator counts, and the longer of two at one position.
-        let at = part.find('=').ok_or_else(|| bad(format!("expected = or != in {part:?}")))?;
+        let at = part.find('=').ok_or_else(|| bad_selector(format!("expected = or != in {part:?}")))?;
         let (field, equal) = match part[..at].strip_suffix('!') {
             Some(field) => (field, false),
             None => (&part[..at], true),
@@ -109,7 +112,7 @@ fn parse_terms(text: &str) -> Result<Vec<FieldTerm>, BadSelector> {
         if equal {
             value = value.strip_prefix('=').unwrap_or(value);
         }
-        let value = unescape(value).map_err(&bad)?;
+        let value = unescape(value).map_err(&bad_selector)?;
         terms.push(FieldTerm { field: field.to_owned(), equal, value });
     }
     Ok(terms)
@@ -141,11 +144,11 @@ fn unescape(text: &str) -> Result<String, String> {
                 Some(c @ ('\\' | ',' | '=')) => c,
                 _ => {
                     return Err(format!(
-                        "in {text:?} a backslash stands before something else than \\, ',' or ="
+                        "invalid escape in {text:?}: a backslash must be followed by \\, ',' or ="
                     ));
                 }
             },
-            '=' => return Err(format!("the = in the value {text:?} needs a backslash before it")),
+            '=' => return Err(format!("the = in the value {text:?} must be escaped with a backslash")),
             c => c,
         });
     }
@@ -319,7 +322,7 @@ mod tests {
         let error = FieldSelector::parse("spec.color=red", &Kind::new("", "Node")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            r#"bad selector: "spec.color" cannot be selected by for Node; metadata.name, spec.unschedulable can (in "spec.color=red")"#
+            r#"invalid selector: field "spec.color" is not supported for Node; supported: metadata.name, spec.unschedulable (in "spec.color=red")"#
         );
     }
 }

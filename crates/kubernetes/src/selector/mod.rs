@@ -51,7 +51,7 @@ pub struct Expression {
 
 /// The reason why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("bad selector: {why} ({place})")]
+#[error("invalid selector: {why} ({place})")]
 pub struct BadSelector {
     /// The position in the selector.
     pub place: String,
@@ -192,7 +192,7 @@ impl Requirement {
     /// Validates a requirement. The error says what would be valid.
     fn new(key: &str, operator: Operator, values: Vec<String>) -> Result<Requirement, String> {
         check_key(key)?;
-        let (fits, needed) = match operator {
+        let (has_valid_count, needed) = match operator {
             Operator::In | Operator::NotIn => (!values.is_empty(), "at least one value"),
             Operator::Exists | Operator::DoesNotExist => (values.is_empty(), "no values"),
             Operator::Equals | Operator::DoubleEquals | Operator::NotEquals => {
@@ -200,13 +200,13 @@ impl Requirement {
             }
             Operator::GreaterThan | Operator::LessThan => (values.len() == 1, "exactly one value"),
         };
-        if !fits {
-            return Err(format!("this operator on {key:?} needs {needed}, not {}", values.len()));
+        if !has_valid_count {
+            return Err(format!("the operator on {key:?} requires {needed}, got {}", values.len()));
         }
         let threshold = match operator {
-            Operator::GreaterThan | Operator::LessThan => values[0]
-                .parse()
-                .map_err(|_| format!("{:?} is not an integer to compare {key:?} with", values[0]))?,
+            Operator::GreaterThan | Operator::LessThan => values[0].parse().map_err(|_| {
+                format!("{:?} is not an integer: {key:?} can only be compared with one", values[0])
+            })?,
             _ => 0,
         };
         values.iter().try_for_each(|value| check_value(value))?;
@@ -214,11 +214,11 @@ impl Requirement {
     }
 
     fn matches(&self, label: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|other| other == value);
+        let is_listed = |value: &str| self.values.iter().any(|other| other == value);
         let number = |value: &str| value.parse::<i64>().ok();
         match self.operator {
-            Operator::Equals | Operator::DoubleEquals | Operator::In => label.is_some_and(listed),
-            Operator::NotEquals | Operator::NotIn => !label.is_some_and(listed),
+            Operator::Equals | Operator::DoubleEquals | Operator::In => label.is_some_and(is_listed),
+            Operator::NotEquals | Operator::NotIn => !label.is_some_and(is_listed),
             Operator::Exists => label.is_some(),
             Operator::DoesNotExist => label.is_none(),
             Operator::GreaterThan => label.and_then(number).is_some_and(|number| number > self.threshold),
@@ -254,8 +254,8 @@ enum ExpressionContext {
 }
 
 impl Expression {
-    fn requirement(&self, family: ExpressionContext) -> Result<Requirement, String> {
-        let operator = match (self.operator.as_str(), family) {
+    fn requirement(&self, context: ExpressionContext) -> Result<Requirement, String> {
+        let operator = match (self.operator.as_str(), context) {
             ("In", _) => Operator::In,
             ("NotIn", _) => Operator::NotIn,
             ("Exists", _) => Operator::Exists,
@@ -263,8 +263,10 @@ impl Expression {
             ("Gt", ExpressionContext::Nodes) => Operator::GreaterThan,
             ("Lt", ExpressionContext::Nodes) => Operator::LessThan,
             (other, _) => {
-                let more = if family == ExpressionContext::Nodes { ", Gt, Lt" } else { "" };
-                return Err(format!("operator {other:?} is none of In, NotIn, Exists, DoesNotExist{more}"));
+                let more = if context == ExpressionContext::Nodes { ", Gt, Lt" } else { "" };
+                return Err(format!(
+                    "unknown operator {other:?}: expected In, NotIn, Exists, DoesNotExist{more}"
+                ));
             }
         };
         Requirement::new(&self.key, operator, self.values.clone().unwrap_or_default())
@@ -275,11 +277,13 @@ impl Expression {
 pub fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if prefix.is_some_and(|prefix| !is_dns_name(prefix)) {
-        return Err(format!("the part of {key:?} before the slash is not a DNS name such as example.com"));
+        return Err(format!(
+            "invalid label key {key:?}: the part before the slash must be a DNS name such as example.com"
+        ));
     }
     if name.is_empty() || !is_label_text(name) {
         return Err(format!(
-            "{key:?} is not the name of a label: give 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit"
+            "invalid label key {key:?}: expected 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit"
         ));
     }
     Ok(())
@@ -291,13 +295,13 @@ pub fn check_value(value: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{value:?} is not the value of a label: give up to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit"
+        "invalid label value {value:?}: expected up to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit"
     ))
 }
 
 fn is_label_text(text: &str) -> bool {
-    let inside = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    text.len() <= 63 && text.bytes().all(inside) && has_valid_ends(text, |b| b.is_ascii_alphanumeric())
+    let is_inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    text.len() <= 63 && text.bytes().all(is_inner) && has_valid_ends(text, |b| b.is_ascii_alphanumeric())
 }
 
 fn is_dns_name(text: &str) -> bool {
@@ -402,16 +406,19 @@ mod tests {
     fn a_refusal_says_where() {
         refused(
             "a in (b",
-            r#"bad selector: expected ',' or ')', found the end (at character 8 of "a in (b")"#,
+            r#"invalid selector: expected ',' or ')', found the end (at character 8 of "a in (b")"#,
         );
-        refused("a=b c", r#"bad selector: expected ',' or the end, found 'c' (at character 5 of "a=b c")"#);
+        refused(
+            "a=b c",
+            r#"invalid selector: expected ',' or the end, found 'c' (at character 5 of "a=b c")"#,
+        );
         refused(
             "ä!b",
-            r#"bad selector: "ä" is not the name of a label: give 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit (at character 1 of "ä!b")"#,
+            r#"invalid selector: invalid label key "ä": expected 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit (at character 1 of "ä!b")"#,
         );
         refused(
             "a=b,n>x",
-            r#"bad selector: "x" is not an integer to compare "n" with (at character 5 of "a=b,n>x")"#,
+            r#"invalid selector: "x" is not an integer: "n" can only be compared with one (at character 5 of "a=b,n>x")"#,
         );
     }
 }

@@ -158,17 +158,17 @@ fn term_requirements(
     expressions: &[Expression],
     fields: Vec<Expression>,
 ) -> Result<TermRequirements, BadSelector> {
-    let bad = |list: &str, index: usize| {
+    let bad_selector = |list: &str, index: usize| {
         let place = format!("{list}[{index}]");
         move |why| BadSelector { place, why }
     };
     let requirements = expressions.iter().enumerate().map(|(index, expression)| {
-        expression.requirement(ExpressionContext::Nodes).map_err(bad("matchExpressions", index))
+        expression.requirement(ExpressionContext::Nodes).map_err(bad_selector("matchExpressions", index))
     });
     let fields = fields
         .into_iter()
         .enumerate()
-        .map(|(index, expression)| field_requirement(expression).map_err(bad("matchFields", index)));
+        .map(|(index, expression)| field_requirement(expression).map_err(bad_selector("matchFields", index)));
     Ok(TermRequirements {
         labels: Selector::all(requirements.collect::<Result<_, _>>()?),
         fields: fields.collect::<Result<_, _>>()?,
@@ -180,11 +180,11 @@ fn field_requirement(expression: Expression) -> Result<FieldRequirement, String>
     let equal = match operator.as_str() {
         "In" => true,
         "NotIn" => false,
-        other => return Err(format!("operator {other:?} on a field is none of In, NotIn")),
+        other => return Err(format!("unknown operator {other:?} on a field: expected In or NotIn")),
     };
     let values: Result<[String; 1], _> = values.unwrap_or_default().try_into();
-    let [value] = values
-        .map_err(|values| format!("a field is compared with exactly one value, not {}", values.len()))?;
+    let [value] =
+        values.map_err(|values| format!("a field requires exactly one value, got {}", values.len()))?;
     Ok(FieldRequirement { field, equal, value })
 }
 

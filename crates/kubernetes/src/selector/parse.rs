@@ -51,7 +51,7 @@ impl<'a> Tokens<'a> {
         if absent {
             self.take();
         }
-        let key = self.word("the name of a label")?;
+        let key = self.word("a label key")?;
         check_key(key).map_err(|why| self.bad(start, why))?;
         let (operator, values) = if absent {
             (Operator::DoesNotExist, Vec::new())
@@ -102,10 +102,10 @@ impl<'a> Tokens<'a> {
     }
 
     /// The error for an unexpected last token.
-    fn expected(&self, what: &str) -> BadSelector {
+    fn expected(&self, token_name: &str) -> BadSelector {
         let index = self.next - 1;
         let found = self.tokens.get(index).map_or("the end".to_owned(), |(_, token)| format!("'{token}'"));
-        self.bad(index, format!("expected {what}, found {found}"))
+        self.bad(index, format!("expected {token_name}, found {found}"))
     }
 
     fn bad(&self, index: usize, why: String) -> BadSelector {

@@ -109,8 +109,8 @@ fn diff_entries(from: &[Value], to: &[Value], key: &str, schema: Schema) -> Opti
             changed.push(patch.into());
         }
     }
-    let gone = from.iter().filter(|entry| !new.contains_key(&entry[key].to_string()));
-    changed.extend(gone.map(|entry| json!({ key: entry[key], "$patch": "delete" })));
+    let removed = from.iter().filter(|entry| !new.contains_key(&entry[key].to_string()));
+    changed.extend(removed.map(|entry| json!({ key: entry[key], "$patch": "delete" })));
     Some(changed)
 }
 
@@ -121,15 +121,15 @@ fn diff_scalars(name: &str, from: &[Value], to: &[Value], patch: &mut Fields) ->
     if !types.all(|other| other == first) {
         return None;
     }
-    let missing = |list: &[Value], there: &HashMap<String, usize>| -> Vec<Value> {
-        list.iter().filter(|scalar| !there.contains_key(&scalar.to_string())).cloned().collect()
+    let missing = |list: &[Value], present: &HashMap<String, usize>| -> Vec<Value> {
+        list.iter().filter(|scalar| !present.contains_key(&scalar.to_string())).cloned().collect()
     };
-    let (added, gone) = (missing(to, &old), missing(from, &new));
+    let (added, removed) = (missing(to, &old), missing(from, &new));
     if !added.is_empty() {
         patch.insert(name.to_owned(), added.into());
     }
-    if !gone.is_empty() {
-        patch.insert(format!("$deleteFromPrimitiveList/{name}"), gone.into());
+    if !removed.is_empty() {
+        patch.insert(format!("$deleteFromPrimitiveList/{name}"), removed.into());
     }
     if !from.is_empty() && !to.is_empty() {
         patch.insert(format!("$setElementOrder/{name}"), to.into());
@@ -139,17 +139,17 @@ fn diff_scalars(name: &str, from: &[Value], to: &[Value], patch: &mut Fields) ->
 
 /// The index of each entry of a list, by its key or by itself. `None` unless scalars identify all of them.
 fn index_by_key(list: &[Value], key: Option<&str>) -> Option<HashMap<String, usize>> {
-    let mut places = HashMap::with_capacity(list.len());
+    let mut indexes = HashMap::with_capacity(list.len());
     for (index, entry) in list.iter().enumerate() {
         let name = match key {
             Some(key) => entry.get(key)?,
             None => entry,
         };
-        if !is_scalar(name) || places.insert(name.to_string(), index).is_some() {
+        if !is_scalar(name) || indexes.insert(name.to_string(), index).is_some() {
             return None;
         }
     }
-    Some(places)
+    Some(indexes)
 }
 
 fn is_scalar(value: &Value) -> bool {

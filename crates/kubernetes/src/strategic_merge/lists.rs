@@ -78,8 +78,8 @@ fn merge_entries(
         match entry.get("$patch") {
             None => entries.push(entry),
             Some(directive) if directive == "delete" => {
-                let gone = name_of(&entry, Some(key))?;
-                while let Some(index) = find(&original, gone, key)? {
+                let deleted_name = name_of(&entry, Some(key))?;
+                while let Some(index) = find(&original, deleted_name, key)? {
                     original.remove(index);
                 }
             }
@@ -138,8 +138,8 @@ fn live_order<'a>(original: &'a [Value], patch: &'a [Value], key: &str) -> Resul
     let mut used = slots.len();
     let position = |slots: &[&Value], name: &Value| slots.iter().position(|other| *other == name);
     for entry in patch.iter().filter(|entry| has_directive(entry, "delete")) {
-        let gone = name_of(entry, Some(key))?;
-        while let Some(index) = position(&slots[..used], gone) {
+        let deleted_name = name_of(entry, Some(key))?;
+        while let Some(index) = position(&slots[..used], deleted_name) {
             slots.copy_within(index + 1..used, index);
             used -= 1;
         }
@@ -163,24 +163,24 @@ fn live_order<'a>(original: &'a [Value], patch: &'a [Value], key: &str) -> Resul
 /// before the first wanted entry that follows it there.
 fn normalize_element_order(
     merged: Vec<Value>,
-    wanted: &[&Value],
+    element_order: &[&Value],
     live: &[&Value],
     key: Option<&str>,
 ) -> Result<Vec<Value>, BadPatch> {
-    let (mut asked, mut others) = (Vec::new(), Vec::new());
+    let (mut ordered_entries, mut others) = (Vec::new(), Vec::new());
     for entry in merged {
         let name = name_of(&entry, key)?;
         let in_live = position(live, name)?;
-        match position(wanted, name)? {
-            Some(place) => asked.push((Some(place), in_live, entry)),
+        match position(element_order, name)? {
+            Some(order_index) => ordered_entries.push((Some(order_index), in_live, entry)),
             None => others.push((in_live, in_live, entry)),
         }
     }
-    let (asked, mut others) = (sort_by_index(asked), sort_by_index(others).into_iter().peekable());
-    let mut ordered = Vec::with_capacity(asked.len() + others.len());
-    for (place, entry) in asked {
-        let before =
-            |other: &Option<usize>| matches!((other, place), (Some(other), Some(place)) if *other < place);
+    let (ordered_entries, mut others) =
+        (sort_by_index(ordered_entries), sort_by_index(others).into_iter().peekable());
+    let mut ordered = Vec::with_capacity(ordered_entries.len() + others.len());
+    for (order_index, entry) in ordered_entries {
+        let before = |other: &Option<usize>| matches!((other, order_index), (Some(other), Some(order_index)) if *other < order_index);
         while let Some((_, other)) = others.next_if(|(other, _)| before(other)) {
             ordered.push(other);
         }
@@ -196,8 +196,8 @@ fn normalize_element_order(
 /// always returns "before", and its insertion sort moves such an entry to the front (lists of more than twenty are
 /// sorted in blocks, which is not reproduced here).
 fn sort_by_index(mut entries: Vec<(Option<usize>, Option<usize>, Value)>) -> Vec<(Option<usize>, Value)> {
-    if entries.iter().all(|(place, _, _)| place.is_some()) {
-        entries.sort_by_key(|(place, _, _)| *place);
+    if entries.iter().all(|(index, _, _)| index.is_some()) {
+        entries.sort_by_key(|(index, _, _)| *index);
     } else {
         for last in 1..entries.len() {
             let mut at = last;
@@ -214,8 +214,8 @@ fn sort_by_index(mut entries: Vec<(Option<usize>, Option<usize>, Value)>) -> Vec
 fn entry_type(original: &[Value], patch: &[Value]) -> Result<Type, BadPatch> {
     let mut types = original.iter().chain(patch).map(Type::of);
     let first = types.next().ok_or(BadPatch::Entries)?;
-    let fine = !matches!(first, Type::Null | Type::List) && types.all(|other| other == first);
-    if fine { Ok(first) } else { Err(BadPatch::Entries) }
+    let is_uniform = !matches!(first, Type::Null | Type::List) && types.all(|other| other == first);
+    if is_uniform { Ok(first) } else { Err(BadPatch::Entries) }
 }
 
 fn find(entries: &[Value], name: &Value, key: &str) -> Result<Option<usize>, BadPatch> {
@@ -252,7 +252,7 @@ fn name_of<'a>(entry: &'a Value, key: Option<&str>) -> Result<&'a Value, BadPatc
 }
 
 fn has_directive(entry: &Value, directive: &str) -> bool {
-    entry.get("$patch").is_some_and(|said| said == directive)
+    entry.get("$patch").is_some_and(|value| value == directive)
 }
 
 /// Equality of scalars. Go cannot compare maps with maps or lists with lists.

@@ -67,7 +67,7 @@ fn status(job: JsonField<'_>) -> &'static str {
         (has("FailureTarget"), "FailureTarget"),
         (has("SuccessCriteriaMet"), "SuccessCriteriaMet"),
     ];
-    states.into_iter().find(|(holds, _)| *holds).map_or("Running", |(_, state)| state)
+    states.into_iter().find(|(applies, _)| *applies).map_or("Running", |(_, state)| state)
 }
 
 fn completions(job: JsonField<'_>) -> String {

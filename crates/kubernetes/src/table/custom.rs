@@ -24,14 +24,14 @@ pub(super) fn layout(crd: JsonField<'_>, version: &str) -> Option<TableConvertor
     for column in version.at("additionalPrinterColumns").items() {
         // Like an API server, omits the first path that is invalid and all columns after it.
         let Ok(path) = JsonPath::parse(column.at("jsonPath").text()) else { break };
-        let holds = ColumnType::from_name(column.at("type").text()).unwrap_or(ColumnType::Text);
+        let column_type = ColumnType::from_name(column.at("type").text()).unwrap_or(ColumnType::Text);
         columns.push(Column {
             name: Cow::Owned(column.at("name").text().to_owned()),
-            column_type: holds,
+            column_type,
             format: Cow::Owned(column.at("format").text().to_owned()),
             priority: i32::try_from(column.at("priority").int()).unwrap_or(i32::MAX),
         });
-        custom.push(CustomColumn { column_type: holds, path });
+        custom.push(CustomColumn { column_type, path });
     }
     if version.at("additionalPrinterColumns").count() == 0 {
         columns.push(Column::new("Age", ColumnType::Date, "", 0));

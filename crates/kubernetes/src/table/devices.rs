@@ -31,5 +31,10 @@ fn state(claim: JsonField<'_>) -> String {
         (allocated, "allocated"),
         (reserved, "reserved"),
     ];
-    states.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word).collect::<Vec<_>>().join(",")
+    states
+        .into_iter()
+        .filter(|(applies, _)| *applies)
+        .map(|(_, state_name)| state_name)
+        .collect::<Vec<_>>()
+        .join(",")
 }

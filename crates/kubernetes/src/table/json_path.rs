@@ -68,8 +68,8 @@ fn parse_steps(text: &str, filters: bool) -> Result<Vec<PathStep>, BadPath> {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if let Some(filter) = rest.strip_prefix("[?(") {
-            let (inside, after) = filter_text(filter).filter(|_| filters).ok_or(BadPath)?;
-            steps.push(PathStep::Filter(parse_filter(inside)?));
+            let (expression, after) = filter_text(filter).filter(|_| filters).ok_or(BadPath)?;
+            steps.push(PathStep::Filter(parse_filter(expression)?));
             rest = after;
             continue;
         }
@@ -80,8 +80,8 @@ fn parse_steps(text: &str, filters: bool) -> Result<Vec<PathStep>, BadPath> {
         match first {
             ' ' | '@' | '$' => rest = after,
             '[' => {
-                let (inside, after) = after.split_once(']').ok_or(BadPath)?;
-                parse_bracket(inside, &mut steps)?;
+                let (expression, after) = after.split_once(']').ok_or(BadPath)?;
+                parse_bracket(expression, &mut steps)?;
                 rest = after;
             }
             '"' | '\'' => {

@@ -140,8 +140,8 @@ const NAME: Column = Column::new("Name", ColumnType::Text, "name", 0);
 const AGE: Column = Column::text("Age");
 
 impl Column {
-    const fn new(name: &'static str, holds: ColumnType, format: &'static str, priority: i32) -> Column {
-        Column { name: Cow::Borrowed(name), column_type: holds, format: Cow::Borrowed(format), priority }
+    const fn new(name: &'static str, column_type: ColumnType, format: &'static str, priority: i32) -> Column {
+        Column { name: Cow::Borrowed(name), column_type, format: Cow::Borrowed(format), priority }
     }
 
     const fn text(name: &'static str) -> Column {
@@ -175,10 +175,10 @@ impl ColumnType {
         }
     }
 
-    fn from_name(word: &str) -> Option<ColumnType> {
+    fn from_name(type_name: &str) -> Option<ColumnType> {
         [ColumnType::Text, ColumnType::Integer, ColumnType::Number, ColumnType::Boolean, ColumnType::Date]
             .into_iter()
-            .find(|holds| holds.name() == word)
+            .find(|holds| holds.name() == type_name)
     }
 }
 

@@ -39,7 +39,7 @@ pub fn render(tables: &[Table], style: &PrintOptions) -> String {
 /// The table with tabs between cells.
 fn tab_separated(table: &Table, style: &PrintOptions) -> String {
     let namespaces = style.with_namespace && table.rows.iter().any(|row| !row.namespace.is_empty());
-    let shown = |column: &Column| style.wide || column.priority == 0;
+    let is_shown = |column: &Column| style.wide || column.priority == 0;
     let is_name = |column: &Column| column.format == "name" && column.column_type == ColumnType::Text;
     let name = table.columns.iter().position(is_name).filter(|_| style.with_kind);
     let kind = table.kind.to_string().to_lowercase();
@@ -49,7 +49,7 @@ fn tab_separated(table: &Table, style: &PrintOptions) -> String {
         let mut header: Vec<String> = Vec::new();
         header.extend(namespaces.then(|| "NAMESPACE".to_owned()));
         header.extend(
-            table.columns.iter().filter(|column| shown(column)).map(|column| column.name.to_uppercase()),
+            table.columns.iter().filter(|column| is_shown(column)).map(|column| column.name.to_uppercase()),
         );
         header.extend(style.column_labels.iter().map(label));
         header.extend(style.show_labels.then(|| "LABELS".to_owned()));
@@ -59,7 +59,7 @@ fn tab_separated(table: &Table, style: &PrintOptions) -> String {
         let mut line: Vec<String> = Vec::new();
         line.extend(namespaces.then(|| one_line(&row.namespace)));
         for (index, (column, cell)) in table.columns.iter().zip(&row.cells).enumerate() {
-            if shown(column) {
+            if is_shown(column) {
                 let prefixed = (name == Some(index)).then(|| Cell::Text(format!("{kind}/{cell}")));
                 line.push(cell_text(prefixed.as_ref().unwrap_or(cell)));
             }

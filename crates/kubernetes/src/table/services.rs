@@ -137,15 +137,15 @@ fn endpoint_slice(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     for endpoint in object.at("endpoints").items() {
         endpoint.at("addresses").texts().for_each(|address| addresses.add(|| address.to_owned()));
     }
-    let shown = |list: FirstThree| match list.text() {
+    let list_text = |list: FirstThree| match list.text() {
         text if text.is_empty() => "<unset>".to_owned(),
         text => text,
     };
     vec![
         name(object),
         object.at("addressType").text().into(),
-        shown(ports).into(),
-        shown(addresses).into(),
+        list_text(ports).into(),
+        list_text(addresses).into(),
         object_age(object, now),
     ]
 }
@@ -165,16 +165,16 @@ fn ingress(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
 
 /// The first three hosts. The count of further ones counts the rules, not the hosts, as in Kubernetes.
 fn hosts(rules: JsonField<'_>) -> String {
-    let mut shown: Vec<&str> = Vec::new();
+    let mut first_hosts: Vec<&str> = Vec::new();
     let mut more = false;
     for rule in rules.items() {
-        more |= shown.len() == 3;
+        more |= first_hosts.len() == 3;
         let host = rule.at("host").text();
         if !more && !host.is_empty() {
-            shown.push(host);
+            first_hosts.push(host);
         }
     }
-    match shown.join(",") {
+    match first_hosts.join(",") {
         text if text.is_empty() => "*".to_owned(),
         text if more => format!("{text} + {} more...", rules.count() - 3),
         text => text,

@@ -197,18 +197,18 @@ fn storage(amounts: JsonField<'_>) -> String {
 
 /// The short forms of the access modes, in kubectl's order.
 fn access_modes(modes: JsonField<'_>) -> String {
-    let given: Vec<&str> = modes.texts().collect();
-    let shown: Vec<&str> = [
+    let long_modes: Vec<&str> = modes.texts().collect();
+    let short_modes: Vec<&str> = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
         ("ReadWriteMany", "RWX"),
         ("ReadWriteOncePod", "RWOP"),
     ]
     .into_iter()
-    .filter(|(long, _)| given.contains(long))
+    .filter(|(long, _)| long_modes.contains(long))
     .map(|(_, short)| short)
     .collect();
-    shown.join(",")
+    short_modes.join(",")
 }
 
 fn phase(object: JsonField<'_>) -> &str {

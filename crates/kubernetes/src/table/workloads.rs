@@ -195,9 +195,9 @@ fn metrics(object: JsonField<'_>) -> String {
     if count == 0 {
         return cpu_percentage(object, statuses.next());
     }
-    let shown: Vec<String> = specs.take(2).map(|spec| metric(spec, statuses.next())).collect();
+    let metric_texts: Vec<String> = specs.take(2).map(|spec| metric(spec, statuses.next())).collect();
     let more = if count > 2 { format!(" + {} more...", count - 2) } else { String::new() };
-    shown.join(", ") + &more
+    metric_texts.join(", ") + &more
 }
 
 /// `autoscaling/v1` supports only CPU utilization; an API server defaults its target to 80 %.
@@ -231,13 +231,13 @@ fn metric(spec: JsonField<'_>, status: Option<JsonField<'_>>) -> String {
                 return format!("{resource}: {}/{}", current("averageValue"), quantity_text(average));
             }
             let used = status.and_then(|status| status.at("current.averageUtilization").maybe_int());
-            let wanted = target.at("averageUtilization").maybe_int();
-            format!("{resource}: {}/{}", percent(used, "<unknown>"), percent(wanted, "<auto>"))
+            let target_utilization = target.at("averageUtilization").maybe_int();
+            format!("{resource}: {}/{}", percent(used, "<unknown>"), percent(target_utilization, "<auto>"))
         }
         "pods" => format!("{}/{}", current("averageValue"), quantity_text(average)),
         _ if average.is_set() => {
-            let known = status.is_some_and(|status| status.at("current.averageValue").is_set());
-            let current = if known { current("averageValue") } else { "<unknown>".to_owned() };
+            let has_average = status.is_some_and(|status| status.at("current.averageValue").is_set());
+            let current = if has_average { current("averageValue") } else { "<unknown>".to_owned() };
             format!("{current}/{} (avg)", quantity_text(average))
         }
         _ => format!("{}/{}", current("value"), quantity_text(target.at("value"))),

@@ -32,7 +32,7 @@ const DELETED_LAST: [&str; 4] = ["PriorityClass", "CustomResourceDefinition", "N
 pub async fn clean(connection: Connection, run: Option<&str>) -> Result<CleanupReport> {
     let target = Arc::new(TargetCluster::connect(connection, run.unwrap_or_default()).await?);
     let run: Option<Arc<str>> = run.map(Arc::from);
-    let mut cleaned = CleanupReport::default();
+    let mut report = CleanupReport::default();
     let mut kinds = target.watchable_kinds();
     kinds.sort_by_key(deletion_rank);
     for kind in kinds {
@@ -41,8 +41,7 @@ pub async fn clean(connection: Connection, run: Option<&str>) -> Result<CleanupR
             // Some kinds are read-only, or not accessible to this account.
             Err(failure) if matches!(failure.status, Some(403..=405)) => continue,
             Err(failure) => {
-                let all = ObjectAddress { kind: kind.clone(), namespace: "".into(), name: "*".into() };
-                cleaned.remaining.push((all, failure.to_string()));
+                report.remaining.push((any_of(&kind), failure.to_string()));
                 continue;
             }
         };
@@ -57,22 +56,27 @@ pub async fn clean(connection: Connection, run: Option<&str>) -> Result<CleanupR
                 });
             }
             match tasks.join_next().await {
-                Some(Ok(Ok(()))) => *cleaned.removed.entry(kind.clone()).or_default() += 1,
-                Some(Ok(Err(left))) => cleaned.remaining.push(left),
-                Some(Err(_)) => {}
+                Some(Ok(Ok(()))) => *report.removed.entry(kind.clone()).or_default() += 1,
+                Some(Ok(Err(failed))) => report.remaining.push(failed),
+                Some(Err(error)) => report.remaining.push((any_of(&kind), error.to_string())),
                 None => break,
             }
         }
     }
-    Ok(cleaned)
+    Ok(report)
+}
+
+/// The address that stands for objects of a kind whose names are unknown.
+fn any_of(kind: &Kind) -> ObjectAddress {
+    ObjectAddress { kind: kind.clone(), namespace: "".into(), name: "*".into() }
 }
 
 /// The position of a kind in the deletion order.
 fn deletion_rank(kind: &Kind) -> usize {
-    let place = |kinds: &[&str]| kinds.iter().position(|one| *one == &*kind.kind);
-    match (place(&DELETED_FIRST), place(&DELETED_LAST)) {
-        (Some(place), _) => place,
-        (None, Some(place)) => DELETED_FIRST.len() + 1 + place,
+    let index = |kinds: &[&str]| kinds.iter().position(|name| *name == &*kind.kind);
+    match (index(&DELETED_FIRST), index(&DELETED_LAST)) {
+        (Some(index), _) => index,
+        (None, Some(index)) => DELETED_FIRST.len() + 1 + index,
         (None, None) => DELETED_FIRST.len(),
     }
 }
@@ -85,13 +89,17 @@ async fn remove(
 ) -> std::result::Result<(), String> {
     match first_foreign_dependent(target, address, run).await {
         Ok(None) => {}
-        Ok(Some(other)) => return Err(format!("{other} is of others, and would go with it")),
-        Err(failure) => return Err(format!("cannot tell whether it holds objects of others: {failure}")),
+        Ok(Some(dependent)) => {
+            return Err(format!("{dependent}, which the run did not create, would be deleted with it"));
+        }
+        Err(failure) => {
+            return Err(format!("cannot check for objects that the run did not create: {failure}"));
+        }
     }
     let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
     match target.delete(address, uid, Some(0)).await {
-        Ok(answer) => {
-            target.remove_finalizers(address, uid, &answer).await.map_err(|failure| failure.to_string())
+        Ok(response) => {
+            target.remove_finalizers(address, uid, &response).await.map_err(|failure| failure.to_string())
         }
         // It was garbage collected, or another object has its name.
         Err(failure) if matches!(failure.status, Some(404 | 409)) => Ok(()),

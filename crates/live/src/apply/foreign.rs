@@ -26,19 +26,26 @@ const SERVICE_ACCOUNT_ANNOTATION: &str = "kubernetes.io/service-account.name";
 pub async fn kinds_before_run(connection: &Connection, run: &str) -> Result<Vec<Kind>> {
     let target = TargetCluster::connect(connection.clone(), run).await?;
     let definitions = Kind::new("apiextensions.k8s.io", "CustomResourceDefinition");
-    let ours = match target.has_kind(&definitions) {
+    let run_definitions = match target.has_kind(&definitions) {
         true => target.list_labelled(&definitions, Some(run)).await,
         false => Ok(Vec::new()),
     };
-    let ours =
-        ours.map_err(|failure| Error::Server { doing: "ask which kinds the run has defined", failure })?;
-    let is_ours = |kind: &Kind| {
-        ours.iter().any(|(_, definition)| {
+    let run_definitions = run_definitions.map_err(|failure| Error::Server {
+        doing: "list the CustomResourceDefinitions of the run",
+        failure,
+    })?;
+    let is_defined_by_run = |kind: &Kind| {
+        run_definitions.iter().any(|(_, definition)| {
             let spec = &definition["spec"];
             spec["group"] == *kind.group && spec["names"]["kind"] == *kind.kind
         })
     };
-    Ok(target.served_kinds().into_iter().map(|served| served.kind).filter(|kind| !is_ours(kind)).collect())
+    Ok(target
+        .served_kinds()
+        .into_iter()
+        .map(|served| served.kind)
+        .filter(|kind| !is_defined_by_run(kind))
+        .collect())
 }
 
 /// The first foreign object that would be deleted with this namespace or CustomResourceDefinition.
@@ -47,11 +54,11 @@ pub(super) async fn first_foreign_dependent(
     address: &ObjectAddress,
     run: Option<&str>,
 ) -> std::result::Result<Option<ObjectAddress>, RequestFailure> {
-    let is_made = |kind: &Kind| GENERATED_KINDS.contains(&(&*kind.group, &*kind.kind));
+    let is_generated = |kind: &Kind| GENERATED_KINDS.contains(&(&*kind.group, &*kind.kind));
     let (kinds, namespace): (Vec<_>, _) = match (&*address.kind.group, &*address.kind.kind) {
         ("", "Namespace") => {
-            let within = target.served_kinds().into_iter().filter(|served| served.is_namespaced);
-            (within.filter(|served| !is_made(&served.kind)).collect(), &*address.name)
+            let namespaced = target.served_kinds().into_iter().filter(|served| served.is_namespaced);
+            (namespaced.filter(|served| !is_generated(&served.kind)).collect(), &*address.name)
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             let is_defined = |plural: &str, group: &str| format!("{plural}.{group}") == *address.name;
@@ -61,12 +68,12 @@ pub(super) async fn first_foreign_dependent(
         _ => return Ok(None),
     };
     for served in kinds.into_iter().filter(|served| served.can_be_watched) {
-        let found = match target.list_unlabelled(&served.kind, namespace, run).await {
+        let objects = match target.list_unlabelled(&served.kind, namespace, run).await {
             // The kind was removed meanwhile.
             Err(failure) if failure.status == Some(404) => continue,
             found => found?,
         };
-        let first = found.into_iter().find(|(address, object)| is_foreign(target, address, object));
+        let first = objects.into_iter().find(|(address, object)| is_foreign(target, address, object));
         if let Some((address, _)) = first {
             return Ok(Some(address));
         }
@@ -83,21 +90,21 @@ fn is_foreign(target: &TargetCluster, address: &ObjectAddress, object: &Value) -
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
         target.is_namespaced(&Kind::of(text("apiVersion"), text("kind")))
     });
-    let is_made = DEFAULT_OBJECTS.contains(&(&*address.kind.kind, &*address.name))
+    let is_default = DEFAULT_OBJECTS.contains(&(&*address.kind.kind, &*address.name))
         || metadata["annotations"]
             .get(SERVICE_ACCOUNT_ANNOTATION)
             .is_some_and(|account| account == "default");
-    !is_owned && !is_made
+    !is_owned && !is_default
 }
 
 impl Applier {
     /// Removes from an object or a patch whatever would bind foreign volumes or claims.
     pub(super) async fn detach_foreign_storage(
         &self,
-        deed: &ApiOperation,
+        operation: &ApiOperation,
         object: &mut Value,
     ) -> std::result::Result<(), RequestFailure> {
-        match (&*deed.address.kind.group, &*deed.address.kind.kind) {
+        match (&*operation.address.kind.group, &*operation.address.kind.kind) {
             ("", "PersistentVolumeClaim") => {
                 let Some(name) = object.pointer("/spec/volumeName").and_then(Value::as_str) else {
                     return Ok(());
@@ -114,13 +121,13 @@ impl Applier {
                     return Ok(());
                 };
                 let text = |field: &str| claim[field].as_str().unwrap_or_default();
-                let claimed = ObjectAddress {
+                let claim_address = ObjectAddress {
                     kind: Kind::new("", "PersistentVolumeClaim"),
                     namespace: text("namespace").into(),
                     name: text("name").into(),
                 };
                 // With a uid it refers to a claim of this run, or to none.
-                if claim.get("uid").is_none() && self.exists_as_foreign(&claimed).await? {
+                if claim.get("uid").is_none() && self.exists_as_foreign(&claim_address).await? {
                     object["spec"]["claimRef"]["uid"] = NONEXISTENT_UID.into();
                 }
             }
@@ -132,8 +139,8 @@ impl Applier {
     /// Whether such an object exists that this run did not create.
     async fn exists_as_foreign(&self, address: &ObjectAddress) -> std::result::Result<bool, RequestFailure> {
         let is_incomplete = address.name.is_empty();
-        let found = if is_incomplete { None } else { self.target.get(address).await? };
-        Ok(found.is_some_and(|found| !self.target.is_of_run(&found)))
+        let existing = if is_incomplete { None } else { self.target.get(address).await? };
+        Ok(existing.is_some_and(|existing| !self.target.is_of_run(&existing)))
     }
 }
 
@@ -143,7 +150,7 @@ fn unbind(claim: &mut Value) {
         spec.remove("volumeName");
     }
     if let Some(Value::Object(annotations)) = claim.pointer_mut("/metadata/annotations") {
-        BIND_ANNOTATIONS.iter().for_each(|mark| drop(annotations.remove(*mark)));
+        BIND_ANNOTATIONS.iter().for_each(|annotation| drop(annotations.remove(*annotation)));
     }
     if let Some(claim) = claim.as_object_mut() {
         claim.remove("status");

@@ -22,44 +22,45 @@ pub(super) struct OperationOrder {
 
 impl OperationOrder {
     /// Adds an operation; returns the signals to wait for, and the signal to set when it is done.
-    pub(super) fn enqueue(&mut self, deed: &ApiOperation) -> (Vec<DoneSignal>, DoneSignal) {
-        let turn = DoneSignal::default();
-        let mut before: Vec<DoneSignal> =
-            required_objects(deed).filter_map(|address| self.last.get(&address)).cloned().collect();
-        if deed.address == ObjectAddress::cluster_scoped("", "Namespace", &deed.address.name) {
+    pub(super) fn enqueue(&mut self, operation: &ApiOperation) -> (Vec<DoneSignal>, DoneSignal) {
+        let done = DoneSignal::default();
+        let mut predecessors: Vec<DoneSignal> =
+            required_objects(operation).filter_map(|address| self.last.get(&address)).cloned().collect();
+        if operation.address == ObjectAddress::cluster_scoped("", "Namespace", &operation.address.name) {
             // Operations in the namespace come first: its deletion would make them fail.
-            let within = self.last.iter().filter(|(address, _)| address.namespace == deed.address.name);
-            before.extend(within.map(|(_, turn)| turn.clone()));
+            let in_namespace =
+                self.last.iter().filter(|(address, _)| address.namespace == operation.address.name);
+            predecessors.extend(in_namespace.map(|(_, done)| done.clone()));
         }
-        if let Verb::Create { object } | Verb::Patch { patch: object, .. } = &deed.verb {
-            before.extend(referenced_uids(object).filter_map(|uid| self.creating.get(uid)).cloned());
+        if let Verb::Create { object } | Verb::Patch { patch: object, .. } = &operation.verb {
+            predecessors.extend(referenced_uids(object).filter_map(|uid| self.creating.get(uid)).cloned());
         }
-        before.extend(self.last.insert(deed.address.clone(), turn.clone()));
-        if let Verb::Create { .. } = &deed.verb {
-            self.creating.insert(deed.uid.clone(), turn.clone());
+        predecessors.extend(self.last.insert(operation.address.clone(), done.clone()));
+        if let Verb::Create { .. } = &operation.verb {
+            self.creating.insert(operation.uid.clone(), done.clone());
         }
-        (before, turn)
+        (predecessors, done)
     }
 
     /// Removes an operation that is done.
-    pub(super) fn remove(&mut self, deed: &ApiOperation, turn: &DoneSignal) {
-        if self.last.get(&deed.address).is_some_and(|last| Arc::ptr_eq(last, turn)) {
-            self.last.remove(&deed.address);
+    pub(super) fn remove(&mut self, operation: &ApiOperation, done: &DoneSignal) {
+        if self.last.get(&operation.address).is_some_and(|last| Arc::ptr_eq(last, done)) {
+            self.last.remove(&operation.address);
         }
-        if self.creating.get(&deed.uid).is_some_and(|last| Arc::ptr_eq(last, turn)) {
-            self.creating.remove(&deed.uid);
+        if self.creating.get(&operation.uid).is_some_and(|last| Arc::ptr_eq(last, done)) {
+            self.creating.remove(&operation.uid);
         }
     }
 }
 
 /// Objects without which the server rejects this one.
-fn required_objects(deed: &ApiOperation) -> impl Iterator<Item = ObjectAddress> {
-    let ApiOperation { address, verb: doing, .. } = deed;
+fn required_objects(operation: &ApiOperation) -> impl Iterator<Item = ObjectAddress> {
+    let ApiOperation { address, verb, .. } = operation;
     let namespace = (!address.namespace.is_empty())
         .then(|| ObjectAddress::cluster_scoped("", "Namespace", &address.namespace));
-    let class = |place: &str, group: &str, kind: &str| match doing {
+    let class = |pointer: &str, group: &str, kind: &str| match verb {
         Verb::Create { object } if &*address.kind.kind == "Pod" => {
-            let name = object.pointer(place).and_then(Value::as_str);
+            let name = object.pointer(pointer).and_then(Value::as_str);
             name.map(|name| ObjectAddress::cluster_scoped(group, kind, name))
         }
         _ => None,

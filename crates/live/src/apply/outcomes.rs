@@ -87,28 +87,34 @@ impl AppliedEffect {
 // === impl OutcomeCounts ===
 
 impl OutcomeCounts {
-    pub(super) fn add(&mut self, deed: &ApiOperation, outcome: &OperationOutcome, late: Option<Duration>) {
-        if let Some(late) = late {
-            *self.lateness_millis.entry(late.as_millis().try_into().unwrap_or(u64::MAX)).or_default() += 1;
+    pub(super) fn add(
+        &mut self,
+        operation: &ApiOperation,
+        outcome: &OperationOutcome,
+        lateness: Option<Duration>,
+    ) {
+        if let Some(lateness) = lateness {
+            *self.lateness_millis.entry(lateness.as_millis().try_into().unwrap_or(u64::MAX)).or_default() +=
+                1;
         }
-        let (address, word) = (&deed.address, deed.verb.as_str());
+        let (address, verb) = (&operation.address, operation.verb.as_str());
         match outcome {
-            OperationOutcome::Applied(done) => *self.applied.entry(*done).or_default() += 1,
+            OperationOutcome::Applied(effect) => *self.applied.entry(*effect).or_default() += 1,
             OperationOutcome::Finished => {}
-            OperationOutcome::Skipped(left) => {
-                let first = || format!("{word} {address}");
+            OperationOutcome::Skipped(reason) => {
+                let first = || format!("{verb} {address}");
                 self.skipped
-                    .entry(*left)
-                    .and_modify(|told| told.count += 1)
+                    .entry(*reason)
+                    .and_modify(|example| example.count += 1)
                     .or_insert_with(|| CountedExample::once(first()));
             }
             OperationOutcome::Rejected(failure) => {
-                let status = failure.status.map_or("no answer".to_owned(), |status| status.to_string());
+                let status = failure.status.map_or("no response".to_owned(), |status| status.to_string());
                 let first = || format!("{address}: {failure}");
-                let key = format!("{word} {}: {status}", address.kind);
+                let key = format!("{verb} {}: {status}", address.kind);
                 self.rejected
                     .entry(key)
-                    .and_modify(|told| told.count += 1)
+                    .and_modify(|example| example.count += 1)
                     .or_insert_with(|| CountedExample::once(first()));
             }
         }
@@ -117,20 +123,20 @@ impl OutcomeCounts {
     /// The number of operations.
     pub fn count(&self) -> u64 {
         self.applied.values().sum::<u64>()
-            + self.skipped.values().chain(self.rejected.values()).map(|told| told.count).sum::<u64>()
+            + self.skipped.values().chain(self.rejected.values()).map(|example| example.count).sum::<u64>()
     }
 
     /// A quantile of how late operations were started: the median for 0.5. `None` if none had a due time.
     pub fn lateness_quantile(&self, share: f64) -> Option<Duration> {
         let count: u64 = self.lateness_millis.values().sum();
-        let wanted = (count as f64 * share).ceil() as u64;
-        let mut seen = 0;
-        let mut counted = self.lateness_millis.iter().map(|(millis, count)| {
-            seen += count;
-            (*millis, seen)
+        let rank = (count as f64 * share).ceil() as u64;
+        let mut cumulative = 0;
+        let mut cumulative_counts = self.lateness_millis.iter().map(|(millis, count)| {
+            cumulative += count;
+            (*millis, cumulative)
         });
-        counted
-            .find(|(_, seen)| *seen >= wanted && *seen > 0)
+        cumulative_counts
+            .find(|(_, cumulative)| *cumulative >= rank && *cumulative > 0)
             .map(|(millis, _)| Duration::from_millis(millis))
     }
 }
@@ -149,13 +155,15 @@ impl SkipReason {
     /// The reason as a text for users.
     pub fn describe(self) -> &'static str {
         match self {
-            SkipReason::AlreadyExisted => "was there before and is left as it is",
-            SkipReason::NotCreatedByRun => "not made by this replay",
-            SkipReason::ContainsForeignObjects => "not deleted, for objects of others would go with it",
-            SkipReason::AlreadyGone => "gone in the target",
+            SkipReason::AlreadyExisted => "already existed, unchanged",
+            SkipReason::NotCreatedByRun => "not created by this replay",
+            SkipReason::ContainsForeignObjects => {
+                "not deleted: contains objects that the replay did not create"
+            }
+            SkipReason::AlreadyGone => "already deleted in the target",
             SkipReason::NeverCreated => "could not be created",
-            SkipReason::KindNotServed => "of a kind that the server does not have",
-            SkipReason::BoundElsewhere => "bound elsewhere by the target's scheduler",
+            SkipReason::KindNotServed => "kind not served by the target",
+            SkipReason::BoundElsewhere => "bound to another node by the target's scheduler",
         }
     }
 }

@@ -49,43 +49,48 @@ struct TrackedPod {
 /// Handles pod events until the channel is closed.
 pub async fn drive_pod_lifecycles(
     applier: Arc<Applier>,
-    how: PodLifecycleOptions,
-    mut news: mpsc::Receiver<RecordingEvent>,
+    options: PodLifecycleOptions,
+    mut updates: mpsc::Receiver<RecordingEvent>,
     now: impl Fn() -> Moment,
 ) {
     let mut pods: HashMap<Box<str>, TrackedPod> = HashMap::new();
     let mut counts: HashMap<String, usize> = HashMap::new();
     let mut tasks = JoinSet::new();
-    if how.reschedule_interrupted {
+    if options.reschedule_interrupted {
         lock(&applier.deleted).get_or_insert_default();
     }
-    while let Some(event) = news.recv().await {
-        let RecordingEvent::Batch(news) = event else { continue };
-        for observed in news.changes {
+    while let Some(event) = updates.recv().await {
+        let RecordingEvent::Batch(updates) = event else { continue };
+        for observed in updates.changes {
             let object = observed.what.object();
-            let Some(seen) = WatchedPod::parse(object) else { continue };
+            let Some(watched) = WatchedPod::parse(object) else { continue };
             if let What::Deleted(_) = observed.what {
-                pods.remove(&*seen.uid);
-                let is_ours = lock(&applier.deleted).as_mut().is_some_and(|ours| ours.remove(&*seen.uid));
-                if how.reschedule_interrupted && !is_ours && seen.is_interrupted() && !applier.is_stopped() {
-                    let (address, clone) = seen.next_clone();
+                pods.remove(&*watched.uid);
+                let is_own_deletion =
+                    lock(&applier.deleted).as_mut().is_some_and(|deletions| deletions.remove(&*watched.uid));
+                if options.reschedule_interrupted
+                    && !is_own_deletion
+                    && watched.is_interrupted()
+                    && !applier.is_stopped()
+                {
+                    let (address, clone) = watched.next_clone();
                     let applier = applier.clone();
                     tasks.spawn(async move { applier.create_clone(&address, &clone).await });
                 }
                 continue;
             }
-            let pod = pods.entry(seen.uid.clone()).or_insert_with(|| {
-                let count = counts.entry(seen.owner.clone()).or_default();
+            let tracked = pods.entry(watched.uid.clone()).or_insert_with(|| {
+                let count = counts.entry(watched.owner.clone()).or_default();
                 *count += 1;
-                TrackedPod { sequence: *count - 1, has_completion_time: seen.has_completion_time() }
+                TrackedPod { sequence: *count - 1, has_completion_time: watched.has_completion_time() }
             });
-            if seen.phase() != "Running" || std::mem::replace(&mut pod.has_completion_time, true) {
+            if watched.phase() != "Running" || std::mem::replace(&mut tracked.has_completion_time, true) {
                 continue;
             }
-            if let Some(ran) = how.run_times.run_time(&seen.owner, pod.sequence) {
-                let end = now().plus_nanos((ran.as_nanos() as f64 / how.speed) as i64);
-                let (address, applier) = (seen.address(), applier.clone());
-                tasks.spawn(async move { applier.write_completion_time(&address, &seen.uid, end).await });
+            if let Some(run_time) = options.run_times.run_time(&watched.owner, tracked.sequence) {
+                let end = now().plus_nanos((run_time.as_nanos() as f64 / options.speed) as i64);
+                let (address, applier) = (watched.address(), applier.clone());
+                tasks.spawn(async move { applier.write_completion_time(&address, &watched.uid, end).await });
             }
         }
         while tasks.try_join_next().is_some() {}
@@ -130,14 +135,14 @@ struct WatchedPod {
 impl WatchedPod {
     fn parse(object: &Object) -> Option<WatchedPod> {
         let pod = object.value().ok()?;
-        let text = |place: &str| pod.pointer(place).and_then(Value::as_str);
+        let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
         let uid = text("/metadata/uid")?.into();
         let owner = pod["metadata"]["annotations"].get(OWNER_ANNOTATION)?.as_str()?.to_owned();
         Some(WatchedPod { uid, owner, pod })
     }
 
-    fn text(&self, place: &str) -> &str {
-        self.pod.pointer(place).and_then(Value::as_str).unwrap_or_default()
+    fn text(&self, pointer: &str) -> &str {
+        self.pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
     fn phase(&self) -> &str {
@@ -167,21 +172,21 @@ impl WatchedPod {
             Some((stem, number)) => (stem, number.parse::<u64>().map_or(0, |number| number + 1)),
             None => (name, 0),
         };
-        let new = format!("{stem}{CLONE_INFIX}{number}");
+        let clone_name = format!("{stem}{CLONE_INFIX}{number}");
         let mut pod = self.pod.clone();
         reset_for_create(&mut pod);
         if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
             spec.remove("nodeName");
         }
         let metadata = &mut pod["metadata"];
-        metadata["name"] = new.as_str().into();
+        metadata["name"] = clone_name.as_str().into();
         metadata["annotations"][ORIGINAL_OWNER_ANNOTATION] = stem.into();
         for (field, name) in [("labels", COMPLETE_LABEL), ("annotations", COMPLETE_TIME_ANNOTATION)] {
             if let Some(fields) = metadata.get_mut(field).and_then(Value::as_object_mut) {
                 fields.remove(name);
             }
         }
-        (ObjectAddress::pod(self.text("/metadata/namespace"), &new), pod)
+        (ObjectAddress::pod(self.text("/metadata/namespace"), &clone_name), pod)
     }
 }
 

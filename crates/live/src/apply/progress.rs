@@ -38,14 +38,14 @@ mod tests {
     #[test]
     fn the_oldest_operation_in_progress_determines_the_position() {
         let at = Moment::from_nanos;
-        let mut course = Progress::default();
-        assert_eq!(course.position(), None);
-        let numbers = [1, 2, 3].map(|nanos| course.begin(at(nanos)));
-        course.end(numbers[1]);
-        assert_eq!(course.position(), Some(at(1)));
-        course.end(numbers[0]);
-        assert_eq!(course.position(), Some(at(3)));
-        course.end(numbers[2]);
-        assert_eq!(course.position(), Some(at(3)));
+        let mut progress = Progress::default();
+        assert_eq!(progress.position(), None);
+        let numbers = [1, 2, 3].map(|nanos| progress.begin(at(nanos)));
+        progress.end(numbers[1]);
+        assert_eq!(progress.position(), Some(at(1)));
+        progress.end(numbers[0]);
+        assert_eq!(progress.position(), Some(at(3)));
+        progress.end(numbers[2]);
+        assert_eq!(progress.position(), Some(at(3)));
     }
 }

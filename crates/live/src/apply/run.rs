@@ -61,64 +61,65 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// All runs in a target.
 pub async fn list_runs(connection: &Connection) -> Result<Vec<RunStatus>> {
     let target = TargetCluster::connect(connection.clone(), "").await?;
-    let found = target.list_labelled(&address("").kind, None).await;
-    let found = found.map_err(|failure| Error::Server { doing: "ask which runs there are", failure })?;
-    Ok(found.iter().filter_map(|(_, object)| RunStatus::parse(object)).collect())
+    let objects = target.list_labelled(&address("").kind, None).await;
+    let objects = objects.map_err(|failure| Error::Server { doing: "list the runs", failure })?;
+    Ok(objects.iter().filter_map(|(_, object)| RunStatus::parse(object)).collect())
 }
 
 /// Requests that a run be paused or resumed.
 pub async fn set_paused(connection: &Connection, run: &str, paused: bool) -> Result<()> {
     let target = TargetCluster::connect(connection.clone(), run).await?;
-    let wanted = if paused { RunState::Paused } else { RunState::Playing };
-    let patch = json!({"metadata": {"annotations": {WANTED_STATE_ANNOTATION: wanted.as_str()}}});
-    let told = target.patch(&address(run), "", &patch).await;
-    told.map(drop).map_err(|failure| Error::Server { doing: "tell the run", failure })
+    let wanted_state = if paused { RunState::Paused } else { RunState::Playing };
+    let patch = json!({"metadata": {"annotations": {WANTED_STATE_ANNOTATION: wanted_state.as_str()}}});
+    let result = target.patch(&address(run), "", &patch).await;
+    result.map(drop).map_err(|failure| Error::Server { doing: "pause or resume the run", failure })
 }
 
 impl Applier {
     /// Creates the status object of a run, or resumes a run. `now` is the time of day.
-    pub async fn begin(&self, what: &str, resume: bool, now: Moment) -> Result<StartedRun> {
-        let doing = "make the run known to the target";
+    pub async fn begin(&self, description: &str, resume: bool, now: Moment) -> Result<StartedRun> {
+        let doing = "create the run in the target";
         let name = &self.target.run;
-        let found = self.target.get(&address(name)).await;
-        let found = found.map_err(|failure| Error::Server { doing, failure })?;
-        let position = match &found {
+        let existing = self.target.get(&address(name)).await;
+        let existing = existing.map_err(|failure| Error::Server { doing, failure })?;
+        let position = match &existing {
             Some(object) => {
                 let Some(run) = RunStatus::parse(object) else {
                     let root = address(name).name;
                     return Err(Error::Run(format!(
-                        "the target has a ClusterRole {root} that does not tell of a run: give this one another name \
-                         with --run"
+                        "the target has a ClusterRole {root} that is not of a run: specify another name with --run"
                     )));
                 };
-                run.check_startable(what, resume, now)?;
+                run.check_startable(description, resume, now)?;
                 run.position
             }
-            None if resume => return Err(Error::Run(format!("there is no run {name} to go on with"))),
+            None if resume => return Err(Error::Run(format!("run {name} not found: nothing to resume"))),
             None => None,
         };
         let mut root = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [],
             "metadata": {"name": address(name).name, "annotations": annotations(self.state(), position, now)},
         });
-        root["metadata"]["annotations"][DESCRIPTION_ANNOTATION] = what.into();
+        root["metadata"]["annotations"][DESCRIPTION_ANNOTATION] = description.into();
         root["metadata"]["annotations"][WANTED_STATE_ANNOTATION] = self.state().as_str().into();
         self.target.add_run_metadata(&mut root, None);
-        if let Some(version) = found.as_ref().and_then(|found| found.pointer("/metadata/resourceVersion")) {
+        if let Some(version) =
+            existing.as_ref().and_then(|existing| existing.pointer("/metadata/resourceVersion"))
+        {
             // The resourceVersion makes a concurrent resume fail.
             root["metadata"]["resourceVersion"] = version.clone();
         }
-        let made = match &found {
+        let response = match &existing {
             None => self.target.create(&address(name), &root).await,
             Some(_) => self.target.patch(&address(name), "", &root).await,
         };
-        let root = made.map_err(|failure| Error::Server { doing, failure })?;
+        let root = response.map_err(|failure| Error::Server { doing, failure })?;
         Ok(StartedRun { position, root })
     }
 
     /// Makes the status object the owner of all objects created from now on: deleting it deletes them.
-    pub fn own_created_objects(&self, begun: &StartedRun) {
-        let StartedRun { root, .. } = begun;
+    pub fn own_created_objects(&self, started_run: &StartedRun) {
+        let StartedRun { root, .. } = started_run;
         lock(&self.uids).set_root_owner(json!({
             "apiVersion": root["apiVersion"], "kind": root["kind"],
             "name": root["metadata"]["name"], "uid": root["metadata"]["uid"],
@@ -129,9 +130,9 @@ impl Applier {
     pub async fn keep_reporting(&self, now: impl Fn() -> Moment) {
         loop {
             if let Ok(root) = self.report(self.state(), now()).await {
-                let wanted =
+                let wanted_state =
                     root["metadata"]["annotations"].get(WANTED_STATE_ANNOTATION).and_then(Value::as_str);
-                self.pause(wanted == Some(RunState::Paused.as_str()));
+                self.pause(wanted_state == Some(RunState::Paused.as_str()));
             }
             tokio::time::sleep(REPORT_INTERVAL).await;
         }
@@ -144,9 +145,8 @@ impl Applier {
     /// Reports the end of the run.
     pub async fn end(&self, now: Moment) -> Result<()> {
         let state = if self.is_stopped() { RunState::Stopped } else { RunState::Ended };
-        let said = self.report(state, now).await;
-        said.map(drop)
-            .map_err(|failure| Error::Server { doing: "tell the target that the run is over", failure })
+        let result = self.report(state, now).await;
+        result.map(drop).map_err(|failure| Error::Server { doing: "report the end of the run", failure })
     }
 
     async fn report(&self, state: RunState, now: Moment) -> std::result::Result<Value, RequestFailure> {
@@ -188,37 +188,37 @@ impl RunStatus {
 
     /// Whether a process is running it, judging by its last report.
     pub fn is_alive(&self, now: Moment) -> bool {
-        let is_recent = self.last_report.is_some_and(|heard| now.nanos_since(heard).abs() < ALIVE_NANOS);
+        let is_recent =
+            self.last_report.is_some_and(|reported_at| now.nanos_since(reported_at).abs() < ALIVE_NANOS);
         matches!(self.state, RunState::Playing | RunState::Paused) && is_recent
     }
 
     /// Whether a new process may start or resume it.
-    fn check_startable(&self, what: &str, resume: bool, now: Moment) -> Result<()> {
+    fn check_startable(&self, description: &str, resume: bool, now: Moment) -> Result<()> {
         let name = &self.name;
-        let why = if self.is_alive(now) {
-            format!("run {name} is being played by another process, which was heard of {}", ago(self, now))
+        let message = if self.is_alive(now) {
+            format!("run {name} is running in another process, last report {}", ago(self, now))
         } else if !resume {
             format!(
-                "there is a run {name} already, {}: go on with it by --resume, remove it by `kinescope replay clean`, or \
-                 give this one another name with --run",
+                "run {name} already exists, {}: use --resume to continue it, `kinescope replay clean` to delete it, or another name with --run",
                 self.state.as_str()
             )
         } else if self.state == RunState::Ended {
-            format!("run {name} has come to its end: there is nothing to go on with")
-        } else if self.description != what {
+            format!("run {name} has ended: nothing to resume")
+        } else if self.description != description {
             format!(
-                "run {name} was begun as \"{}\", and this is \"{what}\": go on with the same",
+                "run {name} was started as \"{}\", not \"{description}\": resume it with the same arguments",
                 self.description
             )
         } else {
             return Ok(());
         };
-        Err(Error::Run(why))
+        Err(Error::Run(message))
     }
 }
 
 fn ago(run: &RunStatus, now: Moment) -> String {
-    let seconds = run.last_report.map_or(0, |heard| now.nanos_since(heard) / 1_000_000_000);
+    let seconds = run.last_report.map_or(0, |reported_at| now.nanos_since(reported_at) / 1_000_000_000);
     format!("{seconds} s ago")
 }
 
@@ -235,9 +235,9 @@ impl RunState {
         }
     }
 
-    fn parse(word: &str) -> Option<RunState> {
+    fn parse(state_name: &str) -> Option<RunState> {
         [RunState::Playing, RunState::Paused, RunState::Stopped, RunState::Ended]
             .into_iter()
-            .find(|it| it.as_str() == word)
+            .find(|candidate| candidate.as_str() == state_name)
     }
 }

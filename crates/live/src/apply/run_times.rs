@@ -36,8 +36,8 @@ impl RunTimes {
             what => self.owners.apply(&change.key, what),
         }
         if is_pod {
-            if let Some(life) = self.lives.apply(change.at, &change.key, &change.what) {
-                self.add(&life);
+            if let Some(lifecycle) = self.lives.apply(change.at, &change.key, &change.what) {
+                self.add(&lifecycle);
             }
             if matches!(change.what, What::Deleted(_)) {
                 self.owners.remove(&change.key);
@@ -47,34 +47,36 @@ impl RunTimes {
 
     /// Completes the collection.
     pub fn finish(mut self) -> RunTimes {
-        for life in std::mem::take(&mut self.lives).finish() {
-            self.add(&life);
+        for lifecycle in std::mem::take(&mut self.lives).finish() {
+            self.add(&lifecycle);
         }
         self.by_owner.values_mut().for_each(|times| times.sort_by_key(|(start, _)| *start));
         RunTimes { templates: self.templates, by_owner: self.by_owner, ..RunTimes::default() }
     }
 
-    fn add(&mut self, life: &PodLifecycle) {
-        let (start, ran) = match life.data {
+    fn add(&mut self, lifecycle: &PodLifecycle) {
+        let (start, run_time) = match lifecycle.data {
             PodLifecycleData::Empty => return,
             PodLifecycleData::Running(start) => (start, None),
             PodLifecycleData::Finished(start, end) => (start, u64::try_from(end.nanos_since(start)).ok()),
         };
-        let pod = life.pod.value().unwrap_or_default();
-        let ends =
-            pod.pointer("/spec/restartPolicy").and_then(Value::as_str).is_some_and(|it| it != "Always");
-        let above = self.owners.transitive_owners(&life.pod).into_iter().rev();
-        let mut owners = above.filter(|owner| self.templates.has_kind(&owner.kind()));
+        let pod = lifecycle.pod.value().unwrap_or_default();
+        let is_finite = pod
+            .pointer("/spec/restartPolicy")
+            .and_then(Value::as_str)
+            .is_some_and(|policy| policy != "Always");
+        let ancestors = self.owners.transitive_owners(&lifecycle.pod).into_iter().rev();
+        let mut owners = ancestors.filter(|owner| self.templates.has_kind(&owner.kind()));
         let owner = owners.next().map_or_else(
-            || ObjectAddress::from_key(&life.key),
+            || ObjectAddress::from_key(&lifecycle.key),
             |owner| ObjectAddress {
                 kind: owner.kind(),
-                namespace: life.key.namespace.clone(),
+                namespace: lifecycle.key.namespace.clone(),
                 name: owner.name.as_str().into(),
             },
         );
-        let ran = ran.filter(|_| ends).map(Duration::from_nanos);
-        self.by_owner.entry(owner.to_string()).or_default().push((start, ran));
+        let run_time = run_time.filter(|_| is_finite).map(Duration::from_nanos);
+        self.by_owner.entry(owner.to_string()).or_default().push((start, run_time));
     }
 
     /// The run time of an owner's pod by index, modulo the number of recorded pods.
@@ -134,8 +136,8 @@ mod tests {
         observe(&mut times, 60, pod("always", "Always", 20, Some(60)));
         let times = times.finish();
         let nightly = "CronJob.batch shop/nightly";
-        let seconds = |owner: &str, place| times.run_time(owner, place).map(|it| it.as_secs());
-        assert_eq!([0, 1, 2].map(|place| seconds(nightly, place)), [Some(31), Some(10), Some(31)]);
+        let seconds = |owner: &str, sequence| times.run_time(owner, sequence).map(|it| it.as_secs());
+        assert_eq!([0, 1, 2].map(|sequence| seconds(nightly, sequence)), [Some(31), Some(10), Some(31)]);
         assert_eq!(
             ["Pod shop/bare", "Pod shop/always", "Pod shop/nobody"].map(|it| seconds(it, 0)),
             [None; 3]

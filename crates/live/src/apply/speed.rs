@@ -29,19 +29,19 @@ pub(super) struct DueClock {
 // === impl DueClock ===
 
 impl DueClock {
-    pub(super) fn start(pace: ReplaySpeed) -> DueClock {
-        DueClock { speed: pace, started: Instant::now() }
+    pub(super) fn start(speed: ReplaySpeed) -> DueClock {
+        DueClock { speed, started: Instant::now() }
     }
 
     /// When an operation of this moment is due; `None`: immediately.
     pub(super) fn due(&self, at: Moment) -> Option<Instant> {
-        let ReplaySpeed::Scaled { speed, start: from } = self.speed else { return None };
-        let seconds = at.nanos_since(from).max(0) as f64 / 1e9 / speed;
+        let ReplaySpeed::Scaled { speed, start } = self.speed else { return None };
+        let seconds = at.nanos_since(start).max(0) as f64 / 1e9 / speed;
         Some(self.started + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4))
     }
 
     /// Delays everything by a pause.
-    pub(super) fn shift(&mut self, by: Duration) {
-        self.started += by;
+    pub(super) fn shift(&mut self, delay: Duration) {
+        self.started += delay;
     }
 }

@@ -45,9 +45,9 @@ impl TargetCluster {
     pub(super) async fn connect(connection: Connection, run: &str) -> Result<TargetCluster> {
         let kinds = discover_writable_kinds(&connection)
             .await
-            .map_err(|failure| Error::Server { doing: "ask which kinds the server has", failure })?;
-        let (kinds, asked) = (RwLock::new(kinds), Mutex::new(Instant::now()));
-        Ok(TargetCluster { connection, kinds, last_discovery: asked, run: run.to_owned() })
+            .map_err(|failure| Error::Server { doing: "discover the kinds of the server", failure })?;
+        let (kinds, last_discovery) = (RwLock::new(kinds), Mutex::new(Instant::now()));
+        Ok(TargetCluster { connection, kinds, last_discovery, run: run.to_owned() })
     }
 
     /// All kinds that can be listed and watched.
@@ -74,11 +74,11 @@ impl TargetCluster {
 
     /// Runs discovery again, and returns whether the server has the kind.
     pub(super) async fn refresh_kind(&self, kind: &Kind) -> std::result::Result<bool, RequestFailure> {
-        let mut asked = self.last_discovery.lock().await;
-        if !self.has_kind(kind) && asked.elapsed() >= DISCOVERY_INTERVAL {
+        let mut last_discovery = self.last_discovery.lock().await;
+        if !self.has_kind(kind) && last_discovery.elapsed() >= DISCOVERY_INTERVAL {
             let kinds = discover_writable_kinds(&self.connection).await?;
             *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = kinds;
-            *asked = Instant::now();
+            *last_discovery = Instant::now();
         }
         Ok(self.has_kind(kind))
     }
@@ -91,25 +91,25 @@ impl TargetCluster {
 
     /// Adds the run's label and the recorded uid to an object.
     pub(super) fn add_run_metadata(&self, object: &mut Value, uid: Option<&str>) {
-        let mut put = |field: &str, key: &str, value: &str| {
+        let mut set_entry = |field: &str, key: &str, value: &str| {
             let metadata = &mut object["metadata"];
             if !metadata[field].is_object() {
                 metadata[field] = Value::Object(Map::new());
             }
             metadata[field][key] = value.into();
         };
-        put("labels", RUN_LABEL, &self.run);
+        set_entry("labels", RUN_LABEL, &self.run);
         if let Some(uid) = uid {
-            put("annotations", UID_ANNOTATION, uid);
+            set_entry("annotations", UID_ANNOTATION, uid);
         }
     }
 
     /// Whether an object was created by this run for the recorded object of that uid.
     pub(super) fn is_created_for(&self, object: &Value, uid: &str) -> bool {
         // A namespace that was created on demand has no recorded uid.
-        let stands_for = object["metadata"]["annotations"].get(UID_ANNOTATION);
+        let recorded_uid = object["metadata"]["annotations"].get(UID_ANNOTATION);
         self.is_of_run(object)
-            && stands_for.map_or(object["kind"] == "Namespace", |stands_for| *stands_for == *uid)
+            && recorded_uid.map_or(object["kind"] == "Namespace", |recorded_uid| *recorded_uid == *uid)
     }
 
     /// Whether an object carries the label of this run.
@@ -155,13 +155,13 @@ impl TargetCluster {
         selector: &str,
         accept: &str,
     ) -> std::result::Result<Vec<(ObjectAddress, Value)>, RequestFailure> {
-        let all = ObjectAddress { kind: kind.clone(), namespace: namespace.into(), name: "".into() };
-        let (path, selector) = (self.path(&all, None, None), percent_encode(selector));
-        let (mut found, mut next) = (Vec::new(), String::new());
+        let collection = ObjectAddress { kind: kind.clone(), namespace: namespace.into(), name: "".into() };
+        let (path, selector) = (self.path(&collection, None, None), percent_encode(selector));
+        let (mut objects, mut continue_token) = (Vec::new(), String::new());
         loop {
             let page = format!(
                 "{path}?labelSelector={selector}&limit={PAGE_SIZE}&continue={}",
-                percent_encode(&next)
+                percent_encode(&continue_token)
             );
             let mut page = parse_response(&self.connection.get(&page, accept).await?)?;
             let is_list = page["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
@@ -169,17 +169,17 @@ impl TargetCluster {
                 Value::Array(items) => items,
                 // Go encodes an empty metadata list like this.
                 Value::Null if is_list => Vec::new(),
-                _ => return Err(RequestFailure::from_message("an answer that is no list".to_owned())),
+                _ => return Err(RequestFailure::from_message("the response is not a list".to_owned())),
             };
             for object in items {
                 let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
                 let address =
                     ObjectAddress { kind: kind.clone(), namespace: text("namespace"), name: text("name") };
-                found.push((address, object));
+                objects.push((address, object));
             }
             match page["metadata"]["continue"].as_str() {
-                Some(more) if !more.is_empty() => more.clone_into(&mut next),
-                _ => return Ok(found),
+                Some(token) if !token.is_empty() => token.clone_into(&mut continue_token),
+                _ => return Ok(objects),
             }
         }
     }
@@ -201,10 +201,10 @@ impl TargetCluster {
     pub(super) async fn patch(
         &self,
         address: &ObjectAddress,
-        part: &str,
+        subresource: &str,
         patch: &Value,
     ) -> std::result::Result<Value, RequestFailure> {
-        self.patch_in(address, None, part, patch).await
+        self.patch_in(address, None, subresource, patch).await
     }
 
     /// Patches in a given API version, if the server has it.
@@ -212,11 +212,11 @@ impl TargetCluster {
         &self,
         address: &ObjectAddress,
         version: Option<&str>,
-        part: &str,
+        subresource: &str,
         patch: &Value,
     ) -> std::result::Result<Value, RequestFailure> {
-        let mut told = json!({"apiVersion": version});
-        let path = self.path(address, Some(part), version.map(|_| &mut told));
+        let mut object = json!({"apiVersion": version});
+        let path = self.path(address, Some(subresource), version.map(|_| &mut object));
         self.send(Method::PATCH, &path, MERGE_PATCH, patch).await
     }
 
@@ -240,14 +240,14 @@ impl TargetCluster {
         &self,
         address: &ObjectAddress,
         uid: &str,
-        grace: Option<i64>,
+        grace_period_seconds: Option<i64>,
     ) -> std::result::Result<Value, RequestFailure> {
         let mut options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
             "propagationPolicy": "Background", "preconditions": {"uid": uid},
         });
-        if let Some(grace) = grace {
-            options["gracePeriodSeconds"] = grace.into();
+        if let Some(grace_period_seconds) = grace_period_seconds {
+            options["gracePeriodSeconds"] = grace_period_seconds.into();
         }
         self.send(Method::DELETE, &self.path(address, Some(""), None), JSON, &options).await
     }
@@ -257,12 +257,12 @@ impl TargetCluster {
         &self,
         address: &ObjectAddress,
         uid: &str,
-        answer: &Value,
+        response: &Value,
     ) -> std::result::Result<(), RequestFailure> {
         // The finalizer of a CustomResourceDefinition must stay until its objects are deleted, or they could never be
         // found.
         let is_definition = &*address.kind.kind == "CustomResourceDefinition";
-        if is_definition || answer["metadata"].get("finalizers").is_none() {
+        if is_definition || response["metadata"].get("finalizers").is_none() {
             return Ok(());
         }
         match self.patch(address, "", &json!({"metadata": {"uid": uid, "finalizers": null}})).await {
@@ -283,22 +283,25 @@ impl TargetCluster {
 
     /// The path of an object, of its subresource `part`, or without `part` of its collection. An unserved apiVersion is
     /// replaced by a served one.
-    fn path(&self, address: &ObjectAddress, part: Option<&str>, object: Option<&mut Value>) -> String {
+    fn path(&self, address: &ObjectAddress, subresource: Option<&str>, object: Option<&mut Value>) -> String {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
         let Some(served) = kinds.get(&address.kind) else { return String::new() };
-        let said = object.as_ref().and_then(|object| object["apiVersion"].as_str());
-        let version = said.map(|said| said.rsplit_once('/').map_or(said, |(_, version)| version));
-        let known = version.filter(|version| served.versions.iter().any(|one| one == version));
-        let served = ServedKind { version: known.unwrap_or(&served.version).to_owned(), ..served.clone() };
+        let api_version = object.as_ref().and_then(|object| object["apiVersion"].as_str());
+        let version = api_version
+            .map(|api_version| api_version.rsplit_once('/').map_or(api_version, |(_, version)| version));
+        let served_version =
+            version.filter(|version| served.versions.iter().any(|candidate| candidate == version));
+        let served =
+            ServedKind { version: served_version.unwrap_or(&served.version).to_owned(), ..served.clone() };
         if let Some(object) = object {
             object["apiVersion"] = served.api_version().into();
         }
         let namespace = Some(&*address.namespace).filter(|name| served.is_namespaced && !name.is_empty());
         let path = served.path(namespace);
-        match part {
+        match subresource {
             None => path,
             Some("") => format!("{path}/{}", percent_encode(&address.name)),
-            Some(part) => format!("{path}/{}/{part}", percent_encode(&address.name)),
+            Some(subresource) => format!("{path}/{}/{subresource}", percent_encode(&address.name)),
         }
     }
 
@@ -306,23 +309,21 @@ impl TargetCluster {
         &self,
         method: Method,
         path: &str,
-        content: &'static str,
+        content_type: &'static str,
         body: &Value,
     ) -> std::result::Result<Value, RequestFailure> {
         let body =
             serde_json::to_vec(body).map_err(|error| RequestFailure::from_message(error.to_string()))?;
-        parse_response(
-            &self.connection.write(path, &WriteRequest { method, content_type: content, body }).await?,
-        )
+        parse_response(&self.connection.write(path, &WriteRequest { method, content_type, body }).await?)
     }
 }
 
 /// Whether the response to a deletion says that the object is gone: it may have a grace period or finalizers.
-pub(super) fn is_gone(answer: &Value) -> bool {
-    let metadata = &answer["metadata"];
-    let is_held = metadata.get("finalizers").is_some() || answer["spec"].get("finalizers").is_some();
-    answer["kind"] == "Status"
-        || (!is_held && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0)
+pub(super) fn is_gone(response: &Value) -> bool {
+    let metadata = &response["metadata"];
+    let has_finalizers = metadata.get("finalizers").is_some() || response["spec"].get("finalizers").is_some();
+    response["kind"] == "Status"
+        || (!has_finalizers && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0)
 }
 
 /// The kinds that may be written to. Secrets are excluded: without a served kind no request path can be built.
@@ -335,7 +336,7 @@ async fn discover_writable_kinds(
 
 fn parse_response(bytes: &[u8]) -> std::result::Result<Value, RequestFailure> {
     serde_json::from_slice(bytes)
-        .map_err(|error| RequestFailure::from_message(format!("an answer that is no JSON: {error}")))
+        .map_err(|error| RequestFailure::from_message(format!("the response is not JSON: {error}")))
 }
 
 #[cfg(test)]

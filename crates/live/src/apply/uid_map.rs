@@ -19,28 +19,28 @@ pub(super) struct UidMap {
 }
 
 impl UidMap {
-    pub(super) fn insert(&mut self, old: &str, new: &str) {
-        self.target_uids.insert(old.into(), new.into());
+    pub(super) fn insert(&mut self, recorded_uid: &str, target_uid: &str) {
+        self.target_uids.insert(recorded_uid.into(), target_uid.into());
     }
 
     /// Marks an object as gone before its deletion is complete in the recording.
-    pub(super) fn mark_deleted(&mut self, old: &str) {
-        if self.target_uids.remove(old).is_some() {
-            self.deleted_early.insert(old.into());
+    pub(super) fn mark_deleted(&mut self, recorded_uid: &str) {
+        if self.target_uids.remove(recorded_uid).is_some() {
+            self.deleted_early.insert(recorded_uid.into());
         }
     }
 
-    pub(super) fn is_marked_deleted(&self, old: &str) -> bool {
-        self.deleted_early.contains(old)
+    pub(super) fn is_marked_deleted(&self, recorded_uid: &str) -> bool {
+        self.deleted_early.contains(recorded_uid)
     }
 
     /// Removes an object; returns whether it existed.
-    pub(super) fn remove(&mut self, old: &str) -> bool {
-        self.deleted_early.remove(old) | self.target_uids.remove(old).is_some()
+    pub(super) fn remove(&mut self, recorded_uid: &str) -> bool {
+        self.deleted_early.remove(recorded_uid) | self.target_uids.remove(recorded_uid).is_some()
     }
 
-    pub(super) fn get(&self, old: &str) -> Option<Arc<str>> {
-        self.target_uids.get(old).cloned()
+    pub(super) fn get(&self, recorded_uid: &str) -> Option<Arc<str>> {
+        self.target_uids.get(recorded_uid).cloned()
     }
 
     /// Sets the owner of every object created from now on.
@@ -85,11 +85,14 @@ impl UidMap {
         if self.root_owner.as_ref().is_some_and(|root| root == reference) {
             return true;
         }
-        let new = reference.get("uid").and_then(Value::as_str).and_then(|old| self.target_uids.get(old));
-        if let Some(new) = new {
-            reference["uid"] = Value::from(&**new);
+        let target_uid = reference
+            .get("uid")
+            .and_then(Value::as_str)
+            .and_then(|recorded_uid| self.target_uids.get(recorded_uid));
+        if let Some(target_uid) = target_uid {
+            reference["uid"] = Value::from(&**target_uid);
         }
-        new.is_some()
+        target_uid.is_some()
     }
 }
 
@@ -100,21 +103,21 @@ mod tests {
 
     #[test]
     fn references_point_to_existing_objects() {
-        let mut identities = UidMap::default();
-        identities.insert("old-set", "new-set");
+        let mut uid_map = UidMap::default();
+        uid_map.insert("old-set", "new-set");
         let owner = |uid: &str| json!({"kind": "ReplicaSet", "name": "web", "uid": uid});
         let mut pod =
             json!({"kind": "Pod", "metadata": {"ownerReferences": [owner("old-set"), owner("unknown")]}});
-        identities.translate_references(&mut pod);
+        uid_map.translate_references(&mut pod);
         assert_eq!(pod["metadata"]["ownerReferences"], json!([owner("new-set")]));
         let mut orphan = json!({"kind": "Pod", "metadata": {"ownerReferences": [owner("unknown")]}});
-        identities.translate_references(&mut orphan);
+        uid_map.translate_references(&mut orphan);
         assert_eq!(orphan["metadata"], json!({}));
         let claim = |uid: &str| json!({"kind": "PersistentVolume", "spec": {"claimRef": {"name": "data", "uid": uid, "resourceVersion": "7"}}});
-        let (mut bound, mut lost) = (claim("old-set"), claim("unknown"));
-        identities.translate_references(&mut bound);
-        identities.translate_references(&mut lost);
+        let (mut bound, mut unbound) = (claim("old-set"), claim("unknown"));
+        uid_map.translate_references(&mut bound);
+        uid_map.translate_references(&mut unbound);
         assert_eq!(bound["spec"]["claimRef"], json!({"name": "data", "uid": "new-set"}));
-        assert_eq!(lost["spec"]["claimRef"], json!({"name": "data", "uid": NONEXISTENT_UID}));
+        assert_eq!(unbound["spec"]["claimRef"], json!({"name": "data", "uid": NONEXISTENT_UID}));
     }
 }

@@ -37,9 +37,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 impl ConfigSource {
     pub(super) fn find(path: Option<&Path>, context: Option<&str>) -> Result<ConfigSource> {
         match read_kubeconfig(path) {
-            Ok(found) => {
-                let context = context.map(str::to_owned).or(found.current_context);
-                let names: Vec<&str> = found.contexts.iter().map(|context| &*context.name).collect();
+            Ok(kubeconfig) => {
+                let context = context.map(str::to_owned).or(kubeconfig.current_context);
+                let names: Vec<&str> = kubeconfig.contexts.iter().map(|context| &*context.name).collect();
                 if let Some(context) = &context
                     && !names.contains(&&**context)
                 {
@@ -68,11 +68,11 @@ impl ConfigSource {
     pub(super) async fn client(&self) -> Result<Client> {
         let mut config = match self {
             ConfigSource::Kubeconfig { path, context } => {
-                let found = read_kubeconfig(path.as_deref())
+                let kubeconfig = read_kubeconfig(path.as_deref())
                     .map_err(|error| kubeconfig_error(path.as_deref(), error))?;
-                let explicit = kubeconfig_proxy(&found, context.as_deref());
+                let explicit = kubeconfig_proxy(&kubeconfig, context.as_deref());
                 let options = KubeConfigOptions { context: context.clone(), ..Default::default() };
-                let config = Config::from_custom_kubeconfig(found, &options).await;
+                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
                 let mut config = config.map_err(|error| kubeconfig_error(path.as_deref(), error))?;
                 // Unlike kube, which matches NO_PROXY with the proxy instead of the server.
                 let proxy = explicit
@@ -119,9 +119,11 @@ fn read_kubeconfig(path: Option<&Path>) -> std::result::Result<Kubeconfig, Kubec
 /// only if none exists. A file whose existence cannot be determined is read, for the error message: to ignore it could
 /// select another cluster.
 fn read_merged(files: &OsStr) -> std::result::Result<Kubeconfig, KubeconfigError> {
-    let mut there = std::env::split_paths(files).filter(|file| !matches!(file.try_exists(), Ok(false)));
-    let Some(first) = there.next() else { return Kubeconfig::read() };
-    there.try_fold(Kubeconfig::read_from(first)?, |all, file| all.merge(Kubeconfig::read_from(file)?))
+    let mut existing_files =
+        std::env::split_paths(files).filter(|file| !matches!(file.try_exists(), Ok(false)));
+    let Some(first) = existing_files.next() else { return Kubeconfig::read() };
+    existing_files
+        .try_fold(Kubeconfig::read_from(first)?, |merged, file| merged.merge(Kubeconfig::read_from(file)?))
 }
 
 fn kubeconfig_error(path: Option<&Path>, source: KubeconfigError) -> Error {
@@ -142,25 +144,26 @@ fn trimmed_token(path: &Path) -> Option<String> {
 
 /// The `proxy-url` of a context's cluster.
 fn kubeconfig_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
-    let context = kubeconfig.contexts.iter().find(|one| Some(&*one.name) == context)?.context.as_ref()?;
-    let cluster = kubeconfig.clusters.iter().find(|one| one.name == context.cluster)?.cluster.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|entry| Some(&*entry.name) == context)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|entry| entry.name == context.cluster)?.cluster.as_ref()?;
     cluster.proxy_url.clone().filter(|url| !url.is_empty())
 }
 
 /// The proxy of the environment for a server, by kubectl's rule: never for localhost.
 fn environment_proxy(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let first =
-        |names: [&str; 2]| names.into_iter().find_map(|name| variable(name).filter(|it| !it.is_empty()));
+    let first_set = |names: [&str; 2]| {
+        names.into_iter().find_map(|name| variable(name).filter(|value| !value.is_empty()))
+    };
     let url = match server.scheme_str() {
-        Some("https") => first(["HTTPS_PROXY", "https_proxy"]),
-        _ => first(["HTTP_PROXY", "http_proxy"]),
+        Some("https") => first_set(["HTTPS_PROXY", "https_proxy"]),
+        _ => first_set(["HTTP_PROXY", "http_proxy"]),
     }?;
     let host = server.host()?.trim_matches(['[', ']']);
-    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    let except = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
-    let is_never = except.split(',').any(|one| one.trim() == "*");
-    let matcher = Matcher::builder().all(url.as_str()).no(except).build();
-    (!is_here && !is_never && matcher.intercept(server).is_some()).then_some(url)
+    let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let no_proxy = first_set(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+    let is_disabled = no_proxy.split(',').any(|pattern| pattern.trim() == "*");
+    let matcher = Matcher::builder().all(url.as_str()).no(no_proxy).build();
+    (!is_local && !is_disabled && matcher.intercept(server).is_some()).then_some(url)
 }
 
 #[cfg(test)]

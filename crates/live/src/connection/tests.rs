@@ -32,7 +32,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let tls: Arc<RwLock<Option<Arc<ServerConfig>>>> = Arc::default();
-        let (hear, heard) = channel();
+        let (sender, heard) = channel();
         let shown = tls.clone();
         std::thread::spawn(move || {
             let mut clients = Vec::new();
@@ -41,7 +41,7 @@ impl Server {
                 let mut client = with_tls(client.unwrap(), shown);
                 let Some(head) = read_request_head(&mut client) else { continue };
                 let answer = answer(&head);
-                let _ = hear.send(head);
+                let _ = sender.send(head);
                 // Clients may close the connection early.
                 let _ = client.write_all(answer.as_bytes()).and_then(|()| client.flush());
                 if !answer.to_lowercase().contains("connection: close") {
@@ -307,8 +307,8 @@ async fn a_replaced_certificate_authority_is_read_again() {
     assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
     // A server with an unknown certificate authority is rejected.
     replace(None);
-    let words = get(&connection).await.unwrap_err().message;
-    assert!(words.contains("certificate"), "{words}");
+    let message = get(&connection).await.unwrap_err().message;
+    assert!(message.contains("certificate"), "{message}");
 }
 
 #[tokio::test]

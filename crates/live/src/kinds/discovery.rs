@@ -66,15 +66,16 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Vec<ServedKind>,
 /// Each kind once, at its first position, in the newest version that can be watched.
 fn newest_versions(all: Vec<ServedKind>) -> Vec<ServedKind> {
     let mut served: Vec<ServedKind> = Vec::new();
-    for mut one in all {
-        let rank = |one: &ServedKind| (one.can_be_watched, version_priority(&one.version));
-        match served.iter_mut().find(|other| other.kind == one.kind && other.plural == one.plural) {
-            Some(other) if rank(other) >= rank(&one) => other.versions.push(one.version),
+    for mut candidate in all {
+        let rank = |candidate: &ServedKind| (candidate.can_be_watched, version_priority(&candidate.version));
+        match served.iter_mut().find(|other| other.kind == candidate.kind && other.plural == candidate.plural)
+        {
+            Some(other) if rank(other) >= rank(&candidate) => other.versions.push(candidate.version),
             Some(other) => {
-                one.versions.append(&mut other.versions);
-                *other = one;
+                candidate.versions.append(&mut other.versions);
+                *other = candidate;
             }
-            None => served.push(one),
+            None => served.push(candidate),
         }
     }
     served
@@ -134,8 +135,9 @@ impl ServedKind {
             "" => "/api",
             _ => "/apis",
         };
-        let within = namespace.map_or(String::new(), |name| format!("namespaces/{}/", percent_encode(name)));
-        format!("{root}/{}/{within}{}", self.api_version(), self.plural)
+        let namespace_path =
+            namespace.map_or(String::new(), |name| format!("namespaces/{}/", percent_encode(name)));
+        format!("{root}/{}/{namespace_path}{}", self.api_version(), self.plural)
     }
 
     /// `deployments.apps`
@@ -157,7 +159,7 @@ impl ServedKind {
 
 fn parse_response<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestFailure> {
     serde_json::from_slice(bytes)
-        .map_err(|error| RequestFailure::from_message(format!("what the server has is unreadable: {error}")))
+        .map_err(|error| RequestFailure::from_message(format!("invalid API discovery: {error}")))
 }
 
 /// The response of a discovery root: everything from newer servers, groups or versions from older ones.
@@ -257,18 +259,21 @@ impl AggregatedGroup {
         let group = self.metadata.name;
         self.versions.into_iter().flat_map(move |AggregatedVersion { version, resources }| {
             let group = group.clone();
-            resources.into_iter().filter_map(move |one| {
-                let kind = one.response_kind.filter(|response| !response.kind.is_empty())?.kind;
+            resources.into_iter().filter_map(move |resource| {
+                let kind = resource.response_kind.filter(|response| !response.kind.is_empty())?.kind;
                 Some(ServedKind {
                     kind: Kind::new(&group, &kind),
                     version: version.clone(),
                     versions: vec![version.clone()],
-                    plural: one.resource,
-                    singular: one.singular_resource,
-                    short_names: one.short_names,
-                    is_namespaced: one.scope == "Namespaced",
-                    can_be_watched: can_be_watched(one.verbs.as_deref()),
-                    has_status: one.subresources.iter().any(|part| part.subresource == "status"),
+                    plural: resource.resource,
+                    singular: resource.singular_resource,
+                    short_names: resource.short_names,
+                    is_namespaced: resource.scope == "Namespaced",
+                    can_be_watched: can_be_watched(resource.verbs.as_deref()),
+                    has_status: resource
+                        .subresources
+                        .iter()
+                        .any(|subresource| subresource.subresource == "status"),
                 })
             })
         })
@@ -280,12 +285,15 @@ impl AggregatedGroup {
 impl ResourceList {
     fn served_kinds(self, group: &str, version: &str) -> Vec<ServedKind> {
         // `pods/status` is a subresource of pods.
-        let (parts, whole): (Vec<Resource>, Vec<Resource>) =
-            self.resources.into_iter().partition(|one| one.name.contains('/'));
-        let has_status = |plural: &str| parts.iter().any(|part| part.name == format!("{plural}/status"));
-        let served = whole
-            .into_iter()
-            .map(|one| ServedKind { has_status: has_status(&one.name), ..one.served_kind(group, version) });
+        let (subresources, main_resources): (Vec<Resource>, Vec<Resource>) =
+            self.resources.into_iter().partition(|resource| resource.name.contains('/'));
+        let has_status = |plural: &str| {
+            subresources.iter().any(|subresource| subresource.name == format!("{plural}/status"))
+        };
+        let served = main_resources.into_iter().map(|resource| ServedKind {
+            has_status: has_status(&resource.name),
+            ..resource.served_kind(group, version)
+        });
         served.collect()
     }
 }
@@ -309,7 +317,7 @@ impl Resource {
 }
 
 fn can_be_watched(verbs: Option<&[String]>) -> bool {
-    ["list", "watch"].iter().all(|verb| verbs.unwrap_or_default().iter().any(|one| one == verb))
+    ["list", "watch"].iter().all(|verb| verbs.unwrap_or_default().iter().any(|supported| supported == verb))
 }
 
 #[cfg(test)]

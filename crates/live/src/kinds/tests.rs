@@ -30,7 +30,7 @@ fn server() -> Vec<ServedKind> {
 }
 
 fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
+    words.iter().map(|resource_name| (*resource_name).to_owned()).collect()
 }
 
 #[track_caller]
@@ -116,14 +116,14 @@ fn kinds_are_named_as_in_kubectl() {
 fn every_kubectl_name_resolves_as_without_a_server() {
     for line in include_str!("../../../../testdata/kubernetes/kinds_words.jsonl").lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        let word = line["word"].as_str().unwrap();
+        let resource_name = line["word"].as_str().unwrap();
         let built_in: Vec<ServedKind> =
             server().into_iter().filter(|one| kubernetes::kinds::of(&one.kind).is_some()).collect();
-        let found = candidates(word, &built_in);
+        let found = candidates(resource_name, &built_in);
         let found = found
             .first()
             .map_or(serde_json::Value::Null, |one| serde_json::json!([*one.kind.group, *one.kind.kind]));
-        assert_eq!(found, line["found"], "{word}");
+        assert_eq!(found, line["found"], "{resource_name}");
     }
 }
 
@@ -133,13 +133,13 @@ fn unknown_names_are_rejected_with_similar_names() {
         let error = choice.select(&server()).unwrap_err().to_string();
         assert!(error.contains(because), "{error:?} should say {because:?}");
     };
-    let also = |word| KindChoice { also: words(&[word]), ..KindChoice::default() };
+    let also = |resource_name| KindChoice { also: words(&[resource_name]), ..KindChoice::default() };
     refused(
         also("nodepool5"),
-        "nodepool5: the server has nothing of that name; it has nodepools.karpenter.sh",
+        "nodepool5: the server doesn't have this resource type; similar: nodepools.karpenter.sh",
     );
     refused(also("xyzzy"), "kubectl api-resources");
-    refused(also("bindings"), "cannot list and watch");
+    refused(also("bindings"), "does not support list and watch");
     refused(KindChoice { skip: words(&["pod5"]), ..KindChoice::default() }, "pods");
     // Kinds of the default set that this server does not have.
     assert!(
@@ -194,17 +194,21 @@ fn secrets_are_selected_by_no_name_and_no_kind() {
         "secrets.vault.example.com",
         "secrets.aaa.example.com",
     ];
-    for word in named {
+    for resource_name in named {
         let choices = [
-            KindChoice { only: Some(words(&["po", word])), ..KindChoice::default() },
-            KindChoice { also: words(&[word]), ..KindChoice::default() },
-            KindChoice { also: words(&[word]), skip: words(&[word]), ..KindChoice::default() },
+            KindChoice { only: Some(words(&["po", resource_name])), ..KindChoice::default() },
+            KindChoice { also: words(&[resource_name]), ..KindChoice::default() },
+            KindChoice {
+                also: words(&[resource_name]),
+                skip: words(&[resource_name]),
+                ..KindChoice::default()
+            },
         ];
         for choice in choices {
             let error = choice.select(&server).unwrap_err().to_string();
-            assert!(error.contains("Secrets are never recorded; leave it out"), "{word}: {error}");
+            assert!(error.contains("Secrets are never recorded"), "{resource_name}: {error}");
             let later = choice.select_available(&server);
-            assert!(later.is_ok_and(|kinds| !kinds.iter().any(ServedKind::is_secret)), "{word}");
+            assert!(later.is_ok_and(|kinds| !kinds.iter().any(ServedKind::is_secret)), "{resource_name}");
         }
     }
     for kind in [Kind::new("", "Secret"), Kind::new("gloo.solo.io", "Secret"), Kind::new("none", "secret")] {
@@ -215,10 +219,11 @@ fn secrets_are_selected_by_no_name_and_no_kind() {
         KindChoice { if_served: vec![Kind::new("vault.example.com", "Credential")], ..KindChoice::default() };
     assert!(credential.select(&server).is_err());
     // These names match nothing.
-    for word in ["secrets.v1", "v1.Secret", "v1/Secret", "v1.secrets", "core/secrets", "/secrets", " secrets"]
+    for resource_name in
+        ["secrets.v1", "v1.Secret", "v1/Secret", "v1.secrets", "core/secrets", "/secrets", " secrets"]
     {
-        let choice = KindChoice { also: words(&[word]), ..KindChoice::default() };
-        assert!(choice.select(&server).is_err(), "{word}");
+        let choice = KindChoice { also: words(&[resource_name]), ..KindChoice::default() };
+        assert!(choice.select(&server).is_err(), "{resource_name}");
     }
     // Excluding Secrets is allowed.
     let chosen = KindChoice { skip: words(&["secrets"]), ..KindChoice::default() }.select(&server).unwrap();

@@ -40,9 +40,9 @@ pub(super) enum EventType {
 /// A response that cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DecodeError {
-    #[error("not text: {0}")]
+    #[error("not UTF-8: {0}")]
     Text(#[from] Utf8Error),
-    #[error("not what an API server answers: {0}")]
+    #[error("not a response of an API server: {0}")]
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Object(#[from] BadObject),
@@ -59,7 +59,7 @@ struct ListMeta {
 
 impl WatchSubject {
     /// The part of a received object that may be recorded; `None` if it is filtered out.
-    pub(super) fn disclosed(&self, object: Object) -> Option<Object> {
+    pub(super) fn sanitized(&self, object: Object) -> Option<Object> {
         if !(self.keep)(&object) {
             return None;
         }
@@ -70,10 +70,10 @@ impl WatchSubject {
     pub(crate) fn inferred_delete(
         &self,
         name: &ObjectName,
-        last: &VersionId,
+        version: &VersionId,
         seen: Moment,
     ) -> IncomingChange {
-        let what = What::Deleted(deletion_stub(self, name, last));
+        let what = What::Deleted(deletion_stub(self, name, version));
         IncomingChange { seen, key: self.key(name), what, inferred: true }
     }
 
@@ -101,8 +101,8 @@ impl<'a> ListPage<'a> {
         let List { metadata, items } = serde_json::from_str(std::str::from_utf8(bytes)?)?;
         // Go prints an empty list of some kinds as null.
         let items = items.unwrap_or_default().into_iter().map(RawValue::get).collect();
-        let next = Some(metadata.r#continue).filter(|next| !next.is_empty());
-        Ok(ListPage { resource_version: metadata.resource_version, continue_token: next, items })
+        let continue_token = Some(metadata.r#continue).filter(|continue_token| !continue_token.is_empty());
+        Ok(ListPage { resource_version: metadata.resource_version, continue_token, items })
     }
 }
 
@@ -122,23 +122,23 @@ impl WatchLine {
             return Ok(line);
         }
         let Event { r#type, object } = serde_json::from_str(text)?;
-        let word = match (EventType::parse(&r#type), &*r#type) {
-            (Some(word), _) => word,
+        let event_type = match (EventType::parse(&r#type), &*r#type) {
+            (Some(event_type), _) => event_type,
             (None, "BOOKMARK") => return Ok(WatchLine::Bookmark(resource_version_of(object)?)),
             // Unknown event types carry no object that this program understands.
             (None, _) => return Ok(WatchLine::Error(RequestFailure::from_status(object.get(), None))),
         };
         match Object::parse(object.get()) {
-            Ok(object) => Ok(WatchLine::Object(word, object)),
+            Ok(object) => Ok(WatchLine::Object(event_type, object)),
             Err(error) => Ok(WatchLine::Unreadable(resource_version_of(object)?, error.to_string())),
         }
     }
 
     /// Fast path for lines as API servers write them: the object is cut out without parsing it for its end.
     fn decode_fast(text: &str) -> Option<WatchLine> {
-        let (word, rest) = text.strip_prefix(r#"{"type":""#)?.split_once('"')?;
+        let (type_name, rest) = text.strip_prefix(r#"{"type":""#)?.split_once('"')?;
         let object = rest.strip_prefix(r#","object":"#)?.trim_ascii_end().strip_suffix('}')?;
-        Some(WatchLine::Object(EventType::parse(word)?, Object::parse(object).ok()?))
+        Some(WatchLine::Object(EventType::parse(type_name)?, Object::parse(object).ok()?))
     }
 }
 
@@ -190,13 +190,13 @@ pub(super) fn with_type_meta(item: &str, api_version: &str, kind: &str) -> Resul
 }
 
 /// A stub of a deleted object, from the stored version.
-fn deletion_stub(subject: &WatchSubject, (namespace, name): &ObjectName, seen: &VersionId) -> Object {
+fn deletion_stub(subject: &WatchSubject, (namespace, name): &ObjectName, version: &VersionId) -> Object {
     let mut metadata = serde_json::json!({
         "name": **name,
-        "resourceVersion": *seen.resource_version,
+        "resourceVersion": *version.resource_version,
     });
     // Objects that the recorder generates have no uid.
-    for (field, value) in [("uid", &*seen.uid), ("namespace", &**namespace)] {
+    for (field, value) in [("uid", &*version.uid), ("namespace", &**namespace)] {
         if !value.is_empty() {
             metadata[field] = value.into();
         }

@@ -41,8 +41,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 impl RequestFailure {
     /// A failure without a response.
-    pub fn from_message(words: String) -> RequestFailure {
-        RequestFailure { message: words, ..RequestFailure::default() }
+    pub fn from_message(message: String) -> RequestFailure {
+        RequestFailure { message, ..RequestFailure::default() }
     }
 
     /// Parses a Kubernetes Status. `code` is the HTTP status of the response, if it had one of its own.
@@ -62,16 +62,16 @@ impl RequestFailure {
         }
         let Ok(status) = serde_json::from_str::<Status>(body) else {
             // Most likely the error page of a proxy.
-            let words = body.lines().next().unwrap_or_default().chars().take(200).collect();
-            return RequestFailure { status: code, message: words, retry_after: None };
+            let message = body.lines().next().unwrap_or_default().chars().take(200).collect();
+            return RequestFailure { status: code, message, retry_after: None };
         };
-        let said = match &*status.reason {
+        let reported_code = match &*status.reason {
             "Expired" | "Gone" => 410,
             _ => status.code,
         };
         let seconds = status.details.map_or(0, |details| details.retry_after_seconds);
         RequestFailure {
-            status: code.or(Some(said)).filter(|code| *code != 0),
+            status: code.or(Some(reported_code)).filter(|code| *code != 0),
             retry_after: (seconds > 0).then(|| Duration::from_secs(seconds)),
             message: status.message,
         }
@@ -92,14 +92,14 @@ impl RequestFailure {
     }
 
     /// The backoff after this many earlier failures.
-    pub(crate) fn backoff(&self, failures: u32, chance: f64) -> Duration {
-        let (first, longest) = match self.kind() {
+    pub(crate) fn backoff(&self, failures: u32, jitter: f64) -> Duration {
+        let (first, max) = match self.kind() {
             FailureKind::Expired | FailureKind::Transient => (FIRST_BACKOFF, MAX_BACKOFF),
             FailureKind::Rejected | FailureKind::NotFound => (FIRST_SLOW_BACKOFF, MAX_SLOW_BACKOFF),
         };
-        let doubled = first.saturating_mul(1 << failures.min(16)).min(longest);
+        let doubled = first.saturating_mul(1 << failures.min(16)).min(max);
         // Jitter between half and all of it, so that not all clients retry together.
-        let wait = doubled.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
+        let wait = doubled.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
         wait.max(self.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
     }
 
@@ -111,9 +111,9 @@ impl RequestFailure {
 impl fmt::Display for RequestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status, self.message.is_empty()) {
-            (Some(status), true) => write!(f, "the server answered {status}"),
-            (Some(status), false) => write!(f, "the server answered {status}: {}", self.message),
-            (None, true) => f.write_str("no answer"),
+            (Some(status), true) => write!(f, "the server responded {status}"),
+            (Some(status), false) => write!(f, "the server responded {status}: {}", self.message),
+            (None, true) => f.write_str("no response"),
             (None, false) => f.write_str(&self.message),
         }
     }

@@ -22,8 +22,8 @@ fn moment(second: i64) -> Moment {
 }
 
 /// `a-1@5`: the pod `a` with the uid `a-1` in the version 5.
-fn pod(word: &str) -> String {
-    let (uid, version) = word.split_once('@').unwrap();
+fn pod(uid_at_version: &str) -> String {
+    let (uid, version) = uid_at_version.split_once('@').unwrap();
     let name = uid.split_once('-').unwrap().0;
     format!(
         r#""metadata":{{"name":"{name}","namespace":"n","uid":"{uid}","resourceVersion":"{version}"}},"spec":{{}}}}"#
@@ -31,7 +31,7 @@ fn pod(word: &str) -> String {
 }
 
 fn page(version: &str, next: &str, pods: &[&str]) -> String {
-    let items: Vec<String> = pods.iter().map(|word| format!("{{{}", pod(word))).collect();
+    let items: Vec<String> = pods.iter().map(|uid_at_version| format!("{{{}", pod(uid_at_version))).collect();
     let next = if next.is_empty() { String::new() } else { format!(r#","continue":"{next}""#) };
     format!(
         r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"{next}}},"items":[{}]}}"#,
@@ -39,8 +39,8 @@ fn page(version: &str, next: &str, pods: &[&str]) -> String {
     )
 }
 
-fn line(word: &str, object: &str) -> String {
-    format!(r#"{{"type":"{word}","object":{{"kind":"Pod","apiVersion":"v1",{}}}"#, pod(object))
+fn line(event_type: &str, object: &str) -> String {
+    format!(r#"{{"type":"{event_type}","object":{{"kind":"Pod","apiVersion":"v1",{}}}"#, pod(object))
 }
 
 fn bookmark(version: &str) -> String {
@@ -56,7 +56,7 @@ fn status(status: u16) -> RequestFailure {
 const EXPIRED_EVENT: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (2)","reason":"Expired","code":410}}"#;
 
 /// A compact form of the output: `+a-1@5`, `~a-1@6`, `-a-1@7`, `-a-1@7 inferred`, `gap 1..3`, `at 7`.
-fn compact_form(told: &WatchOutput) -> Vec<String> {
+fn compact_form(output: &WatchOutput) -> Vec<String> {
     let change = |one: &IncomingChange| {
         let meta = one.what.object().meta();
         let sign = match one.what {
@@ -68,11 +68,11 @@ fn compact_form(told: &WatchOutput) -> Vec<String> {
         format!("{sign}{}@{}{inferred}", meta.uid.unwrap(), meta.resource_version.unwrap())
     };
     let second = |moment: Moment| moment.nanos() / 1_000_000_000;
-    let mut all: Vec<String> = told.batch.changes.iter().map(change).collect();
-    all.extend(told.batch.gaps.iter().map(|gap| format!("gap {}..{}", second(gap.from), second(gap.to))));
+    let mut all: Vec<String> = output.batch.changes.iter().map(change).collect();
+    all.extend(output.batch.gaps.iter().map(|gap| format!("gap {}..{}", second(gap.from), second(gap.to))));
     let version = |position: &str| position.split_once('@').unwrap().0.to_owned();
-    all.extend(told.batch.positions.iter().map(|(_, position)| format!("at {}", version(position))));
-    all.extend(told.warnings.iter().map(|words| format!("! {words}")));
+    all.extend(output.batch.positions.iter().map(|(_, position)| format!("at {}", version(position))));
+    all.extend(output.warnings.iter().map(|warning| format!("! {warning}")));
     all
 }
 
@@ -83,19 +83,22 @@ impl Script {
 
     /// Resumes at version 7 with these pods, last heard at 90 s.
     fn resumed_with(pods: &[&str]) -> Script {
-        let known = pods.iter().map(|word| {
-            let (uid, version) = word.split_once('@').unwrap();
+        let objects = pods.iter().map(|uid_at_version| {
+            let (uid, version) = uid_at_version.split_once('@').unwrap();
             let name = uid.split_once('-').unwrap().0;
             (("n".into(), name.into()), VersionId { uid: uid.into(), resource_version: version.into() })
         });
-        Script { watching: KindWatch::new(watch_subject(), Some("7"), known, Some(moment(90))), second: 100 }
+        Script {
+            watching: KindWatch::new(watch_subject(), Some("7"), objects, Some(moment(90))),
+            second: 100,
+        }
     }
 
     #[track_caller]
-    fn respond(&mut self, reply: WatchResponse<'_>, expected: &[&str], next: &str) -> &mut Script {
-        let ask = self.watching.handle(reply, moment(self.second), 1.0);
+    fn respond(&mut self, response: WatchResponse<'_>, expected: &[&str], next: &str) -> &mut Script {
+        let request = self.watching.handle(response, moment(self.second), 1.0);
         self.second += 1;
-        let asked = match ask {
+        let requested = match request {
             None => String::new(),
             Some(WatchRequest::List { continue_token: None, limit: 1 }) => "look".to_owned(),
             Some(WatchRequest::List { continue_token: after, .. }) => {
@@ -105,7 +108,7 @@ impl Script {
             Some(WatchRequest::Wait(wait)) => format!("wait {wait:?}"),
         };
         assert_eq!(
-            (compact_form(&self.watching.take_output()), asked.trim()),
+            (compact_form(&self.watching.take_output()), requested.trim()),
             (expected.iter().map(|e| (*e).to_owned()).collect(), next)
         );
         self
@@ -241,7 +244,7 @@ fn the_gap_begins_before_past_events_that_were_being_received() {
 #[test]
 fn a_position_contains_the_moment_up_to_which_it_is_complete() {
     let mut script = Script::new();
-    let position = |watching: &mut KindWatch| watching.take_output().batch.positions[0].1.clone();
+    let position = |kind_watch: &mut KindWatch| kind_watch.take_output().batch.positions[0].1.clone();
     script.watching.handle(WatchResponse::Page(page("9", "c1", &["a-1@5"]).as_bytes()), moment(100), 0.5);
     assert_eq!(position(&mut script.watching), "@1970-01-01T00:01:40Z");
     script.watching.handle(WatchResponse::Page(page("9", "", &[]).as_bytes()), moment(110), 0.5);
@@ -251,8 +254,8 @@ fn a_position_contains_the_moment_up_to_which_it_is_complete() {
     let text = position(&mut script.watching);
     assert_eq!(text, "12@1970-01-01T00:02:10Z");
     // For any later resumption.
-    let watching = KindWatch::new(watch_subject(), Some(&text), [], Some(moment(500)));
-    Script { watching, second: 600 }.failed(410, &[], "list").page(
+    let kind_watch = KindWatch::new(watch_subject(), Some(&text), [], Some(moment(500)));
+    Script { watching: kind_watch, second: 600 }.failed(410, &[], "list").page(
         &page("99", "", &[]),
         &["gap 130..601", "at 99"],
         "watch 99",
@@ -404,11 +407,11 @@ fn a_server_that_always_answers_expired_is_not_polled_in_a_loop() {
 fn a_version_from_which_the_server_cannot_resume_is_abandoned() {
     // kube-apiserver answers 500 to a version that is no number.
     let mut script = Script::resumed_with(&["a-1@5"]);
-    let look = page("9", "", &["a-1@5"]);
+    let version_page = page("9", "", &["a-1@5"]);
     for wait in ["800ms", "1.6s", "3.2s", "6.4s"] {
-        script.failed(500, &[], &format!("wait {wait}")).page(&look, &[], "watch 7");
+        script.failed(500, &[], &format!("wait {wait}")).page(&version_page, &[], "watch 7");
     }
-    script.failed(500, &[], "list").page(&look, &["gap 90..109", "at 9"], "watch 9");
+    script.failed(500, &[], "list").page(&version_page, &["gap 90..109", "at 9"], "watch 9");
     // Invalid events count the same; other failures are transient.
     let mut script = Script::resumed_with(&["a-1@5"]);
     for _ in 0..4 {
@@ -423,7 +426,7 @@ fn a_version_from_which_the_server_cannot_resume_is_abandoned() {
 
 #[test]
 fn failed_pages_are_requested_in_smaller_ones() {
-    let limit = |watching: &KindWatch| match watching.next_request(0.5) {
+    let limit = |kind_watch: &KindWatch| match kind_watch.next_request(0.5) {
         WatchRequest::List { limit, .. } => limit,
         other => panic!("{other:?}"),
     };
@@ -466,26 +469,30 @@ fn a_clock_that_is_set_back_makes_no_gap_end_before_it_begins() {
 
 #[test]
 fn denied_access_is_reported_once_and_is_a_gap() {
-    for refusal in [401, 403] {
-        let trouble = format!("! cannot be watched for now: the server answered {refusal}: no");
+    for status_code in [401, 403] {
+        let warning = format!("! cannot be watched, retrying: the server responded {status_code}: no");
         let mut script = Script::resumed_with(&["a-1@5"]);
-        script.failed(refusal, &["gap 90..100", &trouble], "wait 5s").failed(refusal, &[], "wait 10s");
+        script.failed(status_code, &["gap 90..100", &warning], "wait 5s").failed(
+            status_code,
+            &[],
+            "wait 10s",
+        );
         assert_eq!(script.watching.state(), WatchState::Forbidden);
-        script.failed(refusal, &[], "wait 20s").failed(refusal, &[], "wait 40s").failed(
-            refusal,
+        script.failed(status_code, &[], "wait 20s").failed(status_code, &[], "wait 40s").failed(
+            status_code,
             &[],
             "wait 60s",
         );
         // A long gap is reported in between, and at the end.
         script.second = 4000;
-        script.failed(refusal, &["gap 100..4000"], "wait 60s");
+        script.failed(status_code, &["gap 100..4000"], "wait 60s");
         script.respond(WatchResponse::Opened, &["gap 4000..4001", "! recording again"], "");
         script.line(&line("MODIFIED", "a-1@8"), &["~a-1@8", "at 8"]);
     }
     let mut script = Script::new();
     script.failed(
         403,
-        &["gap 100..100", "! cannot be watched for now: the server answered 403: no"],
+        &["gap 100..100", "! cannot be watched, retrying: the server responded 403: no"],
         "wait 5s",
     );
     script.watching.stop(moment(120));
@@ -494,9 +501,9 @@ fn denied_access_is_reported_once_and_is_a_gap() {
 
 #[test]
 fn a_removed_kind_keeps_its_objects_until_it_is_listed_again() {
-    let trouble = "! cannot be watched for now: the server answered 404: no";
+    let warning = "! cannot be watched, retrying: the server responded 404: no";
     Script::resumed_with(&["a-1@5", "b-1@6"])
-        .failed(404, &["gap 90..100", trouble], "wait 5s")
+        .failed(404, &["gap 90..100", warning], "wait 5s")
         .failed(404, &[], "wait 10s")
         .page(
             &page("20", "", &["a-1@5"]),
@@ -516,12 +523,12 @@ fn a_start_that_fails_is_a_gap() {
 
 #[test]
 fn objects_known_without_a_position_are_listed_with_a_gap() {
-    let seen = VersionId { uid: "a-1".into(), resource_version: "5".into() };
-    let known = [(("n".into(), "a".into()), seen)];
-    let watching = KindWatch::new(watch_subject(), None, known, Some(moment(90)));
+    let version = VersionId { uid: "a-1".into(), resource_version: "5".into() };
+    let known = [(("n".into(), "a".into()), version)];
+    let kind_watch = KindWatch::new(watch_subject(), None, known, Some(moment(90)));
     let listed = page("9", "", &["b-1@6"]);
     let expected = ["+b-1@6", "-a-1@5 inferred", "gap 90..100", "at 9"];
-    Script { watching, second: 100 }.page(&listed, &expected, "watch 9");
+    Script { watching: kind_watch, second: 100 }.page(&listed, &expected, "watch 9");
 }
 
 #[test]
@@ -531,7 +538,7 @@ fn unreadable_objects_are_reported_as_gaps() {
         "[".repeat(125),
         "]".repeat(125)
     );
-    let why = "! the server sent what cannot be kept: nested deeper than 120 levels at byte";
+    let why = "! the server sent an invalid object: nested deeper than 120 levels at byte";
     let mut script = Script::resumed_with(&[]);
     assert_eq!(script.watching.handle(WatchResponse::Line(deep.as_bytes()), moment(100), 0.5), None);
     let told = compact_form(&script.watching.take_output());

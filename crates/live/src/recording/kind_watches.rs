@@ -63,30 +63,30 @@ impl KindWatches {
 
     /// Sets the position of a namespace until its watch reports a newer one.
     pub(super) fn set_position(&mut self, namespace: &str, position: &str) {
-        let member = NamespaceWatch { position: Some(position.to_owned()), ..NamespaceWatch::default() };
-        self.watches.get_mut().insert(namespace.to_owned(), member);
+        let watch = NamespaceWatch { position: Some(position.to_owned()), ..NamespaceWatch::default() };
+        self.watches.get_mut().insert(namespace.to_owned(), watch);
     }
 
     /// The joint position, in the format of [`KindPositions`](super::scope::KindPositions). Watches without a position
     /// start with a list.
-    pub(super) fn joint_position(&self, members: &BTreeMap<String, NamespaceWatch>) -> String {
-        let part = |(namespace, member): (&String, &NamespaceWatch)| {
-            let position = member.position.as_ref()?;
+    pub(super) fn joint_position(&self, watches: &BTreeMap<String, NamespaceWatch>) -> String {
+        let part = |(namespace, watch): (&String, &NamespaceWatch)| {
+            let position = watch.position.as_ref()?;
             Some(if namespace.is_empty() { position.clone() } else { format!("{namespace}={position}") })
         };
-        let parts: Vec<String> = members.iter().filter_map(part).collect();
+        let parts: Vec<String> = watches.iter().filter_map(part).collect();
         self.filter.position_prefix(&self.kind) + &parts.join(",") + &self.dropped
     }
 
     /// The joint status: that of a watch which is not open, if there is one.
-    pub(super) fn status(&self, members: &BTreeMap<String, NamespaceWatch>) -> KindStatus {
-        let states = || members.values().filter_map(|member| member.state.as_ref());
+    pub(super) fn status(&self, watches: &BTreeMap<String, NamespaceWatch>) -> KindStatus {
+        let states = || watches.values().filter_map(|watch| watch.state.as_ref());
         let state = states().find(|state| **state != WatchState::Watching).or_else(|| states().next());
         KindStatus {
             kind: self.kind.clone(),
             state: state.cloned().unwrap_or(WatchState::Listing),
-            objects: members.values().map(|member| member.objects).sum(),
-            last_heard: members.values().filter_map(|member| member.last_heard).max(),
+            objects: watches.values().map(|watch| watch.objects).sum(),
+            last_heard: watches.values().filter_map(|watch| watch.last_heard).max(),
         }
     }
 }
@@ -102,26 +102,26 @@ mod tests {
 
     #[test]
     fn the_joint_position_contains_all_watches() {
-        let mut family = family(Some("a,b=c"));
-        family.set_position("shop", "9");
-        family.set_position("web", "7");
-        let text = family.joint_position(family.watches.try_lock().as_deref().unwrap());
+        let mut kind_watches = family(Some("a,b=c"));
+        kind_watches.set_position("shop", "9");
+        kind_watches.set_position("web", "7");
+        let text = kind_watches.joint_position(kind_watches.watches.try_lock().as_deref().unwrap());
         assert_eq!(text, "a,b=c|shop=9,web=7;-blog=5");
     }
 
     #[test]
     fn requests_use_the_served_version() {
-        let family = family(Some("app in (a)"));
+        let kind_watches = family(Some("app in (a)"));
         let labels = "?labelSelector=app%20in%20%28a%29&";
         assert_eq!(
-            family.request_prefix("web"),
+            kind_watches.request_prefix("web"),
             (format!("/api/v1/namespaces/web/pods{labels}"), "v1".to_owned())
         );
         let version = "v2".to_owned();
-        family
+        kind_watches
             .set_served(ServedKind { version, ..ServedKind::guessed(Kind::new("example.com", "Pod"), true) });
         assert_eq!(
-            family.request_prefix(""),
+            kind_watches.request_prefix(""),
             (format!("/apis/example.com/v2/pods{labels}"), "example.com/v2".to_owned())
         );
     }

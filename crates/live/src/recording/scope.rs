@@ -92,44 +92,46 @@ const MAX_NAMES_IN_REASON: usize = 10;
 /// listed. `before` is `None` for a kind that was never recorded.
 pub(super) fn resume(
     kind: &Kind,
-    before: Option<&KindPositions>,
-    wanted: Option<&KindScope>,
-    recorded: Option<RecordedSpan>,
+    previous: Option<&KindPositions>,
+    new_scope: Option<&KindScope>,
+    span: Option<RecordedSpan>,
     now: Moment,
 ) -> Resumption {
-    let Some(recorded) = recorded else {
-        let watches = wanted.map_or(0, |scope| scope.watches().count());
+    let Some(span) = span else {
+        let watches = new_scope.map_or(0, |scope| scope.watches().count());
         return Resumption { positions: vec![None; watches], ..Resumption::default() };
     };
-    let nothing = KindPositions::default();
-    let before = before.unwrap_or(&nothing);
-    let mut positions: Vec<Option<String>> =
-        wanted.map_or(Vec::new(), |scope| scope.watches().map(|name| before.position(scope, name)).collect());
-    let is_wanted = |filter: &ScopeFilter, name: &str| wanted.is_some_and(|scope| scope.covers(filter, name));
-    let unwanted = |sections: &[PositionSection]| -> Vec<PositionSection> {
+    let empty = KindPositions::default();
+    let previous = previous.unwrap_or(&empty);
+    let mut positions: Vec<Option<String>> = new_scope
+        .map_or(Vec::new(), |scope| scope.watches().map(|name| previous.position(scope, name)).collect());
+    let is_wanted =
+        |filter: &ScopeFilter, name: &str| new_scope.is_some_and(|scope| scope.covers(filter, name));
+    let out_of_scope = |sections: &[PositionSection]| -> Vec<PositionSection> {
         let rest = sections.iter().map(|section| section.without_watches(is_wanted));
         rest.filter(|section| !section.positions.is_empty()).collect()
     };
-    let ended = unwanted(before.watched.as_slice());
-    if ended.is_empty() && positions.iter().all(Option::is_some) {
-        return Resumption { positions, dropped: dropped_text(&before.dropped, kind), change: None };
+    let ended_sections = out_of_scope(previous.watched.as_slice());
+    if ended_sections.is_empty() && positions.iter().all(Option::is_some) {
+        return Resumption { positions, dropped: dropped_text(&previous.dropped, kind), change: None };
     }
 
     let mut change = ScopeChange::default();
-    if let Some(since) = before.dropped.iter().flat_map(PositionSection::moments).next() {
-        let why = gap_reason(before.watched.as_ref().map(PositionSection::scope).as_ref(), &before.dropped);
+    if let Some(since) = previous.dropped.iter().flat_map(PositionSection::moments).next() {
+        let why =
+            gap_reason(previous.watched.as_ref().map(PositionSection::scope).as_ref(), &previous.dropped);
         change.closed = Some(ScopeGap { from: since, to: now.max(since), why });
     }
-    if let Some(why) = wanted.and_then(|scope| before.never_recorded_reason(scope)) {
-        change.gaps.push(ScopeGap { from: recorded.from.min(now), to: now, why });
+    if let Some(why) = new_scope.and_then(|scope| previous.never_recorded_reason(scope)) {
+        change.gaps.push(ScopeGap { from: span.from.min(now), to: now, why });
     }
     change.gap_reason = change.gaps.last().or(change.closed.as_ref()).map(|gap| gap.why.clone());
-    let stopped = ended.iter().flat_map(|section| section.positions.values());
-    let stopped = stopped.map(|position| position_moment(position).unwrap_or(recorded.to)).min();
-    let since = stopped.unwrap_or(now).min(now);
-    let dropped = merge_sections(ended.into_iter().chain(unwanted(&before.dropped)), since);
+    let stopped_at = ended_sections.iter().flat_map(|section| section.positions.values());
+    let stopped_at = stopped_at.map(|position| position_moment(position).unwrap_or(span.to)).min();
+    let since = stopped_at.unwrap_or(now).min(now);
+    let dropped = merge_sections(ended_sections.into_iter().chain(out_of_scope(&previous.dropped)), since);
     if !dropped.is_empty() {
-        change.gaps.push(ScopeGap { from: since, to: Moment::MAX, why: gap_reason(wanted, &dropped) });
+        change.gaps.push(ScopeGap { from: since, to: Moment::MAX, why: gap_reason(new_scope, &dropped) });
     }
     for position in positions.iter_mut().filter(|position| position.is_none()) {
         *position = Some(format!("@{now}"));
@@ -139,17 +141,17 @@ pub(super) fn resume(
 
 /// Merges ended watches by filter, all with the moment at which their open gap begins.
 fn merge_sections(sections: impl Iterator<Item = PositionSection>, since: Moment) -> Vec<PositionSection> {
-    let mut all: Vec<PositionSection> = Vec::new();
+    let mut merged: Vec<PositionSection> = Vec::new();
     for PositionSection { filter, mut positions } in sections {
         for position in positions.values_mut() {
             *position = format!("{}@{since}", position_version(position));
         }
-        match all.iter_mut().find(|other| other.filter == filter) {
+        match merged.iter_mut().find(|other| other.filter == filter) {
             Some(other) => other.positions.extend(positions),
-            None => all.push(PositionSection { filter, positions }),
+            None => merged.push(PositionSection { filter, positions }),
         }
     }
-    all
+    merged
 }
 
 fn dropped_text(dropped: &[PositionSection], kind: &Kind) -> String {
@@ -177,9 +179,9 @@ fn describe_namespaces<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.dedup();
     let more = names.len().saturating_sub(MAX_NAMES_IN_REASON);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let word = if names.len() == 1 { "namespace" } else { "namespaces" };
+    let noun = if names.len() == 1 { "namespace" } else { "namespaces" };
     names.truncate(MAX_NAMES_IN_REASON);
-    format!("{word} {}{more}", names.join(", "))
+    format!("{noun} {}{more}", names.join(", "))
 }
 
 /// The resourceVersion of a position: `7` of `7@T`.
@@ -203,7 +205,7 @@ impl KindScope {
 
     /// Whether a namespace is recorded; the empty name stands for all.
     pub(super) fn has_namespace(&self, name: &str) -> bool {
-        self.namespaces.is_empty() || self.namespaces.iter().any(|one| one == name)
+        self.namespaces.is_empty() || self.namespaces.iter().any(|namespace| namespace == name)
     }
 
     fn covers(&self, filter: &ScopeFilter, name: &str) -> bool {
@@ -220,8 +222,8 @@ impl KindScope {
         let labels = self.filter.labels.as_ref().map(|labels| format!("labels {labels}"));
         let names = self.namespaces.iter().map(String::as_str);
         let names = (!self.namespaces.is_empty()).then(|| describe_namespaces(names));
-        let words: Vec<String> = [events, labels, names].into_iter().flatten().collect();
-        words.join(" in ")
+        let parts: Vec<String> = [events, labels, names].into_iter().flatten().collect();
+        parts.join(" in ")
     }
 }
 
@@ -236,9 +238,13 @@ impl ScopeFilter {
 
     /// The prefix of a position.
     pub(super) fn position_prefix(&self, kind: &Kind) -> String {
-        let mark = if is_event(kind) && self.events == EventChoice::All { "*" } else { "" };
+        let events_marker = if is_event(kind) && self.events == EventChoice::All { "*" } else { "" };
         let labels = self.labels.as_deref().unwrap_or_default();
-        if mark.is_empty() && labels.is_empty() { String::new() } else { format!("{mark}{labels}|") }
+        if events_marker.is_empty() && labels.is_empty() {
+            String::new()
+        } else {
+            format!("{events_marker}{labels}|")
+        }
     }
 
     fn parse(text: Option<&str>, kind: &Kind) -> ScopeFilter {
@@ -257,14 +263,14 @@ impl ScopeFilter {
 
 impl KindPositions {
     pub(super) fn parse(text: &str, kind: &Kind) -> KindPositions {
-        let mut all = KindPositions::default();
+        let mut parsed = KindPositions::default();
         for section in text.split(';').filter(|section| !section.is_empty()) {
             match section.strip_prefix('-') {
-                Some(section) => all.dropped.push(PositionSection::parse(section, kind)),
-                None => all.watched = Some(PositionSection::parse(section, kind)),
+                Some(section) => parsed.dropped.push(PositionSection::parse(section, kind)),
+                None => parsed.watched = Some(PositionSection::parse(section, kind)),
             }
         }
-        all
+        parsed
     }
 
     /// All namespaces that were ever in scope.
@@ -281,10 +287,10 @@ impl KindPositions {
     }
 
     /// The reason for the part of the scope that was never recorded; `None` if there is none.
-    fn never_recorded_reason(&self, wanted: &KindScope) -> Option<String> {
+    fn never_recorded_reason(&self, scope: &KindScope) -> Option<String> {
         let sections = || self.watched.iter().chain(&self.dropped);
-        let is_new = |name: &&str| !sections().any(|section| section.covers(&wanted.filter, name));
-        let names: Vec<&str> = wanted.watches().filter(is_new).collect();
+        let is_new = |name: &&str| !sections().any(|section| section.covers(&scope.filter, name));
+        let names: Vec<&str> = scope.watches().filter(is_new).collect();
         if names.is_empty() {
             return None;
         }
@@ -292,7 +298,7 @@ impl KindPositions {
             return Some("not recorded".to_owned());
         }
         let is_named =
-            names.iter().all(|name| !name.is_empty()) && sections().all(|one| one.filter == wanted.filter);
+            names.iter().all(|name| !name.is_empty()) && sections().all(|one| one.filter == scope.filter);
         Some(match is_named {
             true => format!("{} not recorded", describe_namespaces(names.into_iter())),
             false => {
@@ -335,8 +341,8 @@ impl PositionSection {
 
     /// Whether all of a namespace was recorded; the empty name stands for all namespaces.
     fn covers(&self, filter: &ScopeFilter, name: &str) -> bool {
-        let has_it = self.positions.contains_key("") || self.positions.contains_key(name);
-        self.filter.covers(filter) && has_it
+        let has_watch = self.positions.contains_key("") || self.positions.contains_key(name);
+        self.filter.covers(filter) && has_watch
     }
 
     /// The section without the watches that are in scope.

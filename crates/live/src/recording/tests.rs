@@ -8,18 +8,20 @@ use crate::events::{KindStatus, VersionId, WatchState};
 /// The events of a recording, which is stopped when there are enough.
 pub(super) async fn recorded_events(
     server: impl Fn(&str) -> String + Send + 'static,
-    wanted: WatchScope,
-    known: ResumeState,
+    scope: WatchScope,
+    resume_state: ResumeState,
     is_enough: impl Fn(&[RecordingEvent]) -> bool,
 ) -> Vec<RecordingEvent> {
     let server = Server::start(move |head| server(head.split(' ').nth(1).unwrap()));
     let target = RecordedCluster { source: "s".into(), connection: server.connection().await };
-    let (out, mut heard) = mpsc::channel(16);
+    let (sender, mut receiver) = mpsc::channel(16);
     let (stop, stopped) = watch::channel(false);
     let clock = || Moment::from(k8s_openapi::jiff::Timestamp::now());
-    let recording = tokio::spawn(record(target, wanted, known, clock, out, stopped));
+    let recording = tokio::spawn(record(target, scope, resume_state, clock, sender, stopped));
     let mut events = Vec::new();
-    while let Some(event) = timeout(Duration::from_secs(60), heard.recv()).await.expect("it says something") {
+    while let Some(event) =
+        timeout(Duration::from_secs(60), receiver.recv()).await.expect("it says something")
+    {
         events.push(event);
         if is_enough(&events) {
             let _ = stop.send(true);
@@ -53,7 +55,7 @@ fn watch_with_lines(lines: &str) -> String {
 
 pub(super) fn batches(events: &[RecordingEvent]) -> impl Iterator<Item = &WatchBatch> {
     events.iter().filter_map(|event| match event {
-        RecordingEvent::Batch(news) => Some(news),
+        RecordingEvent::Batch(batch) => Some(batch),
         RecordingEvent::Status(_) | RecordingEvent::Warning { .. } => None,
     })
 }
@@ -77,12 +79,12 @@ async fn the_position_of_one_namespace_does_not_overwrite_the_others() {
     };
     let pod = Kind::new("", "Pod");
     let position = "shop=9@2026-11-01T00:00:00Z,web=7@2026-11-01T00:00:00Z".to_owned();
-    let known = ResumeState { positions: [(pod.clone(), position)].into(), ..ResumeState::default() };
-    let events = recorded_events(server, only(&["pods"], &["shop", "web"]), known, |events| {
-        batches(events).any(|news| !news.positions.is_empty())
+    let resume_state = ResumeState { positions: [(pod.clone(), position)].into(), ..ResumeState::default() };
+    let events = recorded_events(server, only(&["pods"], &["shop", "web"]), resume_state, |events| {
+        batches(events).any(|batch| !batch.positions.is_empty())
     })
     .await;
-    let positions: Vec<_> = batches(&events).flat_map(|news| &news.positions).collect();
+    let positions: Vec<_> = batches(&events).flat_map(|batch| &batch.positions).collect();
     let (_, text) = positions[0];
     assert!(text.starts_with("shop=9@2026-11-01T00:00:00Z,web=12@"), "{text}");
 }
@@ -106,28 +108,28 @@ async fn a_watch_that_panics_is_restarted_with_a_gap() {
         other => panic!("{other}"),
     });
     let target = RecordedCluster { source: "s".into(), connection: server.connection().await };
-    let (out, mut heard) = mpsc::channel(16);
+    let (sender, mut receiver) = mpsc::channel(16);
     let (stop, stopped) = watch::channel(false);
     let clock = move || {
         assert!(!breaks.swap(false, Ordering::SeqCst), "out of order");
         Moment::from(k8s_openapi::jiff::Timestamp::now())
     };
-    let wanted = only(&["pods"], &[]);
-    let recording = tokio::spawn(record(target, wanted, ResumeState::default(), clock, out, stopped));
-    let (mut troubles, mut gaps) = (Vec::new(), Vec::new());
-    while let Some(event) = timeout(Duration::from_secs(60), heard.recv()).await.expect("it goes on") {
+    let scope = only(&["pods"], &[]);
+    let recording = tokio::spawn(record(target, scope, ResumeState::default(), clock, sender, stopped));
+    let (mut warnings, mut gaps) = (Vec::new(), Vec::new());
+    while let Some(event) = timeout(Duration::from_secs(60), receiver.recv()).await.expect("it goes on") {
         match event {
-            RecordingEvent::Warning { message, .. } => troubles.push(message),
-            RecordingEvent::Batch(news) => gaps.extend(news.gaps),
+            RecordingEvent::Warning { message, .. } => warnings.push(message),
+            RecordingEvent::Batch(batch) => gaps.extend(batch.gaps),
             RecordingEvent::Status(_) => {}
         }
-        if troubles.len() == 2 {
+        if warnings.len() == 2 {
             let _ = stop.send(true);
         }
     }
     recording.await.unwrap().unwrap();
-    assert_eq!(troubles, ["the recorder broke: out of order", "recording again"]);
-    assert!(gaps.iter().all(|gap| gap.why == troubles[0]) && !gaps.is_empty(), "{gaps:?}");
+    assert_eq!(warnings, ["the recorder panicked: out of order", "recording again"]);
+    assert!(gaps.iter().all(|gap| gap.why == warnings[0]) && !gaps.is_empty(), "{gaps:?}");
 }
 
 #[tokio::test]
@@ -146,9 +148,9 @@ async fn an_account_without_access_to_the_version_records_the_rest() {
         is_watched(events, "Pod")
     })
     .await;
-    let troubles: Vec<_> =
+    let warnings: Vec<_> =
         events.iter().filter(|event| matches!(event, RecordingEvent::Warning { .. })).collect();
-    assert_eq!(troubles.len(), 1, "{troubles:?}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
 }
 
 #[tokio::test]
@@ -182,15 +184,21 @@ async fn it_stops_while_it_waits_for_a_response() {
         };
         let server = Server::start(move |head| server(head.split(' ').nth(1).unwrap()));
         let target = RecordedCluster { source: "s".into(), connection: server.connection().await };
-        let (out, mut heard) = mpsc::channel(16);
+        let (sender, mut receiver) = mpsc::channel(16);
         let (stop, stopped) = watch::channel(false);
         let clock = || Moment::from_nanos(0);
-        let recording =
-            tokio::spawn(record(target, WatchScope::default(), ResumeState::default(), clock, out, stopped));
+        let recording = tokio::spawn(record(
+            target,
+            WatchScope::default(),
+            ResumeState::default(),
+            clock,
+            sender,
+            stopped,
+        ));
         server.wait_for(silent);
         stop.send(true).unwrap();
         timeout(Duration::from_secs(30), recording).await.expect("it stops").unwrap().unwrap();
-        heard.close();
+        receiver.close();
     }
 }
 
@@ -218,34 +226,34 @@ async fn a_kind_that_was_removed_between_runs_is_a_gap() {
         }
     };
     let pool = Kind::new("karpenter.sh", "NodePool");
-    let seen = VersionId { uid: "u".into(), resource_version: "3".into() };
-    let known = ResumeState {
+    let version = VersionId { uid: "u".into(), resource_version: "3".into() };
+    let resume_state = ResumeState {
         positions: [(pool.clone(), "4@2026-11-01T00:00:00Z".to_owned())].into(),
-        objects: [(pool.clone(), [(("".into(), "general".into()), seen)].into())].into(),
+        objects: [(pool.clone(), [(("".into(), "general".into()), version)].into())].into(),
         from: Some("2026-10-01T00:00:00Z".parse().unwrap()),
         until: Some("2026-11-01T00:00:00Z".parse().unwrap()),
     };
-    let events = recorded_events(server, WatchScope::default(), known, |events| {
-        *is_back.lock().unwrap() = batches(events).any(|news| !news.gaps.is_empty());
+    let events = recorded_events(server, WatchScope::default(), resume_state, |events| {
+        *is_back.lock().unwrap() = batches(events).any(|batch| !batch.gaps.is_empty());
         is_watched(events, "NodePool.karpenter.sh")
-            && batches(events).any(|news| news.changes.iter().any(|change| change.key.kind == pool))
+            && batches(events).any(|batch| batch.changes.iter().any(|change| change.key.kind == pool))
     })
     .await;
-    let first = batches(&events).find_map(|news| news.gaps.first()).unwrap();
+    let first = batches(&events).find_map(|batch| batch.gaps.first()).unwrap();
     assert_eq!(
         (first.from.to_string().as_str(), &first.kinds[..]),
         ("2026-11-01T00:00:00Z", &[pool.clone()][..])
     );
     let gone: Vec<_> =
-        batches(&events).flat_map(|news| &news.changes).filter(|change| change.key.kind == pool).collect();
+        batches(&events).flat_map(|batch| &batch.changes).filter(|change| change.key.kind == pool).collect();
     assert!(gone.len() == 1 && gone[0].inferred && gone[0].what.state().is_none(), "{gone:?}");
     assert_eq!(gone[0].what.object().meta().api_version, "karpenter.sh/v2");
 }
 
 /// The resume state of two pods, in a recording that stopped at midnight.
 fn known_pods(position: &str) -> ResumeState {
-    let seen = |uid: &str| VersionId { uid: uid.into(), resource_version: "3".into() };
-    let pods = [(("shop".into(), "a".into()), seen("u1")), (("web".into(), "b".into()), seen("u2"))];
+    let version = |uid: &str| VersionId { uid: uid.into(), resource_version: "3".into() };
+    let pods = [(("shop".into(), "a".into()), version("u1")), (("web".into(), "b".into()), version("u2"))];
     ResumeState {
         positions: [(Kind::new("", "Pod"), position.to_owned())].into(),
         objects: [(Kind::new("", "Pod"), pods.into())].into(),
@@ -274,24 +282,24 @@ fn quiet_server(path: &str) -> String {
 
 /// Gaps, changes and positions of pods, in the order of the events.
 fn pod_timeline(events: &[RecordingEvent]) -> Vec<String> {
-    let mut story = Vec::new();
+    let mut timeline = Vec::new();
     let pod = Kind::new("", "Pod");
-    for news in batches(events) {
-        let gaps = news.closed_gaps.iter().chain(&news.gaps);
+    for batch in batches(events) {
+        let gaps = batch.closed_gaps.iter().chain(&batch.gaps);
         for gap in gaps.filter(|gap| gap.kinds == [pod.clone()]) {
             let end = if gap.is_open() { "open" } else { "closed" };
-            story.push(format!("{end} {}: {}", gap.from, gap.why));
+            timeline.push(format!("{end} {}: {}", gap.from, gap.why));
         }
-        for change in news.changes.iter().filter(|change| change.key.kind == pod) {
+        for change in batch.changes.iter().filter(|change| change.key.kind == pod) {
             let inferred = if change.inferred { " inferred" } else { "" };
-            story.push(format!(
+            timeline.push(format!(
                 "{} {}/{}{inferred}",
                 change.what.event_type(),
                 change.key.namespace,
                 change.key.name
             ));
         }
-        for (_, position) in news.positions.iter().filter(|(kind, _)| *kind == pod) {
+        for (_, position) in batch.positions.iter().filter(|(kind, _)| *kind == pod) {
             // The time of the list varies.
             let sections: Vec<String> = position
                 .split(';')
@@ -300,16 +308,16 @@ fn pod_timeline(events: &[RecordingEvent]) -> Vec<String> {
                     _ => text.to_owned(),
                 })
                 .collect();
-            story.push(format!("at {}", sections.join(";")));
+            timeline.push(format!("at {}", sections.join(";")));
         }
     }
-    story
+    timeline
 }
 
 #[tokio::test]
 async fn a_dropped_kind_ends_in_an_open_gap() {
-    let known = known_pods("7@2026-11-01T00:00:00Z");
-    let events = recorded_events(quiet_server, only(&["pods"], &["web"]), known.clone(), |events| {
+    let resume_state = known_pods("7@2026-11-01T00:00:00Z");
+    let events = recorded_events(quiet_server, only(&["pods"], &["web"]), resume_state.clone(), |events| {
         is_watched(events, "Pod")
     })
     .await;
@@ -321,9 +329,10 @@ async fn a_dropped_kind_ends_in_an_open_gap() {
             "DELETED shop/a inferred",
         ]
     );
-    let events =
-        recorded_events(quiet_server, only(&["nodes"], &[]), known, |events| is_watched(events, "Node"))
-            .await;
+    let events = recorded_events(quiet_server, only(&["nodes"], &[]), resume_state, |events| {
+        is_watched(events, "Node")
+    })
+    .await;
     assert_eq!(
         pod_timeline(&events),
         [
@@ -337,29 +346,31 @@ async fn a_dropped_kind_ends_in_an_open_gap() {
 
 #[tokio::test]
 async fn a_kind_that_is_in_scope_again_is_listed_and_the_gap_ends() {
-    let known = known_pods("web=7@2026-11-01T00:00:00Z;-7@2026-11-01T00:00:00Z");
+    let resume_state = known_pods("web=7@2026-11-01T00:00:00Z;-7@2026-11-01T00:00:00Z");
     let events =
-        recorded_events(quiet_server, only(&["pods"], &[]), known, |events| is_watched(events, "Pod")).await;
+        recorded_events(quiet_server, only(&["pods"], &[]), resume_state, |events| is_watched(events, "Pod"))
+            .await;
     let why = "only namespace web recorded";
-    let story = pod_timeline(&events);
-    assert_eq!(story[..2], [format!("closed 2026-11-01T00:00:00Z: {why}"), "at @now".to_owned()]);
+    let timeline = pod_timeline(&events);
+    assert_eq!(timeline[..2], [format!("closed 2026-11-01T00:00:00Z: {why}"), "at @now".to_owned()]);
     // The server no longer has any of them.
-    assert_eq!(story[2..4].len(), 2, "{story:?}");
-    assert!(story[2].starts_with("closed ") && story[2].ends_with(why), "{story:?}");
-    assert_eq!(story[3..], ["DELETED shop/a inferred", "DELETED web/b inferred", "at 9@now"]);
+    assert_eq!(timeline[2..4].len(), 2, "{timeline:?}");
+    assert!(timeline[2].starts_with("closed ") && timeline[2].ends_with(why), "{timeline:?}");
+    assert_eq!(timeline[3..], ["DELETED shop/a inferred", "DELETED web/b inferred", "at 9@now"]);
     // Both parts form one gap.
-    let gaps: Vec<_> = batches(&events).flat_map(|news| news.closed_gaps.iter().chain(&news.gaps)).collect();
+    let gaps: Vec<_> =
+        batches(&events).flat_map(|batch| batch.closed_gaps.iter().chain(&batch.gaps)).collect();
     assert_eq!(gaps[0].to, gaps[1].from);
 }
 
 #[tokio::test]
 async fn a_kind_that_was_not_recorded_before_is_a_gap_from_the_beginning() {
-    let known = known_pods("7@2026-11-01T00:00:00Z");
-    let events = recorded_events(quiet_server, only(&["pods", "nodes"], &[]), known, |events| {
+    let resume_state = known_pods("7@2026-11-01T00:00:00Z");
+    let events = recorded_events(quiet_server, only(&["pods", "nodes"], &[]), resume_state, |events| {
         is_watched(events, "Node")
     })
     .await;
-    let gaps: Vec<_> = batches(&events).flat_map(|news| &news.gaps).collect();
+    let gaps: Vec<_> = batches(&events).flat_map(|batch| &batch.gaps).collect();
     assert!(
         gaps.iter().all(|gap| gap.kinds == [Kind::new("", "Node")] && gap.why == "not recorded"),
         "{gaps:?}"

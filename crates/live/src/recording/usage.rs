@@ -107,13 +107,16 @@ struct PodUsage<'a> {
 }
 
 /// Reports the samples of an earlier run as deleted, when usage is no longer sampled.
-pub(super) fn end_sampling(source: &Arc<str>, known: &ResumeState, now: Moment) -> WatchBatch {
+pub(super) fn end_sampling(source: &Arc<str>, resume_state: &ResumeState, now: Moment) -> WatchBatch {
     let changes = [NODE_USAGE, NAMESPACE_USAGE].into_iter().flat_map(|kind| {
         let subject = watch_subject(source, kind);
-        let objects = known.objects.get(&subject.kind).into_iter().flatten();
+        let objects = resume_state.objects.get(&subject.kind).into_iter().flatten();
         let mut objects: Vec<(&ObjectName, &VersionId)> = objects.collect();
         objects.sort_unstable_by_key(|(name, _)| *name);
-        objects.into_iter().map(|(name, seen)| subject.inferred_delete(name, seen, now)).collect::<Vec<_>>()
+        objects
+            .into_iter()
+            .map(|(name, version)| subject.inferred_delete(name, version, now))
+            .collect::<Vec<_>>()
     });
     WatchBatch { changes: changes.collect(), ..WatchBatch::default() }
 }
@@ -122,50 +125,51 @@ pub(super) fn end_sampling(source: &Arc<str>, known: &ResumeState, now: Moment) 
 
 impl UsageSampler {
     pub(super) fn new(
-        desk: Arc<Shared>,
+        shared: Arc<Shared>,
         namespaces: Vec<String>,
         interval: Duration,
-        known: &ResumeState,
+        resume_state: &ResumeState,
     ) -> UsageSampler {
-        let of_kind = |kind: &'static str| {
-            let objects = known.objects.get(&Kind::new(GROUP, kind)).into_iter().flatten();
-            (kind, objects.map(|((_, name), seen)| (name.to_string(), seen.clone())).collect())
+        let versions_of = |kind: &'static str| {
+            let objects = resume_state.objects.get(&Kind::new(GROUP, kind)).into_iter().flatten();
+            (kind, objects.map(|((_, name), version)| (name.to_string(), version.clone())).collect())
         };
-        let last: HashMap<_, BTreeMap<String, VersionId>> = [NODE_USAGE, NAMESPACE_USAGE].map(of_kind).into();
+        let last: HashMap<_, BTreeMap<String, VersionId>> =
+            [NODE_USAGE, NAMESPACE_USAGE].map(versions_of).into();
         let was_sampled = last.values().any(|objects| !objects.is_empty());
-        let missing = known.until.filter(|_| was_sampled);
-        let missing = missing.map(|until| (until, "usage was not sampled".to_owned()));
-        UsageSampler { shared: desk, namespaces, interval, last, ongoing_gap: missing, last_sample: None }
+        let ongoing_gap = resume_state.until.filter(|_| was_sampled);
+        let ongoing_gap = ongoing_gap.map(|until| (until, "usage was not sampled".to_owned()));
+        UsageSampler { shared, namespaces, interval, last, ongoing_gap, last_sample: None }
     }
 
     pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut trouble = String::new();
+        let mut last_warning = String::new();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
                 () = wait_for_stop(&mut stop) => return,
             }
-            let taken = tokio::select! {
+            let result = tokio::select! {
                 taken = self.sample() => taken,
                 () = wait_for_stop(&mut stop) => return,
             };
             let now = (self.shared.clock)();
-            let event = match taken {
+            let event = match result {
                 Ok(sample) => {
-                    trouble.clear();
+                    last_warning.clear();
                     RecordingEvent::Batch(self.batch_for(&sample, now))
                 }
                 Err(failure) => {
-                    let words = format!("usage cannot be sampled for now: {failure}");
+                    let message = format!("usage cannot be sampled: {failure}");
                     let since = self.last_sample.unwrap_or(now);
-                    self.ongoing_gap.get_or_insert((since, words.clone()));
-                    if words == trouble {
+                    self.ongoing_gap.get_or_insert((since, message.clone()));
+                    if message == last_warning {
                         continue;
                     }
-                    trouble.clone_from(&words);
-                    RecordingEvent::Warning { kind: Kind::new(GROUP, NODE_USAGE), message: words }
+                    last_warning.clone_from(&message);
+                    RecordingEvent::Warning { kind: Kind::new(GROUP, NODE_USAGE), message }
                 }
             };
             if self.shared.events.send(event).await.is_err() {
@@ -177,10 +181,10 @@ impl UsageSampler {
     async fn sample(&self) -> Result<Sample, RequestFailure> {
         let mut sample = Sample::default();
         let nodes = self.get(&format!("{METRICS_API}/nodes")).await?;
-        for one in parse_list(&nodes)?.items {
-            if let Some(usage) = one.usage {
-                let kept = NodeUsage { timestamp: &one.timestamp, window: &one.window, usage };
-                sample.nodes.insert(one.metadata.name.clone(), to_json(&kept));
+        for node in parse_list(&nodes)?.items {
+            if let Some(usage) = node.usage {
+                let node_usage = NodeUsage { timestamp: &node.timestamp, window: &node.window, usage };
+                sample.nodes.insert(node.metadata.name.clone(), to_json(&node_usage));
             }
         }
         let all = self.namespaces.is_empty().then(|| format!("{METRICS_API}/pods"));
@@ -200,34 +204,35 @@ impl UsageSampler {
 
     /// The changes that a sample makes to the history.
     fn batch_for(&mut self, sample: &Sample, now: Moment) -> WatchBatch {
-        let mut news = WatchBatch::default();
+        let mut batch = WatchBatch::default();
         for (kind, objects) in [(NODE_USAGE, &sample.nodes), (NAMESPACE_USAGE, &sample.namespaces)] {
             let subject = watch_subject(&self.shared.source, kind);
             let last = self.last.entry(kind).or_default();
-            let gone: Vec<String> =
+            let removed: Vec<String> =
                 last.keys().filter(|name| !objects.contains_key(*name)).cloned().collect();
-            for name in gone {
-                let seen = last.remove(&name);
-                let deleted = seen.map(|seen| subject.inferred_delete(&cluster_scoped(&name), &seen, now));
-                news.changes.extend(deleted);
+            for name in removed {
+                let version = last.remove(&name);
+                let deleted =
+                    version.map(|version| subject.inferred_delete(&cluster_scoped(&name), &version, now));
+                batch.changes.extend(deleted);
             }
             for (name, content) in objects {
-                let (object, seen) = usage_object(kind, name, content);
-                let what = match last.insert(name.clone(), seen.clone()) {
-                    Some(before) if before == seen => continue,
+                let (object, version) = usage_object(kind, name, content);
+                let what = match last.insert(name.clone(), version.clone()) {
+                    Some(previous) if previous == version => continue,
                     Some(_) => What::Modified(object),
                     None => What::Added(object),
                 };
                 let observed = IncomingChange::received(now, &self.shared.source, what);
-                news.changes.push(IncomingChange { inferred: true, ..observed });
+                batch.changes.push(IncomingChange { inferred: true, ..observed });
             }
         }
         if let Some((from, why)) = self.ongoing_gap.take() {
             let kinds = [NODE_USAGE, NAMESPACE_USAGE].map(|kind| Kind::new(GROUP, kind)).into();
-            news.gaps.push(Gap { source: self.shared.source.clone(), kinds, from, to: now, why });
+            batch.gaps.push(Gap { source: self.shared.source.clone(), kinds, from, to: now, why });
         }
         self.last_sample = Some(now);
-        news
+        batch
     }
 }
 
@@ -237,10 +242,11 @@ impl Sample {
     fn add_pods(&mut self, list: &List<'_>) {
         let mut namespaces: BTreeMap<&str, NamespaceUsage<'_>> = BTreeMap::new();
         for pod in &list.items {
-            let containers = pod.containers.iter().map(|one| (&*one.name, one.usage)).collect();
+            let containers =
+                pod.containers.iter().map(|container| (&*container.name, container.usage)).collect();
             let usage = PodUsage { timestamp: &pod.timestamp, window: &pod.window, containers };
-            let of_namespace = namespaces.entry(&pod.metadata.namespace).or_default();
-            of_namespace.pods.insert(&pod.metadata.name, usage);
+            let namespace_usage = namespaces.entry(&pod.metadata.namespace).or_default();
+            namespace_usage.pods.insert(&pod.metadata.name, usage);
         }
         let namespaces = namespaces.into_iter().map(|(name, usage)| (name.to_owned(), to_json(&usage)));
         self.namespaces.extend(namespaces);
@@ -249,20 +255,20 @@ impl Sample {
 
 fn parse_list(bytes: &[u8]) -> Result<List<'_>, RequestFailure> {
     serde_json::from_slice(bytes)
-        .map_err(|error| RequestFailure::from_message(format!("metrics are unreadable: {error}")))
+        .map_err(|error| RequestFailure::from_message(format!("invalid metrics: {error}")))
 }
 
-fn to_json(kept: &impl Serialize) -> String {
-    serde_json::to_string(kept).expect("texts and numbers are JSON")
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("texts and numbers are JSON")
 }
 
 /// An object with this content; the hash of the content serves as its resourceVersion.
 fn usage_object(kind: &str, name: &str, content: &str) -> (Object, VersionId) {
-    let mark = format!("{:016x}", model::ContentHash::of(content).0);
-    let metadata = serde_json::json!({ "name": name, "resourceVersion": mark });
+    let content_hash = format!("{:016x}", model::ContentHash::of(content).0);
+    let metadata = serde_json::json!({ "name": name, "resourceVersion": content_hash });
     let members = content.strip_prefix('{').unwrap_or(content);
     let object = format!(r#"{{"apiVersion":"{GROUP}/v1","kind":"{kind}","metadata":{metadata},{members}"#);
-    (Object::from_trusted(object), VersionId { uid: "".into(), resource_version: mark.into() })
+    (Object::from_trusted(object), VersionId { uid: "".into(), resource_version: content_hash.into() })
 }
 
 fn watch_subject(source: &Arc<str>, kind: &str) -> WatchSubject {

@@ -47,18 +47,18 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 impl WatchTask {
     /// The task of a namespace; an empty name stands for all.
     pub(super) fn new(
-        desk: Arc<Shared>,
-        family: Arc<KindWatches>,
+        shared: Arc<Shared>,
+        watches: Arc<KindWatches>,
         namespace: &str,
-        watching: KindWatch,
-        chance: Pcg64,
+        kind_watch: KindWatch,
+        rng: Pcg64,
     ) -> WatchTask {
         WatchTask {
             namespace: namespace.to_owned(),
-            kind_watch: watching,
-            shared: desk,
-            watches: family,
-            rng: chance,
+            kind_watch,
+            shared,
+            watches,
+            rng,
             has_failed: false,
             is_absent: false,
             last_status: None,
@@ -84,8 +84,8 @@ impl WatchTask {
                 Ok(closed) => return closed,
                 Err(panic) => panic,
             };
-            let (now, chance) = (self.now(), self.rng.random());
-            let wait = self.kind_watch.handle_panic(panic.to_string(), now, chance);
+            let (now, jitter) = (self.now(), self.rng.random());
+            let wait = self.kind_watch.handle_panic(panic.to_string(), now, jitter);
             if let Err(closed) = self.flush().await {
                 return closed;
             }
@@ -94,8 +94,8 @@ impl WatchTask {
     }
 
     async fn send_requests(&mut self) -> ReceiverClosed {
-        let chance = self.rng.random();
-        let mut ask = self.kind_watch.next_request(chance);
+        let jitter = self.rng.random();
+        let mut request = self.kind_watch.next_request(jitter);
         loop {
             if let Err(closed) = self.flush().await {
                 return closed;
@@ -104,44 +104,49 @@ impl WatchTask {
                 self.has_finished_first_list = true;
                 self.shared.finished_first_lists.add_permits(1);
             }
-            let told = match ask {
+            let next = match request {
                 WatchRequest::Wait(wait) => {
                     tokio::select! {
                         () = sleep(wait) => {}
                         () = self.watches.discovered.notified(), if self.is_absent => {}
                     }
-                    let chance = self.rng.random();
-                    Ok(self.kind_watch.next_request(chance))
+                    let jitter = self.rng.random();
+                    Ok(self.kind_watch.next_request(jitter))
                 }
-                WatchRequest::List { continue_token: after, limit } => Ok(self.list(after, limit).await),
-                WatchRequest::Watch { resource_version: from, timeout_seconds: seconds } => {
-                    self.watch(&from, seconds).await
+                WatchRequest::List { continue_token, limit } => Ok(self.list(continue_token, limit).await),
+                WatchRequest::Watch { resource_version, timeout_seconds } => {
+                    self.watch(&resource_version, timeout_seconds).await
                 }
             };
-            ask = match told {
-                Ok(ask) => ask,
+            request = match next {
+                Ok(request) => request,
                 Err(closed) => return closed,
             };
         }
     }
 
-    async fn list(&mut self, after: Option<String>, limit: u32) -> WatchRequest {
-        let after = after.map_or(String::new(), |mark| format!("&continue={}", percent_encode(&mark)));
-        let desk = self.shared.clone();
-        let _turn = desk.list_permits.acquire().await;
-        let path = format!("{}limit={limit}{after}", self.request_prefix());
-        match desk.connection.get(&path, "application/json").await {
+    async fn list(&mut self, continue_token: Option<String>, limit: u32) -> WatchRequest {
+        let continue_token =
+            continue_token.map_or(String::new(), |token| format!("&continue={}", percent_encode(&token)));
+        let shared = self.shared.clone();
+        let _permit = shared.list_permits.acquire().await;
+        let path = format!("{}limit={limit}{continue_token}", self.request_prefix());
+        match shared.connection.get(&path, "application/json").await {
             Ok(page) => self.handle(WatchResponse::Page(&page)),
             Err(failure) => self.handle(WatchResponse::Failed(failure)),
         }
         .unwrap_or_else(|| self.kind_watch.next_request(0.5))
     }
 
-    async fn watch(&mut self, from: &str, seconds: u32) -> Result<WatchRequest, ReceiverClosed> {
+    async fn watch(
+        &mut self,
+        resource_version: &str,
+        timeout_seconds: u32,
+    ) -> Result<WatchRequest, ReceiverClosed> {
         let path = format!(
-            "{}watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={seconds}",
+            "{}watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={timeout_seconds}",
             self.request_prefix(),
-            percent_encode(from)
+            percent_encode(resource_version)
         );
         let mut lines = match self.shared.connection.watch(&path).await {
             Ok(lines) => lines,
@@ -157,33 +162,33 @@ impl WatchTask {
         }
         let mut next = self.handle(WatchResponse::Opened);
         self.flush().await?;
-        let mut gathered = 0;
+        let mut batch_bytes = 0;
         while next.is_none() {
             while next.is_none()
                 && let Some(line) = lines.next_buffered()
             {
-                gathered += line.len();
+                batch_bytes += line.len();
                 // Not by `handle`, because `line` is borrowed.
                 let now = (self.shared.clock)();
                 next = self.kind_watch.handle(WatchResponse::Line(line), now, self.rng.random());
-                if gathered >= MAX_BATCH_BYTES {
+                if batch_bytes >= MAX_BATCH_BYTES {
                     self.flush().await?;
-                    gathered = 0;
+                    batch_bytes = 0;
                 }
             }
             if next.is_some() {
                 break;
             }
-            let has_news = !self.kind_watch.pending_output().is_empty();
-            let patience = self.kind_watch.idle_timeout(seconds);
+            let has_output = !self.kind_watch.pending_output().is_empty();
+            let idle_timeout = self.kind_watch.idle_timeout(timeout_seconds);
             // API servers send every event separately. While the receiver is busy, more events are added to the batch.
             tokio::select! {
                 biased;
-                told = self.flush(), if has_news => {
+                told = self.flush(), if has_output => {
                     told?;
-                    gathered = 0;
+                    batch_bytes = 0;
                 }
-                is_more = lines.fill_buffer(patience) => if !is_more {
+                is_more = lines.fill_buffer(idle_timeout) => if !is_more {
                     self.has_failed = true;
                     next = self.handle(WatchResponse::Ended);
                 },
@@ -199,15 +204,15 @@ impl WatchTask {
         path
     }
 
-    fn handle(&mut self, reply: WatchResponse<'_>) -> Option<WatchRequest> {
-        self.is_absent = matches!(&reply, WatchResponse::Failed(RequestFailure { status: Some(404), .. }));
+    fn handle(&mut self, response: WatchResponse<'_>) -> Option<WatchRequest> {
+        self.is_absent = matches!(&response, WatchResponse::Failed(RequestFailure { status: Some(404), .. }));
         if self.is_absent {
             // It may be served in another version now.
             self.shared.kinds_changed.notify_one();
         }
         let now = self.now();
-        let chance = self.rng.random();
-        self.kind_watch.handle(reply, now, chance)
+        let jitter = self.rng.random();
+        self.kind_watch.handle(response, now, jitter)
     }
 
     fn now(&self) -> Moment {
@@ -234,28 +239,28 @@ impl WatchTask {
         if self.kind_watch.pending_output().is_empty() {
             return Ok(());
         }
-        let place = self.shared.events.reserve().await.map_err(|_| ReceiverClosed)?;
-        let WatchOutput { batch: mut news, warnings: troubles } = self.kind_watch.take_output();
-        if let Some((_, position)) = news.positions.first_mut() {
+        let permit = self.shared.events.reserve().await.map_err(|_| ReceiverClosed)?;
+        let WatchOutput { mut batch, warnings } = self.kind_watch.take_output();
+        if let Some((_, position)) = batch.positions.first_mut() {
             members.entry(self.namespace.clone()).or_default().position = Some(position.clone());
             *position = self.watches.joint_position(&members);
         }
-        if *self.watches.kind.kind == *"CustomResourceDefinition" && !news.changes.is_empty() {
+        if *self.watches.kind.kind == *"CustomResourceDefinition" && !batch.changes.is_empty() {
             self.shared.kinds_changed.notify_one();
         }
-        place.send(RecordingEvent::Batch(news));
-        for words in troubles {
-            let trouble = RecordingEvent::Warning { kind: self.watches.kind.clone(), message: words };
-            self.shared.events.send(trouble).await.map_err(|_| ReceiverClosed)?;
+        permit.send(RecordingEvent::Batch(batch));
+        for message in warnings {
+            let warning = RecordingEvent::Warning { kind: self.watches.kind.clone(), message };
+            self.shared.events.send(warning).await.map_err(|_| ReceiverClosed)?;
         }
         Ok(())
     }
 
     fn is_status_due(&self, status: &KindStatus, now: Moment) -> bool {
-        self.last_status.as_ref().is_none_or(|(said, at)| {
-            said.state != status.state
+        self.last_status.as_ref().is_none_or(|(previous, at)| {
+            previous.state != status.state
                 // The clock may have been set back.
-                || said != status && now.nanos_since(*at).abs() >= STATUS_INTERVAL_NANOS
+                || previous != status && now.nanos_since(*at).abs() >= STATUS_INTERVAL_NANOS
         })
     }
 }

@@ -85,33 +85,33 @@ pub(super) fn creation_rank(kind: &Kind) -> usize {
 
 /// The object after the rules, or why it is not applied. `is_known`: it has been applied before.
 pub(super) fn transform(
-    manner: &TranslateOptions,
+    options: &TranslateOptions,
     kind: &Kind,
     recorded: &Object,
-    is_known: bool,
+    is_update: bool,
 ) -> Result<TransformedObject, ExclusionReason> {
-    let named = (&*kind.group, &*kind.kind);
+    let group_kind = (&*kind.group, &*kind.kind);
     if kubernetes::kinds::is_secret(kind) {
-        return Err("a Secret, which is never given".into());
+        return Err("a Secret".into());
     }
-    if let Some(kinds) = &manner.kinds {
+    if let Some(kinds) = &options.kinds {
         if !kinds.contains(kind) {
-            return Err("not of a kind that was chosen".into());
+            return Err("kind not selected".into());
         }
-    } else if EXCLUDED_KINDS.contains(&named) || kind.group.ends_with("kinescope.io") {
-        return Err("of a kind that a cluster makes by itself".into());
-    } else if manner.simkube.is_some() && !SimkubeMode::includes_kind(&manner.templates, kind) {
-        return Err("of a kind that SimKube does not give".into());
-    } else if manner.level == AppliedLevel::Pods && is_workload(kind) {
-        return Err("a workload, whose pods are given".into());
+    } else if EXCLUDED_KINDS.contains(&group_kind) || kind.group.ends_with("kinescope.io") {
+        return Err("kind created by the target's components".into());
+    } else if options.simkube.is_some() && !SimkubeMode::includes_kind(&options.templates, kind) {
+        return Err("kind not simulated by SimKube".into());
+    } else if options.level == AppliedLevel::Pods && is_workload(kind) {
+        return Err("a workload whose pods are applied".into());
     } else {
-        external::check_kind(manner, kind)?;
+        external::check_kind(options, kind)?;
     }
-    let mut object = recorded.value().map_err(|_| "not to be read")?;
-    if manner.level == AppliedLevel::Workloads && is_created_by_workload(manner, &object) {
-        return Err("made by a controller".into());
+    let mut object = recorded.value().map_err(|_| "not readable")?;
+    if options.level == AppliedLevel::Workloads && is_created_by_workload(options, &object) {
+        return Err("created by a controller".into());
     }
-    let leaving = object
+    let deletion = object
         .pointer("/metadata/deletionTimestamp")
         .is_some()
         .then(|| object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64));
@@ -119,14 +119,14 @@ pub(super) fn transform(
         metadata.retain(|name, _| !SERVER_METADATA_FIELDS.contains(&name.as_str()));
     }
     if is_workload(kind) {
-        if is_finished_job(&object) && !is_known {
-            return Err("a Job that had ended".into());
+        if is_finished_job(&object) && !is_update {
+            return Err("a finished Job".into());
         }
         remove_status(&mut object);
     }
-    external::remove_external_fields(manner, kind, &mut object)?;
-    match named {
-        ("", "Pod") => transform_pod(manner, &mut object, is_known)?,
+    external::remove_external_fields(options, kind, &mut object)?;
+    match group_kind {
+        ("", "Pod") => transform_pod(options, &mut object, is_update)?,
         ("", "Service") => transform_service(&mut object),
         ("", "Namespace") => {
             if let Some(object) = object.as_object_mut() {
@@ -135,27 +135,27 @@ pub(super) fn transform(
             }
         }
         ("batch", "Job") => transform_job(&mut object),
-        ("resource.k8s.io", "ResourceClaim") if !manner.keep_placement => remove_status(&mut object),
+        ("resource.k8s.io", "ResourceClaim") if !options.keep_placement => remove_status(&mut object),
         ("", "Node") => volumes::transform_node(&mut object),
-        ("", "PersistentVolume") => volumes::transform_volume(manner, &mut object)?,
-        ("", "PersistentVolumeClaim") => volumes::transform_claim(manner, &mut object),
-        ("apps", "StatefulSet") => volumes::transform_claim_templates(manner, &mut object),
-        ("storage.k8s.io", "StorageClass") => volumes::transform_class(manner, &mut object),
+        ("", "PersistentVolume") => volumes::transform_volume(options, &mut object)?,
+        ("", "PersistentVolumeClaim") => volumes::transform_claim(options, &mut object),
+        ("apps", "StatefulSet") => volumes::transform_claim_templates(options, &mut object),
+        ("storage.k8s.io", "StorageClass") => volumes::transform_class(options, &mut object),
         ("storage.k8s.io", "CSINode") => volumes::transform_csi_node(&mut object),
         _ => {}
     }
-    manner.templates.for_each(kind, &mut object, &mut |template| {
+    options.templates.for_each(kind, &mut object, &mut |template| {
         if let Some(Value::Object(spec)) = template.get_mut("spec") {
             remove_service_account(spec);
-            volumes::transform_pod_volumes(manner, spec);
+            volumes::transform_pod_volumes(options, spec);
         }
         if let Some(Value::Object(metadata)) = template.get_mut("metadata")
-            && !manner.allow_external_effects
+            && !options.allow_external_effects
         {
             external::remove_external_annotations(metadata);
         }
     });
-    Ok((object, leaving))
+    Ok((object, deletion))
 }
 
 fn remove_status(object: &mut Value) {
@@ -167,17 +167,17 @@ fn remove_status(object: &mut Value) {
 /// Whether a Job has finished.
 fn is_finished_job(object: &Value) -> bool {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    let is_end = |condition: &Value| condition["type"] == "Complete" || condition["type"] == "Failed";
-    object["kind"] == "Job" && conditions.filter(|it| is_end(it)).any(|it| it["status"] == "True")
+    let is_terminal = |condition: &Value| condition["type"] == "Complete" || condition["type"] == "Failed";
+    object["kind"] == "Job" && conditions.filter(|it| is_terminal(it)).any(|it| it["status"] == "True")
 }
 
 /// Whether a controller of an applied workload creates the object. Objects of operators with custom kinds are applied:
 /// the operators may be absent.
-fn is_created_by_workload(manner: &TranslateOptions, object: &Value) -> bool {
+fn is_created_by_workload(options: &TranslateOptions, object: &Value) -> bool {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     owners.into_iter().flatten().filter(|owner| owner["controller"] == true).any(|owner| {
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        manner.templates.has_kind(&Kind::of(text("apiVersion"), text("kind")))
+        options.templates.has_kind(&Kind::of(text("apiVersion"), text("kind")))
     })
 }
 
@@ -195,27 +195,27 @@ pub(crate) fn reset_for_create(pod: &mut Value) {
     }
 }
 
-fn transform_pod(manner: &TranslateOptions, pod: &mut Value, is_known: bool) -> Result<(), ExclusionReason> {
+fn transform_pod(options: &TranslateOptions, pod: &mut Value, is_known: bool) -> Result<(), ExclusionReason> {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
     let has_ended = matches!(phase.as_str(), "Succeeded" | "Failed");
     if has_ended && !is_known {
-        return Err("a pod that had ended".into());
+        return Err("a completed pod".into());
     }
     let is_mirror = remove_mirror_annotation(pod);
-    if !manner.keep_placement
+    if !options.keep_placement
         && !is_mirror
         && let Some(Value::Object(labels)) = pod.pointer_mut("/metadata/labels")
     {
         NODE_TOPOLOGY_LABELS.iter().for_each(|label| drop(labels.remove(*label)));
     }
     if let Some(spec) = map_field(pod, "spec") {
-        if !manner.keep_placement && !is_mirror {
+        if !options.keep_placement && !is_mirror {
             spec.remove("nodeName");
         }
         spec.remove("ephemeralContainers");
         remove_token_volume(spec);
     }
-    if !manner.keep_placement
+    if !options.keep_placement
         && let Some(pod) = pod.as_object_mut()
     {
         pod.remove("status");
@@ -244,7 +244,7 @@ fn remove_mirror_annotation(pod: &mut Value) -> bool {
 
 fn remove_token_volume(spec: &mut Map<String, Value>) {
     let is_token =
-        |named: &Value| named["name"].as_str().is_some_and(|name| name.starts_with(TOKEN_VOLUME_PREFIX));
+        |entry: &Value| entry["name"].as_str().is_some_and(|name| name.starts_with(TOKEN_VOLUME_PREFIX));
     if let Some(Value::Array(volumes)) = spec.get_mut("volumes") {
         volumes.retain(|volume| !is_token(volume));
         if volumes.is_empty() {

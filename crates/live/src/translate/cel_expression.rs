@@ -27,7 +27,7 @@ impl CelExpression {
     pub(super) fn parse(text: &str) -> Result<CelExpression, String> {
         if text.len() > MAX_LENGTH || nesting_depth(text) > MAX_DEPTH {
             return Err(format!(
-                "it is longer than {MAX_LENGTH} letters, or nested deeper than {MAX_DEPTH} times"
+                "longer than {MAX_LENGTH} characters, or nested deeper than {MAX_DEPTH} levels"
             ));
         }
         let env = Arc::new(Env::stdlib());
@@ -54,16 +54,16 @@ impl fmt::Debug for CelExpression {
 
 /// The maximum nesting depth of brackets.
 fn nesting_depth(text: &str) -> usize {
-    let (mut open, mut most) = (0_usize, 0);
-    for letter in text.chars() {
-        match letter {
+    let (mut open, mut deepest) = (0_usize, 0);
+    for character in text.chars() {
+        match character {
             '(' | '[' | '{' => open += 1,
             ')' | ']' | '}' => open = open.saturating_sub(1),
             _ => {}
         }
-        most = most.max(open);
+        deepest = deepest.max(open);
     }
-    most
+    deepest
 }
 
 /// The value of a quantity as a number: 1.5 for `1500m`.
@@ -80,9 +80,9 @@ fn quantity_to_number(text: Arc<String>) -> Result<f64, cel::ExecutionError> {
 fn to_cel(value: &Value) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,
-        Value::Bool(yes) => (*yes).into(),
+        Value::Bool(boolean) => (*boolean).into(),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(whole), _) => whole.into(),
+            (Some(integer), _) => integer.into(),
             (None, number) => number.unwrap_or_default().into(),
         },
         Value::String(text) => text.as_str().into(),

@@ -10,21 +10,21 @@ use super::builtin;
 
 /// Sorts objects into a valid creation order: objects that others need first, owners before dependents.
 pub(super) fn in_creation_order(objects: Vec<(Key, Object)>) -> Vec<(Key, Object)> {
-    let mut places = CreationRanks::default();
+    let mut ranks = CreationRanks::default();
     let mut ranked = Vec::with_capacity(objects.len());
     for (key, object) in &objects {
         let owners = owner_references(object).into_iter().map(|owner| owner.uid.into()).collect();
-        let place = Arc::new(CreationRank { rank: builtin::creation_rank(&key.kind), owners });
+        let entry = Arc::new(CreationRank { rank: builtin::creation_rank(&key.kind), owners });
         if let Some(uid) = object.meta().uid {
-            places.by_uid.insert((*uid).into(), place.clone());
+            ranks.by_uid.insert((*uid).into(), entry.clone());
         }
-        ranked.push(place);
+        ranked.push(entry);
     }
     let mut ranked: Vec<_> = objects
         .into_iter()
         .zip(ranked)
-        .map(|((key, object), place)| {
-            ((places.rank_below_owners(&place, MAX_OWNERS), creation_timestamp(&object), key), object)
+        .map(|((key, object), entry)| {
+            ((ranks.rank_below_owners(&entry, MAX_OWNERS), creation_timestamp(&object), key), object)
         })
         .collect();
     ranked.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -49,26 +49,26 @@ struct CreationRanks {
 impl CreationRanks {
     /// The rank of an object, or of its last owner, and its depth below that owner. In chains longer than any real one
     /// the upper end is ignored.
-    fn rank_below_owners(&mut self, place: &CreationRank, left: usize) -> (usize, usize) {
-        let last = place.owners.iter().filter_map(|uid| self.rank_of_owner(uid, left)).max();
-        match last {
-            Some((rank, depth)) if rank >= place.rank => (rank, depth + 1),
-            _ => (place.rank, 0),
+    fn rank_below_owners(&mut self, entry: &CreationRank, remaining_depth: usize) -> (usize, usize) {
+        let highest = entry.owners.iter().filter_map(|uid| self.rank_of_owner(uid, remaining_depth)).max();
+        match highest {
+            Some((rank, depth)) if rank >= entry.rank => (rank, depth + 1),
+            _ => (entry.rank, 0),
         }
     }
 
     fn rank_of_owner(&mut self, uid: &str, left: usize) -> Option<(usize, usize)> {
-        if let Some(found) = self.computed.get(uid) {
-            return *found;
+        if let Some(computed) = self.computed.get(uid) {
+            return *computed;
         }
-        let place = self.by_uid.get(uid)?.clone();
+        let entry = self.by_uid.get(uid)?.clone();
         if left == 0 {
-            return Some((place.rank, 0));
+            return Some((entry.rank, 0));
         }
         self.computed.insert(uid.into(), None);
-        let found = Some(self.rank_below_owners(&place, left - 1));
-        self.computed.insert(uid.into(), found);
-        found
+        let computed = Some(self.rank_below_owners(&entry, left - 1));
+        self.computed.insert(uid.into(), computed);
+        computed
     }
 }
 

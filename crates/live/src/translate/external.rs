@@ -125,22 +125,22 @@ const POD_ADDRESS_FIELDS: [&str; 4] = ["hostIP", "hostIPs", "podIP", "podIPs"];
 const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
 /// Returns why objects of a kind are excluded, if they are.
-pub(super) fn check_kind(manner: &TranslateOptions, kind: &Kind) -> Result<(), ExclusionReason> {
-    check_external_effects(manner, kind)?;
-    let is_familiar = is_for_workloads(kind) || manner.templates.has_kind(kind);
-    if manner.target_kinds.contains(kind) && !is_familiar && !manner.allow_external_effects {
-        return Err("of a kind that the target had before, whose controller may act outside it".into());
+pub(super) fn check_kind(options: &TranslateOptions, kind: &Kind) -> Result<(), ExclusionReason> {
+    check_external_effects(options, kind)?;
+    let is_known = is_for_workloads(kind) || options.templates.has_kind(kind);
+    if options.target_kinds.contains(kind) && !is_known && !options.allow_external_effects {
+        return Err("custom resource whose controller in the target may act outside it".into());
     }
     Ok(())
 }
 
 /// Removes fields with external effects.
 pub(super) fn remove_external_fields(
-    manner: &TranslateOptions,
+    options: &TranslateOptions,
     kind: &Kind,
     object: &mut Value,
 ) -> Result<(), ExclusionReason> {
-    if manner.allow_external_effects {
+    if options.allow_external_effects {
         return Ok(());
     }
     if let Some(metadata) = map_field(object, "metadata") {
@@ -152,11 +152,11 @@ pub(super) fn remove_external_fields(
         ("", "Pod") => remove_addresses(object),
         ("", "ConfigMap") => {
             let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
-            if manner.kinds.is_none() && namespace.is_some_and(|it| SYSTEM_NAMESPACES.contains(&it)) {
-                return Err("a setting of a cluster's own components".into());
+            if options.kinds.is_none() && namespace.is_some_and(|name| SYSTEM_NAMESPACES.contains(&name)) {
+                return Err("a setting of the cluster's components".into());
             }
         }
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => transform_definition(manner, object)?,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => transform_definition(options, object)?,
         _ => {}
     }
     Ok(())
@@ -168,7 +168,7 @@ pub(super) fn remove_external_annotations(metadata: &mut Map<String, Value>) {
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
     annotations.retain(|name, _| {
         let prefix = name.split_once('/').map_or("", |(prefix, _)| prefix);
-        !EXTERNAL_ANNOTATIONS.iter().any(|end| is_subdomain(prefix, end)) && !is_object_copy(name)
+        !EXTERNAL_ANNOTATIONS.iter().any(|suffix| is_subdomain(prefix, suffix)) && !is_object_copy(name)
     });
 }
 
@@ -178,8 +178,8 @@ fn transform_service(service: &mut Value) -> Result<(), ExclusionReason> {
         metadata.remove("annotations");
     }
     let Some(spec) = map_field(service, "spec") else { return Ok(()) };
-    if spec.get("type").is_some_and(|it| it == "ExternalName") {
-        return Err("a Service that stands for a name outside its cluster".into());
+    if spec.get("type").is_some_and(|service_type| service_type == "ExternalName") {
+        return Err("a Service of type ExternalName".into());
     }
     for field in [
         "allocateLoadBalancerNodePorts",
@@ -191,11 +191,11 @@ fn transform_service(service: &mut Value) -> Result<(), ExclusionReason> {
     ] {
         spec.remove(field);
     }
-    if spec.get("type").is_some_and(|it| it == "LoadBalancer") {
+    if spec.get("type").is_some_and(|service_type| service_type == "LoadBalancer") {
         spec.insert("type".to_owned(), "ClusterIP".into());
     }
     // API servers accept externalTrafficPolicy only for services with external access.
-    if spec.get("type").is_none_or(|it| it != "NodePort") {
+    if spec.get("type").is_none_or(|service_type| service_type != "NodePort") {
         spec.remove("externalTrafficPolicy");
     }
     if let Some(service) = service.as_object_mut() {
@@ -220,9 +220,9 @@ fn transform_node(node: &mut Value) {
     }
     let Some(spec) = map_field(node, "spec") else { return };
     let taints = spec.get("taints").and_then(Value::as_array);
-    let is_new = taints.into_iter().flatten().any(|taint| taint["key"] == UNINITIALIZED_TAINT);
+    let is_uninitialized = taints.into_iter().flatten().any(|taint| taint["key"] == UNINITIALIZED_TAINT);
     let id = spec.get("providerID").and_then(Value::as_str).unwrap_or_default();
-    if is_new && id.is_empty() || !id.is_empty() && !id.starts_with("kwok:") {
+    if is_uninitialized && id.is_empty() || !id.is_empty() && !id.starts_with("kwok:") {
         spec.insert("providerID".to_owned(), format!("replay.kinescope.io://{name}").into());
     }
 }
@@ -235,10 +235,10 @@ fn remove_addresses(pod: &mut Value) {
 }
 
 /// Removes the conversion webhook, and excludes the definition if the kind is excluded.
-fn transform_definition(manner: &TranslateOptions, definition: &mut Value) -> Result<(), ExclusionReason> {
-    let text = |place: &str| definition.pointer(place).and_then(Value::as_str).unwrap_or_default();
-    if manner.kinds.is_none() {
-        check_external_effects(manner, &Kind::new(text("/spec/group"), text("/spec/names/kind")))?;
+fn transform_definition(options: &TranslateOptions, definition: &mut Value) -> Result<(), ExclusionReason> {
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    if options.kinds.is_none() {
+        check_external_effects(options, &Kind::new(text("/spec/group"), text("/spec/names/kind")))?;
     }
     if let Some(spec) = map_field(definition, "spec")
         && spec.contains_key("conversion")
@@ -249,16 +249,16 @@ fn transform_definition(manner: &TranslateOptions, definition: &mut Value) -> Re
 }
 
 /// Excludes kinds with external effects, whichever controllers the target has.
-fn check_external_effects(manner: &TranslateOptions, kind: &Kind) -> Result<(), ExclusionReason> {
-    if manner.allow_external_effects || is_for_workloads(kind) {
+fn check_external_effects(options: &TranslateOptions, kind: &Kind) -> Result<(), ExclusionReason> {
+    if options.allow_external_effects || is_for_workloads(kind) {
         return Ok(());
     }
-    let is_external = EXTERNAL_GROUPS.iter().any(|end| is_subdomain(&kind.group, end));
+    let is_external = EXTERNAL_GROUPS.iter().any(|suffix| is_subdomain(&kind.group, suffix));
     if is_external || MULTI_CLUSTER_KINDS.contains(&&*kind.kind) {
-        return Err("of a kind that acts outside its cluster".into());
+        return Err("kind that acts outside the cluster".into());
     }
     if is_kubernetes_group(&kind.group) {
-        return Err("of a kind that no workload needs, and that may act outside its cluster".into());
+        return Err("kind that workloads do not need and that may act outside the cluster".into());
     }
     Ok(())
 }
@@ -277,6 +277,6 @@ fn is_kubernetes_group(group: &str) -> bool {
 }
 
 /// Whether a domain equals another one or is a subdomain of it.
-fn is_subdomain(domain: &str, other: &str) -> bool {
-    domain.strip_suffix(other).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+fn is_subdomain(domain: &str, parent: &str) -> bool {
+    domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

@@ -12,9 +12,11 @@ pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     for key in from.keys().filter(|key| !to.contains_key(*key)) {
         patch.insert(key.clone(), Value::Null);
     }
-    for (key, new) in to {
-        let old = from.get(key);
-        if let Some(difference) = old.map_or_else(|| Some(new.clone()), |old| merge_patch(old, new)) {
+    for (key, new_value) in to {
+        let old_value = from.get(key);
+        if let Some(difference) =
+            old_value.map_or_else(|| Some(new_value.clone()), |old_value| merge_patch(old_value, new_value))
+        {
             patch.insert(key.clone(), difference);
         }
     }

@@ -68,7 +68,7 @@ impl ApiOperation {
     /// The kind that the operation defines, if it creates a CustomResourceDefinition.
     pub(crate) fn defined_kind(&self) -> Option<Kind> {
         let Verb::Create { object } = &self.verb else { return None };
-        let text = |place: &str| object.pointer(place).and_then(Value::as_str);
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let is_definition = &*self.address.kind.kind == "CustomResourceDefinition";
         is_definition.then(|| Some(Kind::new(text("/spec/group")?, text("/spec/names/kind")?))).flatten()
     }

@@ -3,21 +3,21 @@
 use serde_json::Value;
 
 /// Calls a function for every value that a pointer matches. Missing values are skipped.
-pub(super) fn for_each(value: &mut Value, pointer: &str, act: &mut dyn FnMut(&mut Value)) {
-    let Some((segment, rest)) = split_segment(pointer) else { return act(value) };
+pub(super) fn for_each(value: &mut Value, pointer: &str, action: &mut dyn FnMut(&mut Value)) {
+    let Some((segment, rest)) = split_segment(pointer) else { return action(value) };
     match value {
         Value::Array(members) if segment == "*" => {
-            members.iter_mut().for_each(|member| for_each(member, rest, act));
+            members.iter_mut().for_each(|member| for_each(member, rest, action));
         }
         Value::Array(members) => {
-            let member = segment.parse::<usize>().ok().and_then(|place| members.get_mut(place));
+            let member = segment.parse::<usize>().ok().and_then(|index| members.get_mut(index));
             if let Some(member) = member {
-                for_each(member, rest, act);
+                for_each(member, rest, action);
             }
         }
         Value::Object(fields) => {
             if let Some(field) = fields.get_mut(&unescape(segment)) {
-                for_each(field, rest, act);
+                for_each(field, rest, action);
             }
         }
         _ => {}
@@ -43,7 +43,7 @@ mod tests {
     #[track_caller]
     fn check(pointer: &str, expected: Value) {
         let mut value = json!({"a": [{"b/c": 1}, {"b/c": 2}, {}], "d": {"e": 3}});
-        for_each(&mut value, pointer, &mut |place| *place = json!("x"));
+        for_each(&mut value, pointer, &mut |index| *index = json!("x"));
         assert_eq!(value, expected, "{pointer}");
     }
 

@@ -16,7 +16,7 @@ pub trait Rule: fmt::Debug + Send + Sync {
     fn apply(
         &self,
         address: &ObjectAddress,
-        when: RuleTrigger,
+        trigger: RuleTrigger,
         object: &mut Value,
     ) -> Result<(), ExclusionReason>;
 }

@@ -75,54 +75,56 @@ struct SetSpec {
 
 /// Parses the rules of a file; errors name the rule.
 pub fn parse_rules(file: Value) -> Result<Vec<FileRule>, String> {
-    let told: RuleFile = serde_json::from_value(file).map_err(|error| error.to_string())?;
-    let numbered = told.rules.into_iter().enumerate();
-    numbered.map(|(index, told)| FileRule::parse(index, told)).collect()
+    let spec: RuleFile = serde_json::from_value(file).map_err(|error| error.to_string())?;
+    let numbered = spec.rules.into_iter().enumerate();
+    numbered.map(|(index, spec)| FileRule::parse(index, spec)).collect()
 }
 
 // === impl FileRule ===
 
 impl FileRule {
-    fn parse(index: usize, told: RuleSpec) -> Result<FileRule, String> {
-        let name = told.name.clone().unwrap_or_else(|| format!("rule {}", index + 1));
-        FileRule::parse_named(&name, told).map_err(|why| format!("{name}: {why}"))
+    fn parse(index: usize, spec: RuleSpec) -> Result<FileRule, String> {
+        let name = spec.name.clone().unwrap_or_else(|| format!("rule {}", index + 1));
+        FileRule::parse_named(&name, spec).map_err(|why| format!("{name}: {why}"))
     }
 
-    fn parse_named(name: &str, told: RuleSpec) -> Result<FileRule, String> {
+    fn parse_named(name: &str, spec: RuleSpec) -> Result<FileRule, String> {
         let expression = |text: &str| {
-            CelExpression::parse(text).map_err(|why| format!("{text:?} is no CEL expression: {why}"))
+            CelExpression::parse(text).map_err(|why| format!("invalid CEL expression {text:?}: {why}"))
         };
-        let is_edit = told.json_patch.is_some() || told.merge_patch.is_some() || !told.set.is_empty();
-        let deed = match (told.drop, is_edit) {
-            (true, true) => return Err("what is dropped is not changed: say one of them".to_owned()),
-            (false, false) => return Err("say drop: true, jsonPatch, mergePatch or set".to_owned()),
+        let is_edit = spec.json_patch.is_some() || spec.merge_patch.is_some() || !spec.set.is_empty();
+        let action = match (spec.drop, is_edit) {
+            (true, true) => {
+                return Err("drop cannot be combined with jsonPatch, mergePatch or set".to_owned());
+            }
+            (false, false) => return Err("expected drop: true, jsonPatch, mergePatch or set".to_owned()),
             (true, false) => RuleAction::Drop,
             (false, true) => RuleAction::Edit {
-                patch: told.json_patch.map(parse_json_patch).transpose()?,
-                merge: told.merge_patch.map(parse_merge_patch).transpose()?,
-                set: told
+                patch: spec.json_patch.map(parse_json_patch).transpose()?,
+                merge: spec.merge_patch.map(parse_merge_patch).transpose()?,
+                set: spec
                     .set
                     .iter()
                     .map(|set| Ok((parse_pointer(&set.path)?, expression(&set.to)?)))
                     .collect::<Result<_, String>>()?,
             },
         };
-        if let Some(kind) = told.kinds.iter().find(|kind| kind.is_empty()) {
-            return Err(format!("{kind:?} is no kind"));
+        if let Some(kind) = spec.kinds.iter().find(|kind| kind.is_empty()) {
+            return Err(format!("invalid kind {kind:?}"));
         }
-        let selector = told.selector.as_deref().map(Selector::parse).transpose();
+        let selector = spec.selector.as_deref().map(Selector::parse).transpose();
         Ok(FileRule {
             name: name.to_owned(),
-            kinds: told.kinds,
-            namespaces: told.namespaces,
+            kinds: spec.kinds,
+            namespaces: spec.namespaces,
             selector: selector.map_err(|error| error.to_string())?,
-            selector_text: told.selector,
-            trigger: told.when.map(|when| match when {
+            selector_text: spec.selector,
+            trigger: spec.when.map(|trigger| match trigger {
                 TriggerSpec::Create => RuleTrigger::Created,
                 TriggerSpec::Update => RuleTrigger::Updated,
             }),
-            condition: told.matches.as_deref().map(expression).transpose()?,
-            action: deed,
+            condition: spec.matches.as_deref().map(expression).transpose()?,
+            action,
         })
     }
 
@@ -134,7 +136,7 @@ impl FileRule {
     /// A description for users.
     pub fn describe(&self) -> String {
         let mut which = match &self.kinds[..] {
-            [] => "every kind".to_owned(),
+            [] => "all kinds".to_owned(),
             kinds => kinds.join(", "),
         };
         if !self.namespaces.is_empty() {
@@ -146,13 +148,13 @@ impl FileRule {
         if let Some(expression) = &self.condition {
             which += &format!(" where {expression:?}");
         }
-        let when = match self.trigger {
+        let trigger_text = match self.trigger {
             None => "",
             Some(RuleTrigger::Created) => ", before it is created",
             Some(RuleTrigger::Updated) => ", before it is updated",
         };
-        let deed = match &self.action {
-            RuleAction::Drop => "left out".to_owned(),
+        let effect = match &self.action {
+            RuleAction::Drop => "dropped".to_owned(),
             RuleAction::Edit { patch, merge, set } => {
                 let patch = patch.as_ref().map(|_| "a JSON patch".to_owned());
                 let merge = merge.as_ref().map(|_| "a merge patch".to_owned());
@@ -160,22 +162,23 @@ impl FileRule {
                 patch.into_iter().chain(merge).chain(set).collect::<Vec<_>>().join(", ")
             }
         };
-        format!("{which}{when}: {deed}")
+        format!("{which}{trigger_text}: {effect}")
     }
 
-    fn matches(&self, address: &ObjectAddress, when: RuleTrigger, object: &Value) -> Result<bool, String> {
+    fn matches(&self, address: &ObjectAddress, trigger: RuleTrigger, object: &Value) -> Result<bool, String> {
         let label = |key: &str| object["metadata"]["labels"].get(key)?.as_str();
-        let fits = self.trigger.is_none_or(|only| only == when)
-            && (self.kinds.is_empty() || self.kinds.iter().any(|word| is_kind_named(&address.kind, word)))
+        let is_selected = self.trigger.is_none_or(|required| required == trigger)
+            && (self.kinds.is_empty()
+                || self.kinds.iter().any(|kind_name| is_kind_named(&address.kind, kind_name)))
             && (self.namespaces.is_empty()
                 || self.namespaces.iter().any(|name| **name == *address.namespace))
             && self.selector.as_ref().is_none_or(|selector| selector.matches(label));
         match &self.condition {
-            Some(expression) if fits => match expression.evaluate(object)? {
+            Some(expression) if is_selected => match expression.evaluate(object)? {
                 Value::Bool(is_match) => Ok(is_match),
-                other => Err(format!("match came to {other}, which is neither true nor false")),
+                other => Err(format!("match returned {other}, expected true or false")),
             },
-            _ => Ok(fits),
+            _ => Ok(is_selected),
         }
     }
 
@@ -205,10 +208,10 @@ impl Rule for FileRule {
     fn apply(
         &self,
         address: &ObjectAddress,
-        when: RuleTrigger,
+        trigger: RuleTrigger,
         object: &mut Value,
     ) -> Result<(), ExclusionReason> {
-        match self.matches(address, when, object) {
+        match self.matches(address, trigger, object) {
             Ok(true) => self.apply_action(object),
             Ok(false) => Ok(()),
             Err(why) => Err(self.cannot_apply(&why)),
@@ -217,27 +220,27 @@ impl Rule for FileRule {
 }
 
 /// Whether a name, in kubectl's syntax, stands for a kind.
-fn is_kind_named(kind: &Kind, word: &str) -> bool {
-    let (name, group) = word.split_once('.').unwrap_or((word, ""));
-    let known = kinds::of(kind);
-    let plural = known.map_or_else(|| kinds::guess_plural(&kind.kind), |known| known.plural.to_owned());
-    let is_short = known.is_some_and(|known| known.short_names.contains(&name));
+fn is_kind_named(kind: &Kind, kind_name: &str) -> bool {
+    let (name, group) = kind_name.split_once('.').unwrap_or((kind_name, ""));
+    let info = kinds::of(kind);
+    let plural = info.map_or_else(|| kinds::guess_plural(&kind.kind), |info| info.plural.to_owned());
+    let is_short_name = info.is_some_and(|info| info.short_names.contains(&name));
     kind.group.starts_with(group)
-        && (kind.kind.eq_ignore_ascii_case(name) || plural.eq_ignore_ascii_case(name) || is_short)
+        && (kind.kind.eq_ignore_ascii_case(name) || plural.eq_ignore_ascii_case(name) || is_short_name)
 }
 
 fn parse_json_patch(patch: Value) -> Result<Patch, String> {
-    serde_json::from_value(patch).map_err(|error| format!("jsonPatch is none: {error}"))
+    serde_json::from_value(patch).map_err(|error| format!("invalid jsonPatch: {error}"))
 }
 
 fn parse_merge_patch(patch: Value) -> Result<Value, String> {
-    if patch.is_object() { Ok(patch) } else { Err("mergePatch is none: it must be a map".to_owned()) }
+    if patch.is_object() { Ok(patch) } else { Err("invalid mergePatch: must be an object".to_owned()) }
 }
 
 fn parse_pointer(path: &str) -> Result<String, String> {
     match path.strip_prefix('/') {
         Some(inner) if !inner.is_empty() => Ok(path.to_owned()),
-        _ => Err(format!("{path:?} is no JSON pointer such as /spec/replicas")),
+        _ => Err(format!("{path:?} is not a JSON pointer such as /spec/replicas")),
     }
 }
 
@@ -246,24 +249,24 @@ fn set_value(object: &mut Value, path: &str, value: &Value) -> Result<(), String
     let (parent, field) = path.rsplit_once('/').unwrap_or(("", path));
     create_maps(object, parent);
     let field = pointer::unescape(field);
-    let mut trouble = None;
-    pointer::for_each(object, parent, &mut |place| match place {
+    let mut error = None;
+    pointer::for_each(object, parent, &mut |target| match target {
         Value::Object(fields) => drop(fields.insert(field.clone(), value.clone())),
-        Value::Array(members) => match field.parse::<usize>().ok().and_then(|at| members.get_mut(at)) {
+        Value::Array(members) => match field.parse::<usize>().ok().and_then(|index| members.get_mut(index)) {
             Some(member) => *member = value.clone(),
-            None => trouble = Some(format!("there is no member {field} at {parent:?}")),
+            None => error = Some(format!("no entry {field} at {parent:?}")),
         },
-        _ => trouble = Some(format!("what is at {parent:?} has no fields")),
+        _ => error = Some(format!("the value at {parent:?} has no fields")),
     });
-    trouble.map_or(Ok(()), Err)
+    error.map_or(Ok(()), Err)
 }
 
 /// Creates the missing maps on a path, up to the first list.
 fn create_maps(object: &mut Value, path: &str) {
-    let mut place = object;
+    let mut target = object;
     for segment in path.split('/').skip(1) {
-        let Value::Object(fields) = place else { return };
-        place =
+        let Value::Object(fields) = target else { return };
+        target =
             fields.entry(pointer::unescape(segment)).or_insert_with(|| Value::Object(serde_json::Map::new()));
     }
 }
@@ -291,10 +294,10 @@ mod tests {
     }
 
     /// A Deployment after the rules.
-    fn applied(text: &str, when: RuleTrigger) -> Result<Value, ExclusionReason> {
+    fn applied(text: &str, trigger: RuleTrigger) -> Result<Value, ExclusionReason> {
         let (address, mut object) = deployment();
         for rule in read(text).unwrap() {
-            rule.apply(&address, when, &mut object)?;
+            rule.apply(&address, trigger, &mut object)?;
         }
         Ok(object)
     }
@@ -373,7 +376,7 @@ rules:
         for (rule, because) in [
             ("jsonPatch: [{op: remove, path: /spec/none}]", "rule 1 cannot be applied"),
             ("match: object.spec.none > 1, drop: true", "rule 1 cannot be applied"),
-            ("match: object.spec.replicas, drop: true", "came to 3, which is neither true nor false"),
+            ("match: object.spec.replicas, drop: true", "match returned 3, expected true or false"),
             ("set: [{path: /spec/replicas/x, to: '1'}]", "has no fields"),
         ] {
             let error = applied(&format!("rules: [{{{rule}}}]"), RuleTrigger::Updated).unwrap_err();
@@ -384,13 +387,13 @@ rules:
     #[test]
     fn invalid_rules_are_rejected() {
         for (text, because) in [
-            ("rules: [{kinds: [Pod]}]", "rule 1: say drop: true, jsonPatch, mergePatch or set"),
-            ("rules: [{drop: true, mergePatch: {}}]", "say one of them"),
-            ("rules: [{name: a, match: 'object.', drop: true}]", "a: \"object.\" is no CEL expression"),
+            ("rules: [{kinds: [Pod]}]", "rule 1: expected drop: true, jsonPatch, mergePatch or set"),
+            ("rules: [{drop: true, mergePatch: {}}]", "drop cannot be combined with"),
+            ("rules: [{name: a, match: 'object.', drop: true}]", "a: invalid CEL expression \"object.\""),
             ("rules: [{selector: '=', drop: true}]", "rule 1: "),
-            ("rules: [{jsonPatch: [{op: jump, path: /a}]}]", "jsonPatch is none"),
-            ("rules: [{mergePatch: 7}]", "mergePatch is none"),
-            ("rules: [{set: [{path: a, to: '1'}]}]", "is no JSON pointer"),
+            ("rules: [{jsonPatch: [{op: jump, path: /a}]}]", "invalid jsonPatch"),
+            ("rules: [{mergePatch: 7}]", "invalid mergePatch"),
+            ("rules: [{set: [{path: a, to: '1'}]}]", "is not a JSON pointer"),
             ("rules: [{dorp: true}]", "dorp"),
             ("rules: 7", ""),
             ("[", ""),
@@ -404,6 +407,6 @@ rules:
     fn rules_have_descriptions() {
         let text = "rules: [{kinds: [pods], namespaces: [a], selector: b=c, when: create, match: object.x, drop: true}]";
         let words = read(text).unwrap()[0].describe();
-        assert_eq!(words, "pods in a with b=c where object.x, before it is created: left out");
+        assert_eq!(words, "pods in a with b=c where object.x, before it is created: dropped");
     }
 }

@@ -70,11 +70,11 @@ impl SimkubeMode {
 
     /// The address of an object in the target.
     pub(super) fn target_address(&self, address: &ObjectAddress) -> ObjectAddress {
-        let moved = |name: &str| format!("{}-{name}", self.prefix).into();
+        let prefixed = |name: &str| format!("{}-{name}", self.prefix).into();
         match (&*address.kind.kind, &*address.namespace) {
-            ("Namespace", _) => ObjectAddress { name: moved(&address.name), ..address.clone() },
+            ("Namespace", _) => ObjectAddress { name: prefixed(&address.name), ..address.clone() },
             (_, "") => address.clone(),
-            (_, namespace) => ObjectAddress { namespace: moved(namespace), ..address.clone() },
+            (_, namespace) => ObjectAddress { namespace: prefixed(namespace), ..address.clone() },
         }
     }
 
@@ -83,15 +83,15 @@ impl SimkubeMode {
         &self,
         templates: &PodTemplatePaths,
         recorded: &ObjectAddress,
-        placed: &ObjectAddress,
+        address: &ObjectAddress,
         object: &mut Value,
     ) {
         let Some(fields) = object.as_object_mut() else { return };
         fields.remove("status");
         let metadata = map_entry(fields, "metadata");
-        metadata.insert("name".to_owned(), Value::from(&*placed.name));
-        if !placed.namespace.is_empty() {
-            metadata.insert("namespace".to_owned(), Value::from(&*placed.namespace));
+        metadata.insert("name".to_owned(), Value::from(&*address.name));
+        if !address.namespace.is_empty() {
+            metadata.insert("namespace".to_owned(), Value::from(&*address.namespace));
         }
         let labels = map_entry(metadata, "labels");
         labels.insert(SIMULATION_LABEL.to_owned(), self.name.clone().into());
@@ -106,26 +106,28 @@ impl SimkubeMode {
         let metadata = map_entry(template, "metadata");
         map_entry(metadata, "labels").insert(SIMULATION_LABEL.to_owned(), self.name.clone().into());
         let annotations = map_entry(metadata, "annotations");
-        let mut note = |name: &str, text: String| drop(annotations.insert(name.to_owned(), text.into()));
-        note(ORIGINAL_NAMESPACE_ANNOTATION, recorded.namespace.to_string());
-        note(OWNER_ANNOTATION, owner.to_owned());
+        let mut annotate = |name: &str, text: String| drop(annotations.insert(name.to_owned(), text.into()));
+        annotate(ORIGINAL_NAMESPACE_ANNOTATION, recorded.namespace.to_string());
+        annotate(OWNER_ANNOTATION, owner.to_owned());
         let StartupDelays { image_pull, image_pull_jitter, startup, startup_jitter } = self.delays;
         for (stage, delay, jitter) in
             [("create", image_pull, image_pull_jitter), ("ready", startup, startup_jitter)]
         {
             if !delay.max(jitter).is_zero() {
-                note(&format!("simkube.io/kwok-stage-{stage}-delay"), millis(delay));
-                note(&format!("simkube.io/kwok-stage-{stage}-delay-jitter"), millis(jitter));
+                annotate(&format!("simkube.io/kwok-stage-{stage}-delay"), millis(delay));
+                annotate(&format!("simkube.io/kwok-stage-{stage}-delay-jitter"), millis(jitter));
             }
         }
         let spec = map_entry(template, "spec");
         map_entry(spec, "nodeSelector").insert("type".to_owned(), "virtual".into());
         let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-        let ours = json!({"key": "kwok-provider", "operator": "Exists", "effect": "NoSchedule"});
+        let kwok_toleration = json!({"key": "kwok-provider", "operator": "Exists", "effect": "NoSchedule"});
         match tolerations {
-            Value::Array(tolerations) if !tolerations.contains(&ours) => tolerations.push(ours),
+            Value::Array(tolerations) if !tolerations.contains(&kwok_toleration) => {
+                tolerations.push(kwok_toleration)
+            }
             Value::Array(_) => {}
-            other => *other = json!([ours]),
+            other => *other = json!([kwok_toleration]),
         }
         for container in spec.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(container) = container.as_object_mut() {

@@ -25,8 +25,8 @@ const BUILTIN_PATHS: [(&str, &str, &str); 8] = [
 
 /// Whether a kind is a built-in workload.
 pub(super) fn is_workload(kind: &Kind) -> bool {
-    let known = BUILTIN_PATHS.iter().filter(|(.., path)| !path.is_empty());
-    known.map(|(group, kind, _)| (*group, *kind)).any(|known| known == (&*kind.group, &*kind.kind))
+    let builtin = BUILTIN_PATHS.iter().filter(|(.., path)| !path.is_empty());
+    builtin.map(|(group, kind, _)| (*group, *kind)).any(|builtin| builtin == (&*kind.group, &*kind.kind))
 }
 
 // === impl PodTemplatePaths ===
@@ -53,12 +53,12 @@ impl PodTemplatePaths {
         &self,
         kind: &Kind,
         object: &mut Value,
-        act: &mut dyn FnMut(&mut Map<String, Value>),
+        action: &mut dyn FnMut(&mut Map<String, Value>),
     ) {
         for path in self.0.get(kind).into_iter().flatten() {
             pointer::for_each(object, path, &mut |template| {
                 if let Some(template) = template.as_object_mut() {
-                    act(template);
+                    action(template);
                 }
             });
         }
@@ -67,9 +67,9 @@ impl PodTemplatePaths {
 
 impl Default for PodTemplatePaths {
     fn default() -> PodTemplatePaths {
-        let known = BUILTIN_PATHS.iter();
+        let builtin = BUILTIN_PATHS.iter();
         PodTemplatePaths(
-            known.map(|(group, kind, path)| (Kind::new(group, kind), vec![(*path).to_owned()])).collect(),
+            builtin.map(|(group, kind, path)| (Kind::new(group, kind), vec![(*path).to_owned()])).collect(),
         )
     }
 }

@@ -12,11 +12,11 @@ fn at(second: i64) -> Moment {
     Moment::from_nanos(second * 1_000_000_000)
 }
 
-fn translate(transplant: &mut Translator, second: i64, how: fn(Object) -> What, object: &Value) -> Vec<Verb> {
+fn translate(translator: &mut Translator, second: i64, how: fn(Object) -> What, object: &Value) -> Vec<Verb> {
     let (key, object) = parsed(object);
-    let deeds = transplant.translate(at(second), &key, &how(object));
-    assert!(deeds.iter().all(|deed| deed.at == at(second) && deed.address == ObjectAddress::from_key(&key)));
-    deeds.into_iter().map(|deed| deed.verb).collect()
+    let operations = translator.translate(at(second), &key, &how(object));
+    assert!(operations.iter().all(|operation| operation.at == at(second) && operation.address == ObjectAddress::from_key(&key)));
+    operations.into_iter().map(|operation| operation.verb).collect()
 }
 
 fn patch_verb(patch: Value) -> Verb {
@@ -44,18 +44,18 @@ fn pod(uid: &str) -> Value {
         .json()
 }
 
-fn with(object: &Value, place: &str, value: Value) -> Value {
+fn with(object: &Value, pointer: &str, value: Value) -> Value {
     let mut object = object.clone();
-    let (parent, field) = place.rsplit_once('/').unwrap();
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
     object.pointer_mut(parent).unwrap()[field] = value;
     object
 }
 
 #[test]
 fn a_created_pod_has_no_status_node_or_server_metadata() {
-    let mut transplant = Translator::default();
-    let deeds = translate(&mut transplant, 1, What::Added, &pod("u1"));
-    let [Verb::Create { object }] = &deeds[..] else { panic!("{deeds:?}") };
+    let mut translator = Translator::default();
+    let operations = translate(&mut translator, 1, What::Added, &pod("u1"));
+    let [Verb::Create { object }] = &operations[..] else { panic!("{operations:?}") };
     let expected = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"},
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "set", "controller": true}]},
@@ -65,69 +65,72 @@ fn a_created_pod_has_no_status_node_or_server_metadata() {
 
 #[test]
 fn the_recorded_node_of_a_pod_is_never_sent() {
-    let mut transplant = Translator::default();
-    translate(&mut transplant, 1, What::Added, &pod("u1"));
+    let mut translator = Translator::default();
+    translate(&mut translator, 1, What::Added, &pod("u1"));
     let bound = with(&pod("u1"), "/spec/nodeName", json!("n1"));
-    assert_eq!(translate(&mut transplant, 2, What::Modified, &bound), []);
+    assert_eq!(translate(&mut translator, 2, What::Modified, &bound), []);
     let running = with(&bound, "/status/phase", json!("Running"));
-    assert_eq!(translate(&mut transplant, 3, What::Modified, &running), []);
+    assert_eq!(translate(&mut translator, 3, What::Modified, &running), []);
     let labelled = with(&running, "/metadata/labels/app", json!("shop"));
     let patch = json!({"metadata": {"labels": {"app": "shop"}}});
-    assert_eq!(translate(&mut transplant, 4, What::Modified, &labelled), [patch_verb(patch)]);
+    assert_eq!(translate(&mut translator, 4, What::Modified, &labelled), [patch_verb(patch)]);
     let ended = with(&labelled, "/status/phase", json!("Succeeded"));
     let patch = json!({"status": {"phase": "Succeeded"}});
-    assert_eq!(translate(&mut transplant, 5, What::Modified, &ended), [patch_verb(patch)]);
+    assert_eq!(translate(&mut translator, 5, What::Modified, &ended), [patch_verb(patch)]);
 }
 
 #[test]
 fn with_its_placement_a_pod_is_bound_and_its_status_follows() {
-    let mut transplant =
+    let mut translator =
         Translator::new(TranslateOptions { keep_placement: true, ..TranslateOptions::default() });
-    translate(&mut transplant, 1, What::Added, &pod("u1"));
+    translate(&mut translator, 1, What::Added, &pod("u1"));
     let bound = with(&with(&pod("u1"), "/spec/nodeName", json!("n1")), "/status/phase", json!("Running"));
     let patch = json!({"status": {"phase": "Running"}});
     assert_eq!(
-        translate(&mut transplant, 2, What::Modified, &bound),
+        translate(&mut translator, 2, What::Modified, &bound),
         [Verb::Bind { node: "n1".into() }, patch_verb(patch)]
     );
 }
 
 #[test]
 fn a_deletion_begins_once_and_ends() {
-    let mut transplant = Translator::default();
-    translate(&mut transplant, 1, What::Added, &pod("u1"));
+    let mut translator = Translator::default();
+    translate(&mut translator, 1, What::Added, &pod("u1"));
     let going = with(&pod("u1"), "/metadata/deletionTimestamp", json!("2026-11-15T00:00:30Z"));
     let going = with(&going, "/metadata/deletionGracePeriodSeconds", json!(30));
     assert_eq!(
-        translate(&mut transplant, 2, What::Modified, &going),
+        translate(&mut translator, 2, What::Modified, &going),
         [Verb::Delete { grace_period_seconds: Some(30) }]
     );
     let still = with(&going, "/status/phase", json!("Running"));
-    assert_eq!(translate(&mut transplant, 3, What::Modified, &still), []);
-    assert_eq!(translate(&mut transplant, 4, What::Deleted, &still), [Verb::Remove { is_deleting: true }]);
-    assert_eq!(transplant.expected_objects().count(), 0);
-    assert_eq!(translate(&mut transplant, 5, What::Deleted, &still), []);
+    assert_eq!(translate(&mut translator, 3, What::Modified, &still), []);
+    assert_eq!(translate(&mut translator, 4, What::Deleted, &still), [Verb::Remove { is_deleting: true }]);
+    assert_eq!(translator.expected_objects().count(), 0);
+    assert_eq!(translate(&mut translator, 5, What::Deleted, &still), []);
 }
 
 #[test]
 fn a_new_object_of_the_same_name_follows_the_removal_of_the_first() {
-    let mut transplant = Translator::default();
-    translate(&mut transplant, 1, What::Added, &pod("u1"));
-    let deeds = translate(&mut transplant, 2, What::Added, &pod("u2"));
-    assert!(matches!(&deeds[..], [Verb::Remove { is_deleting: false }, Verb::Create { .. }]), "{deeds:?}");
+    let mut translator = Translator::default();
+    translate(&mut translator, 1, What::Added, &pod("u1"));
+    let operations = translate(&mut translator, 2, What::Added, &pod("u2"));
+    assert!(
+        matches!(&operations[..], [Verb::Remove { is_deleting: false }, Verb::Create { .. }]),
+        "{operations:?}"
+    );
 }
 
 #[test]
 fn finished_pods_and_workloads_are_excluded() {
-    let mut transplant = Translator::default();
+    let mut translator = Translator::default();
     let ended = with(&pod("u1"), "/status/phase", json!("Failed"));
-    assert_eq!(translate(&mut transplant, 1, What::Added, &ended), []);
+    assert_eq!(translate(&mut translator, 1, What::Added, &ended), []);
     let object = |version: &str, kind: &str| resource(version, kind, "a").namespace("shop").json();
     for (version, kind) in [("apps/v1", "Deployment"), ("v1", "Event"), ("coordination.k8s.io/v1", "Lease")] {
-        assert_eq!(translate(&mut transplant, 1, What::Added, &object(version, kind)), [], "{kind}");
+        assert_eq!(translate(&mut translator, 1, What::Added, &object(version, kind)), [], "{kind}");
     }
-    let left_out: u64 = transplant.excluded().values().sum();
-    assert_eq!((left_out, transplant.expected_objects().count()), (4, 0));
+    let left_out: u64 = translator.excluded().values().sum();
+    assert_eq!((left_out, translator.expected_objects().count()), (4, 0));
     let mut workloads =
         Translator::new(TranslateOptions { level: AppliedLevel::Workloads, ..TranslateOptions::default() });
     assert_eq!(translate(&mut workloads, 1, What::Added, &pod("u1")), []);
@@ -139,9 +142,9 @@ fn required_objects_are_created_first() {
     let object = |kind: &str, name: &str| parsed(&resource("v1", kind, name).json());
     let objects =
         [("Pod", "p"), ("PersistentVolume", "v"), ("ConfigMap", "c"), ("Node", "n"), ("Namespace", "s")];
-    let mut transplant = Translator::default();
-    let deeds = transplant.begin(at(0), objects.map(|(kind, name)| object(kind, name)));
-    let order: Vec<&str> = deeds.iter().map(|deed| &*deed.address.kind.kind).collect();
+    let mut translator = Translator::default();
+    let operations = translator.begin(at(0), objects.map(|(kind, name)| object(kind, name)));
+    let order: Vec<&str> = operations.iter().map(|operation| &*operation.address.kind.kind).collect();
     assert_eq!(order, ["Namespace", "Node", "PersistentVolume", "ConfigMap", "Pod"]);
 }
 
@@ -164,11 +167,11 @@ fn parsed(object: &Value) -> (Key, Object) {
 }
 
 /// The target address of an object, and the created object.
-fn created(manner: TranslateOptions, object: &Value) -> Option<(ObjectAddress, Value)> {
+fn created(options: TranslateOptions, object: &Value) -> Option<(ObjectAddress, Value)> {
     let (key, object) = parsed(object);
-    let deeds = Translator::new(manner).translate(at(1), &key, &What::Added(object));
-    deeds.into_iter().next().map(|deed| match deed.verb {
-        Verb::Create { object } => (deed.address, object),
+    let operations = Translator::new(options).translate(at(1), &key, &What::Added(object));
+    operations.into_iter().next().map(|operation| match operation.verb {
+        Verb::Create { object } => (operation.address, object),
         other => panic!("{other:?}"),
     })
 }
@@ -249,11 +252,11 @@ fn owners_are_created_before_their_dependents() {
         object("Ring", "y", "x"),
         object("PersistentVolumeClaim", "free", ""),
     ];
-    let deeds = Translator::default().begin(at(0), objects);
-    let order: Vec<&str> = deeds.iter().map(|deed| &*deed.address.name).collect();
-    let place = |name: &str| order.iter().position(|one| *one == name).unwrap();
-    assert!(place("c") < place("b") && place("b") < place("a"), "{order:?}");
-    assert!(place("pod") < place("claim") && place("free") < place("c"), "{order:?}");
+    let operations = Translator::default().begin(at(0), objects);
+    let order: Vec<&str> = operations.iter().map(|operation| &*operation.address.name).collect();
+    let pointer = |name: &str| order.iter().position(|one| *one == name).unwrap();
+    assert!(pointer("c") < pointer("b") && pointer("b") < pointer("a"), "{order:?}");
+    assert!(pointer("pod") < pointer("claim") && pointer("free") < pointer("c"), "{order:?}");
     assert_eq!(order.len(), 8);
 }
 
@@ -261,11 +264,16 @@ fn owners_are_created_before_their_dependents() {
 struct MarkingRule;
 
 impl Rule for MarkingRule {
-    fn apply(&self, _: &ObjectAddress, when: RuleTrigger, object: &mut Value) -> Result<(), ExclusionReason> {
+    fn apply(
+        &self,
+        _: &ObjectAddress,
+        trigger: RuleTrigger,
+        object: &mut Value,
+    ) -> Result<(), ExclusionReason> {
         if object["metadata"]["labels"]["app"] == "secret" {
             return Err("secret".into());
         }
-        let mark = if when == RuleTrigger::Created { "created" } else { "updated" };
+        let mark = if trigger == RuleTrigger::Created { "created" } else { "updated" };
         object["metadata"]["labels"]["mark"] = mark.into();
         Ok(())
     }
@@ -273,44 +281,44 @@ impl Rule for MarkingRule {
 
 #[test]
 fn user_rules_are_applied_to_every_version() {
-    let mut transplant = Translator::new(TranslateOptions {
+    let mut translator = Translator::new(TranslateOptions {
         rules: vec![Arc::new(MarkingRule)],
         ..TranslateOptions::default()
     });
-    let deeds = translate(&mut transplant, 1, What::Added, &pod("u1"));
-    let [Verb::Create { object }] = &deeds[..] else { panic!("{deeds:?}") };
+    let operations = translate(&mut translator, 1, What::Added, &pod("u1"));
+    let [Verb::Create { object }] = &operations[..] else { panic!("{operations:?}") };
     assert_eq!(object["metadata"]["labels"], json!({"app": "web", "mark": "created"}));
     let patch = json!({"metadata": {"labels": {"mark": "updated"}}});
-    assert_eq!(translate(&mut transplant, 2, What::Modified, &pod("u1")), [patch_verb(patch)]);
+    assert_eq!(translate(&mut translator, 2, What::Modified, &pod("u1")), [patch_verb(patch)]);
     let secret = with(&pod("u1"), "/metadata/labels/app", json!("secret"));
-    assert_eq!(translate(&mut transplant, 3, What::Modified, &secret), []);
-    assert_eq!(transplant.excluded().get("secret"), Some(&1));
-    assert_eq!(translate(&mut transplant, 4, What::Deleted, &secret), [Verb::Remove { is_deleting: false }]);
+    assert_eq!(translate(&mut translator, 3, What::Modified, &secret), []);
+    assert_eq!(translator.excluded().get("secret"), Some(&1));
+    assert_eq!(translate(&mut translator, 4, What::Deleted, &secret), [Verb::Remove { is_deleting: false }]);
 }
 
 #[test]
 fn secrets_are_not_applied_even_if_they_are_selected() {
     let chosen = vec![Kind::new("", "Secret"), Kind::new("example.com", "Secret")];
     for kinds in [None, Some(chosen)] {
-        let mut transplant = Translator::new(TranslateOptions { kinds, ..TranslateOptions::default() });
+        let mut translator = Translator::new(TranslateOptions { kinds, ..TranslateOptions::default() });
         for version in ["v1", "example.com/v1"] {
             let secret = resource(version, "Secret", "s").namespace("d").json();
-            assert_eq!(translate(&mut transplant, 1, What::Added, &secret), []);
+            assert_eq!(translate(&mut translator, 1, What::Added, &secret), []);
         }
-        assert_eq!(transplant.excluded().get("a Secret, which is never given"), Some(&2));
+        assert_eq!(translator.excluded().get("a Secret"), Some(&2));
     }
 }
 
 #[test]
 fn objects_without_a_uid_are_patched_and_removed() {
-    let mut transplant = Translator::default();
+    let mut translator = Translator::default();
     let mut first = pod("u1");
     first["metadata"].as_object_mut().unwrap().remove("uid");
     let second = with(&first, "/metadata/labels/app", json!("shop"));
-    assert_eq!(translate(&mut transplant, 1, What::Added, &first).len(), 1);
-    assert_eq!(translate(&mut transplant, 2, What::Modified, &second).len(), 1);
+    assert_eq!(translate(&mut translator, 1, What::Added, &first).len(), 1);
+    assert_eq!(translate(&mut translator, 2, What::Modified, &second).len(), 1);
     let stub = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}});
-    assert_eq!(translate(&mut transplant, 3, What::Deleted, &stub), [Verb::Remove { is_deleting: false }]);
+    assert_eq!(translate(&mut translator, 3, What::Deleted, &stub), [Verb::Remove { is_deleting: false }]);
 }
 
 #[test]
@@ -320,9 +328,9 @@ fn a_rule_that_removes_the_name_excludes_the_object() {
     {
         let rules = parse_rules(json!({"rules": [{"jsonPatch": edit}]})).unwrap();
         let rules = rules.into_iter().map(|rule| Arc::new(rule) as Arc<dyn Rule>).collect();
-        let mut transplant = Translator::new(TranslateOptions { rules, ..TranslateOptions::default() });
-        assert_eq!(translate(&mut transplant, 1, What::Added, &pod("u1")), []);
-        assert_eq!(transplant.excluded().len(), 1);
+        let mut translator = Translator::new(TranslateOptions { rules, ..TranslateOptions::default() });
+        assert_eq!(translate(&mut translator, 1, What::Added, &pod("u1")), []);
+        assert_eq!(translator.excluded().len(), 1);
     }
 }
 
@@ -333,12 +341,12 @@ fn claims_do_not_contain_the_nodes_of_their_pods() {
     let device = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "gpu",
         "namespace": "shop", "uid": "g"}, "status": {"allocation": {"nodeSelector": {}}}});
     let kept = TranslateOptions { keep_placement: true, ..TranslateOptions::default() };
-    for (object, place) in [
+    for (object, pointer) in [
         (&claim, "/metadata/annotations/volume.kubernetes.io~1selected-node"),
         (&device, "/status/allocation"),
     ] {
-        let found = |manner| created(manner, object).unwrap().1.pointer(place).is_some();
-        assert_eq!((found(TranslateOptions::default()), found(kept.clone())), (false, true), "{place}");
+        let found = |options| created(options, object).unwrap().1.pointer(pointer).is_some();
+        assert_eq!((found(TranslateOptions::default()), found(kept.clone())), (false, true), "{pointer}");
     }
 }
 
@@ -346,29 +354,29 @@ fn claims_do_not_contain_the_nodes_of_their_pods() {
 fn changes_that_a_rule_makes_only_at_creation_persist() {
     let rules = json!({"rules": [{"when": "create", "mergePatch": {"spec": {"schedulerName": "mine"}}}]});
     let rules = parse_rules(rules).unwrap().into_iter().map(|rule| Arc::new(rule) as Arc<dyn Rule>).collect();
-    let mut transplant = Translator::new(TranslateOptions { rules, ..TranslateOptions::default() });
+    let mut translator = Translator::new(TranslateOptions { rules, ..TranslateOptions::default() });
     let first = with(&pod("u1"), "/spec/schedulerName", json!("default-scheduler"));
-    let deeds = translate(&mut transplant, 1, What::Added, &first);
-    let [Verb::Create { object }] = &deeds[..] else { panic!("{deeds:?}") };
+    let operations = translate(&mut translator, 1, What::Added, &first);
+    let [Verb::Create { object }] = &operations[..] else { panic!("{operations:?}") };
     assert_eq!(object["spec"]["schedulerName"], "mine");
     let labelled = with(&first, "/metadata/labels/app", json!("shop"));
     let patch = json!({"metadata": {"labels": {"app": "shop"}}});
-    assert_eq!(translate(&mut transplant, 2, What::Modified, &labelled), [patch_verb(patch)]);
+    assert_eq!(translate(&mut translator, 2, What::Modified, &labelled), [patch_verb(patch)]);
 }
 
 #[test]
 fn labels_of_the_target_outlive_those_of_the_recording() {
-    let mut transplant = Translator::default();
-    translate(&mut transplant, 1, What::Added, &pod("u1"));
+    let mut translator = Translator::default();
+    translate(&mut translator, 1, What::Added, &pod("u1"));
     let mut bare = pod("u1");
     bare["metadata"].as_object_mut().unwrap().remove("labels");
     let patch = json!({"metadata": {"labels": {"app": null}}});
-    assert_eq!(translate(&mut transplant, 2, What::Modified, &bare), [patch_verb(patch)]);
+    assert_eq!(translate(&mut translator, 2, What::Modified, &bare), [patch_verb(patch)]);
     let zone =
         json!({"app": "web", "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"});
     let zoned = with(&pod("u1"), "/metadata/labels", zone);
     let patch = json!({"metadata": {"labels": {"app": "web"}}});
-    assert_eq!(translate(&mut transplant, 3, What::Modified, &zoned), [patch_verb(patch)]);
+    assert_eq!(translate(&mut translator, 3, What::Modified, &zoned), [patch_verb(patch)]);
 }
 
 #[test]
@@ -381,9 +389,9 @@ fn workloads_are_applied_without_fields_written_by_controllers() {
     };
     assert_eq!(created(workloads(), &job("True")), None);
     assert_eq!(created(workloads(), &job("False")).unwrap().1.get("status"), None);
-    let mut transplant = Translator::new(workloads());
-    assert_eq!(translate(&mut transplant, 1, What::Added, &job("False")).len(), 1);
-    assert_eq!(translate(&mut transplant, 2, What::Modified, &job("True")), []);
+    let mut translator = Translator::new(workloads());
+    assert_eq!(translate(&mut translator, 1, What::Added, &job("False")).len(), 1);
+    assert_eq!(translate(&mut translator, 2, What::Modified, &job("True")), []);
 }
 
 #[test]
@@ -391,6 +399,6 @@ fn claims_are_unbound_where_volumes_are_not_applied() {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "shop",
         "uid": "c", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound"}});
-    let is_bound = |manner| created(manner, &claim).unwrap().1["spec"].get("volumeName").is_some();
+    let is_bound = |options| created(options, &claim).unwrap().1["spec"].get("volumeName").is_some();
     assert_eq!((is_bound(TranslateOptions::default()), is_bound(simkube())), (true, false));
 }

@@ -141,11 +141,14 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(crate) const BIND_ANNOTATIONS: [&str; 2] =
     ["pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"];
 
-pub(super) fn transform_volume(manner: &TranslateOptions, volume: &mut Value) -> Result<(), ExclusionReason> {
+pub(super) fn transform_volume(
+    options: &TranslateOptions,
+    volume: &mut Value,
+) -> Result<(), ExclusionReason> {
     remove_provisioner_annotations(volume);
     let Some(spec) = map_field(volume, "spec") else { return Ok(()) };
     spec.insert("persistentVolumeReclaimPolicy".to_owned(), "Retain".into());
-    if manner.keep_volume_handles {
+    if options.keep_volume_handles {
         return Ok(());
     }
     // Some drivers' mount options name servers and accounts.
@@ -153,25 +156,25 @@ pub(super) fn transform_volume(manner: &TranslateOptions, volume: &mut Value) ->
     for (name, value) in spec.iter_mut().filter(|(name, _)| !VOLUME_FIELDS.contains(&name.as_str())) {
         match SOURCES.iter().find(|source| source.name == name) {
             Some(source) => source.disconnect(value),
-            None => return Err("a volume of a source that is not known".into()),
+            None => return Err("a volume with an unknown source".into()),
         }
     }
     Ok(())
 }
 
-pub(super) fn transform_claim(manner: &TranslateOptions, claim: &mut Value) {
+pub(super) fn transform_claim(options: &TranslateOptions, claim: &mut Value) {
     let volume = Kind::new("", "PersistentVolume");
-    let has_volumes = match &manner.kinds {
+    let has_volumes = match &options.kinds {
         Some(kinds) => kinds.contains(&volume),
-        None => manner.simkube.is_none(),
+        None => options.simkube.is_none(),
     };
     remove_provisioner_annotations(claim);
     if let Some(Value::Object(annotations)) = claim.pointer_mut("/metadata/annotations") {
-        if !manner.keep_placement {
+        if !options.keep_placement {
             annotations.remove(SELECTED_NODE);
         }
         if !has_volumes {
-            BIND_ANNOTATIONS.iter().for_each(|mark| drop(annotations.remove(*mark)));
+            BIND_ANNOTATIONS.iter().for_each(|annotation| drop(annotations.remove(*annotation)));
         }
     }
     if !has_volumes {
@@ -182,24 +185,24 @@ pub(super) fn transform_claim(manner: &TranslateOptions, claim: &mut Value) {
             claim.remove("status");
         }
     }
-    select_own_volumes(manner, claim);
+    select_own_volumes(options, claim);
 }
 
 /// The claims of a StatefulSet get the run's label, because they have no owner that would delete them.
-pub(super) fn transform_claim_templates(manner: &TranslateOptions, set: &mut Value) {
-    let templates = set.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
+pub(super) fn transform_claim_templates(options: &TranslateOptions, stateful_set: &mut Value) {
+    let templates = stateful_set.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
     for template in templates.into_iter().flatten() {
         remove_provisioner_annotations(template);
-        select_own_volumes(manner, template);
-        if let Some(template) = template.as_object_mut().filter(|_| !manner.run.is_empty()) {
+        select_own_volumes(options, template);
+        if let Some(template) = template.as_object_mut().filter(|_| !options.run.is_empty()) {
             let labels = map_entry(map_entry(template, "metadata"), "labels");
-            labels.insert(RUN_LABEL.to_owned(), manner.run.clone().into());
+            labels.insert(RUN_LABEL.to_owned(), options.run.clone().into());
         }
     }
 }
 
-pub(super) fn transform_class(manner: &TranslateOptions, class: &mut Value) {
-    if manner.allow_external_effects || class["provisioner"] == NO_PROVISIONER {
+pub(super) fn transform_class(options: &TranslateOptions, class: &mut Value) {
+    if options.allow_external_effects || class["provisioner"] == NO_PROVISIONER {
         return;
     }
     class["provisioner"] = SILENT_PROVISIONER.into();
@@ -228,14 +231,16 @@ pub(super) fn transform_csi_node(node: &mut Value) {
 }
 
 /// The inline volumes of a pod.
-pub(super) fn transform_pod_volumes(manner: &TranslateOptions, spec: &mut Map<String, Value>) {
+pub(super) fn transform_pod_volumes(options: &TranslateOptions, spec: &mut Map<String, Value>) {
     let volumes = spec.get_mut("volumes").and_then(Value::as_array_mut);
     for volume in volumes.into_iter().flatten().filter_map(Value::as_object_mut) {
-        if let Some(claim) = volume.get_mut("ephemeral").and_then(|it| it.get_mut("volumeClaimTemplate")) {
+        if let Some(claim) =
+            volume.get_mut("ephemeral").and_then(|ephemeral| ephemeral.get_mut("volumeClaimTemplate"))
+        {
             remove_provisioner_annotations(claim);
-            select_own_volumes(manner, claim);
+            select_own_volumes(options, claim);
         }
-        if manner.keep_volume_handles {
+        if options.keep_volume_handles {
             continue;
         }
         let mut is_unknown = false;
@@ -254,15 +259,15 @@ pub(super) fn transform_pod_volumes(manner: &TranslateOptions, spec: &mut Map<St
 
 /// Restricts a claim to volumes of the run: a foreign volume would be reclaimed when the claim is deleted. Provisioners
 /// create no volumes for claims with a selector, so classes that the target had before create none either.
-fn select_own_volumes(manner: &TranslateOptions, claim: &mut Value) {
-    if manner.allow_external_effects || manner.run.is_empty() {
+fn select_own_volumes(options: &TranslateOptions, claim: &mut Value) {
+    if options.allow_external_effects || options.run.is_empty() {
         return;
     }
     let Some(spec) = map_field(claim, "spec") else { return };
     spec.remove("dataSource");
     spec.remove("dataSourceRef");
     let labels = map_entry(map_entry(spec, "selector"), "matchLabels");
-    labels.insert(RUN_LABEL.to_owned(), manner.run.clone().into());
+    labels.insert(RUN_LABEL.to_owned(), options.run.clone().into());
 }
 
 fn remove_provisioner_annotations(object: &mut Value) {

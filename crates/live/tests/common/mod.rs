@@ -14,12 +14,12 @@ use live::{Connection, RecordedCluster, RecordingEvent, ResumeState, VersionId, 
 use model::{IncomingChange, Key, Kind, Moment, Object, What};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// A new cluster; `None`, with a message, if Go is not installed.
-pub(crate) fn start(options: Options) -> Option<Cluster> {
+pub(crate) fn start(options: ClusterOptions) -> Option<Cluster> {
     let cluster = Cluster::start(options).unwrap();
     if cluster.is_none() {
         // Not by a macro, whose output the test runner would capture.
@@ -60,14 +60,14 @@ pub(crate) async fn churn(client: &Client, name: &str, count: usize) {
                 );
                 let node = format!(r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}"}}}}"#);
                 for (path, body) in [("/api/v1/namespaces/default/pods", &pod), ("/api/v1/nodes", &node)] {
-                    let one = format!("{path}/{name}");
+                    let object_path = format!("{path}/{name}");
                     send(&client, "POST", path, body).await;
                     for step in 0..3 {
                         let patch = format!(r#"{{"metadata":{{"labels":{{"step":"{step}"}}}}}}"#);
-                        send(&client, "PATCH", &one, &patch).await;
+                        send(&client, "PATCH", &object_path, &patch).await;
                     }
                     if number % 3 != 0 {
-                        send(&client, "DELETE", &format!("{one}?gracePeriodSeconds=0"), "").await;
+                        send(&client, "DELETE", &format!("{object_path}?gracePeriodSeconds=0"), "").await;
                     }
                 }
             }
@@ -104,7 +104,7 @@ pub(crate) async fn watch_undisturbed(
         Request::get(format!("{path}?watch=true&resourceVersion={version}")).body(Body::empty()).unwrap();
     let mut body = client.send(request).await.unwrap().into_body();
     tokio::spawn(async move {
-        let (mut buffer, mut seen) = (Vec::new(), Vec::new());
+        let (mut buffer, mut received) = (Vec::new(), Vec::new());
         loop {
             let frame = body.frame().await.unwrap().unwrap();
             buffer.extend_from_slice(&frame.into_data().unwrap());
@@ -113,9 +113,9 @@ pub(crate) async fn watch_undisturbed(
                 let line: Line<'_> = serde_json::from_slice(&line).unwrap();
                 let object = Object::parse(line.object.get()).unwrap();
                 let is_last = object.meta().name == until;
-                seen.push(ReceivedEvent { at: now(), event_type: line.r#type, object });
+                received.push(ReceivedEvent { at: now(), event_type: line.r#type, object });
                 if is_last {
-                    return seen;
+                    return received;
                 }
             }
         }
@@ -136,17 +136,21 @@ pub(crate) struct RecordedEvents {
 }
 
 impl RunningRecording {
-    pub(crate) async fn start(kubeconfig: &Path, wanted: WatchScope, known: ResumeState) -> RunningRecording {
+    pub(crate) async fn start(
+        kubeconfig: &Path,
+        scope: WatchScope,
+        resume_state: ResumeState,
+    ) -> RunningRecording {
         let connection = Connection::open(Some(kubeconfig), None).await.unwrap();
         let target = RecordedCluster { source: "real".into(), connection };
-        let (out, mut heard) = mpsc::channel(16);
+        let (sender, mut receiver) = mpsc::channel(16);
         let (stop, stopped) = watch::channel(false);
         let events = Arc::new(Mutex::new(Vec::new()));
-        let task = tokio::spawn(live::record(target, wanted, known, now, out, stopped));
-        let all = events.clone();
+        let task = tokio::spawn(live::record(target, scope, resume_state, now, sender, stopped));
+        let collected = events.clone();
         tokio::spawn(async move {
-            while let Some(event) = heard.recv().await {
-                all.lock().unwrap().push(event);
+            while let Some(event) = receiver.recv().await {
+                collected.lock().unwrap().push(event);
             }
         });
         RunningRecording { events, stop, task }
@@ -183,17 +187,17 @@ impl RunningRecording {
 impl RecordedEvents {
     pub(crate) fn batches(&self) -> impl Iterator<Item = &WatchBatch> {
         self.events.iter().filter_map(|event| match event {
-            RecordingEvent::Batch(news) => Some(news),
+            RecordingEvent::Batch(batch) => Some(batch),
             RecordingEvent::Status(_) | RecordingEvent::Warning { .. } => None,
         })
     }
 
     pub(crate) fn changes(&self) -> impl Iterator<Item = &IncomingChange> {
-        self.batches().flat_map(|news| &news.changes)
+        self.batches().flat_map(|batch| &batch.changes)
     }
 
     pub(crate) fn gaps(&self) -> impl Iterator<Item = &model::Gap> {
-        self.batches().flat_map(|news| &news.gaps)
+        self.batches().flat_map(|batch| &batch.gaps)
     }
 
     /// The objects after all changes.
@@ -217,36 +221,37 @@ impl RecordedEvents {
     /// The state from which the next recording resumes.
     pub(crate) fn resume_state(&self) -> ResumeState {
         let seen = || self.changes().map(|change| change.seen);
-        let mut known = ResumeState { from: seen().min(), until: seen().max(), ..ResumeState::default() };
-        for (kind, position) in self.batches().flat_map(|news| &news.positions) {
-            known.positions.insert(kind.clone(), position.clone());
+        let mut resume_state =
+            ResumeState { from: seen().min(), until: seen().max(), ..ResumeState::default() };
+        for (kind, position) in self.batches().flat_map(|batch| &batch.positions) {
+            resume_state.positions.insert(kind.clone(), position.clone());
         }
         for (key, object) in self.state() {
             let meta = object.meta();
             let text = |text: Option<std::borrow::Cow<'_, str>>| text.unwrap_or_default().into_owned().into();
             let seen = VersionId { uid: text(meta.uid), resource_version: text(meta.resource_version) };
-            known.objects.entry(key.kind).or_default().insert((key.namespace, key.name), seen);
+            resume_state.objects.entry(key.kind).or_default().insert((key.namespace, key.name), seen);
         }
-        known
+        resume_state
     }
 
     /// A summary for failure messages.
     pub(crate) fn summary(&self) -> String {
-        let mut words = format!("{} changes, {} objects", self.changes().count(), self.state().len());
+        let mut text = format!("{} changes, {} objects", self.changes().count(), self.state().len());
         for event in &self.events {
             match event {
                 RecordingEvent::Status(status) => {
-                    words += &format!("\n{}: {:?}, {}", status.kind, status.state, status.objects)
+                    text += &format!("\n{}: {:?}, {}", status.kind, status.state, status.objects)
                 }
-                RecordingEvent::Warning { kind, message: said } => words += &format!("\n{kind}: {said}"),
-                RecordingEvent::Batch(news) => {
-                    for gap in &news.gaps {
-                        words += &format!("\ngap {:?} {} .. {}: {}", gap.kinds, gap.from, gap.to, gap.why);
+                RecordingEvent::Warning { kind, message } => text += &format!("\n{kind}: {message}"),
+                RecordingEvent::Batch(batch) => {
+                    for gap in &batch.gaps {
+                        text += &format!("\ngap {:?} {} .. {}: {}", gap.kinds, gap.from, gap.to, gap.why);
                     }
                 }
             }
         }
-        words
+        text
     }
 }
 

@@ -47,8 +47,8 @@ impl SimulatedMachine {
     /// The error of the recording's clock.
     fn read(&mut self) -> i64 {
         let (wall, slept) = (Moment::from_nanos(self.true_time + self.wall_error), self.slept);
-        let told = self.state.read(wall, self.elapsed(), || Some(slept));
-        told.nanos() - self.true_time
+        let reading = self.state.read(wall, self.elapsed(), || Some(slept));
+        reading.nanos() - self.true_time
     }
 
     /// Compares with the server's time, if it answers.
@@ -120,10 +120,7 @@ fn a_clock_that_was_wrong_before_it_was_set_is_eventually_accepted() {
         assert_eq!(machine.run(1), 0);
         let steps = std::mem::take(&mut machine.state.steps);
         assert_eq!(steps[0].why, format!("the clock was set {why}"));
-        assert_eq!(
-            steps[1].why,
-            format!("the clock, which was set {why} 11m before, is believed from here on")
-        );
+        assert_eq!(steps[1].why, format!("the clock, set {why} 11m ago, is used from now on"));
         assert_eq!(steps[1].to.nanos_since(steps[1].from), error.abs());
         assert!(!machine.state.is_stable_for(Duration::from_secs(60), machine.elapsed()));
     }
@@ -161,7 +158,7 @@ fn a_clock_that_is_wrong_at_the_start_is_not_accepted() {
         }
         assert_eq!(
             machine.step_reasons(),
-            [format!("the clock is {why} the API server's, which is believed")]
+            [format!("the clock is {why} the API server's: the server's time is used")]
         );
         machine.wall_error = 0;
         assert_eq!(machine.run(1), 0);

@@ -75,22 +75,22 @@ struct RetentionEntry {
 }
 
 /// Parses a file in the folder `at`, to which its paths are relative.
-pub(super) fn read(value: Value, at: &Path, beside: &ConfigOverrides) -> anyhow::Result<Config> {
-    let Value::Object(mut told) = value else { bail!("it is no map") };
-    let folder = match (&beside.folder, told.remove("folder")) {
+pub(super) fn read(value: Value, base_folder: &Path, overrides: &ConfigOverrides) -> anyhow::Result<Config> {
+    let Value::Object(mut root) = value else { bail!("not a map") };
+    let folder = match (&overrides.folder, root.remove("folder")) {
         (Some(folder), _) => folder.clone(),
-        (None, Some(Value::String(folder))) => at.join(folder),
-        (None, None) => at.to_owned(),
-        (None, Some(_)) => bail!("folder: it is no text"),
+        (None, Some(Value::String(folder))) => base_folder.join(folder),
+        (None, None) => base_folder.to_owned(),
+        (None, Some(_)) => bail!("folder: not a string"),
     };
-    let Some(Value::Array(clusters)) = told.remove("clusters") else { bail!("clusters: it is no list") };
-    if let Some(key) = told.keys().find(|key| !DEFAULT_KEYS.contains(&&***key)) {
-        bail!("{key:?} is not known here: there are folder, clusters, {}", DEFAULT_KEYS.join(", "));
+    let Some(Value::Array(clusters)) = root.remove("clusters") else { bail!("clusters: not a list") };
+    if let Some(key) = root.keys().find(|key| !DEFAULT_KEYS.contains(&&***key)) {
+        bail!("unknown key {key:?}: expected folder, clusters, {}", DEFAULT_KEYS.join(", "));
     }
     let mut config = Config { folder, assignments: Vec::new(), warnings: Vec::new() };
     for (index, cluster) in clusters.into_iter().enumerate() {
         let name = cluster["name"].as_str().map_or(format!("clusters[{index}]"), str::to_owned);
-        let assignment = assignment(cluster, &told, at, &mut config).with_context(|| name)?;
+        let assignment = assignment(cluster, &root, base_folder, &mut config).with_context(|| name)?;
         config.assignments.push(assignment);
     }
     config.validated()
@@ -98,61 +98,61 @@ pub(super) fn read(value: Value, at: &Path, beside: &ConfigOverrides) -> anyhow:
 
 fn assignment(
     cluster: Value,
-    for_all: &Map<String, Value>,
-    at: &Path,
+    defaults: &Map<String, Value>,
+    base_folder: &Path,
     config: &mut Config,
 ) -> anyhow::Result<Assignment> {
-    let Value::Object(cluster) = cluster else { bail!("it is no map") };
-    let mut told = for_all.clone();
-    told.extend(cluster);
-    let told: ClusterEntry = serde_json::from_value(Value::Object(told))?;
+    let Value::Object(cluster) = cluster else { bail!("not a map") };
+    let mut entry = defaults.clone();
+    entry.extend(cluster);
+    let entry: ClusterEntry = serde_json::from_value(Value::Object(entry))?;
     let mut settings = Vec::new();
-    if let Some(path) = &told.scheduler_config {
-        settings.push(read_scheduler_config(&at.join(path))?);
+    if let Some(path) = &entry.scheduler_config {
+        settings.push(read_scheduler_config(&base_folder.join(path))?);
     }
     let mut if_served = Vec::new();
-    if let Some(tracked) = &told.tracked_objects {
-        let text = json!({ "trackedObjects": tracked }).to_string();
+    if let Some(tracked_objects) = &entry.tracked_objects {
+        let text = json!({ "trackedObjects": tracked_objects }).to_string();
         let (tracer, warnings) = TracerConfig::parse("trackedObjects", &text)?;
         config.warnings.extend(warnings);
         if_served.extend(tracer.kinds());
         settings.push(tracer.to_object());
     }
-    let (detail, redaction) = match (told.everything, told.redact) {
-        (true, true) => bail!("everything keeps environment values too: say redact: false with it"),
+    let (detail, redaction) = match (entry.everything, entry.redact) {
+        (true, true) => bail!("everything requires redact: false, because environment values are kept too"),
         (true, false) => (Detail::Everything, None),
         (false, false) => (Detail::Significant, None),
         (false, true) => {
-            let key = told.redact_key.map_or(config.folder.join(KEY_FILE), |path| at.join(path));
+            let key = entry.redact_key.map_or(config.folder.join(KEY_FILE), |path| base_folder.join(path));
             (Detail::Significant, Some(secret_key::read_redact_key(&key)?))
         }
     };
-    let events = told.events.as_deref().map(parse_event_choice).transpose();
-    let usage = told.usage.as_deref().map(parse_duration).transpose();
+    let events = entry.events.as_deref().map(parse_event_choice).transpose();
+    let usage = entry.usage.as_deref().map(parse_duration).transpose();
     let policy = RecordingPolicy {
-        kinds: told.kinds,
-        also: told.also,
+        kinds: entry.kinds,
+        also: entry.also,
         if_served,
-        skip: told.skip,
-        namespaces: told.namespaces,
-        selector: told.selector,
+        skip: entry.skip,
+        namespaces: entry.namespaces,
+        selector: entry.selector,
         events: events.map_err(anyhow::Error::msg).context("events")?.unwrap_or_default(),
         usage: usage.map_err(anyhow::Error::msg).context("usage")?,
         detail,
         redaction,
-        retention: told.retention.parse()?,
+        retention: entry.retention.parse()?,
         in_order: false,
     };
     policy.check_selector().context("selector")?;
-    let control_plane = told.control_plane.map(|control| {
-        let kubeconfig = control.kubeconfig.map(|path| at.join(path));
-        let server = api_server(kubeconfig, control.context);
-        ControlPlaneConfig { server, namespace: control.namespace }
+    let control_plane = entry.control_plane.map(|control_plane_entry| {
+        let kubeconfig = control_plane_entry.kubeconfig.map(|path| base_folder.join(path));
+        let server = api_server(kubeconfig, control_plane_entry.context);
+        ControlPlaneConfig { server, namespace: control_plane_entry.namespace }
     });
     Ok(Assignment {
-        history_path: config.folder.join(format!("{}.kine", told.name)),
-        name: told.name.into(),
-        cluster: api_server(told.kubeconfig.map(|path| at.join(path)), told.context),
+        history_path: config.folder.join(format!("{}.kine", entry.name)),
+        name: entry.name.into(),
+        cluster: api_server(entry.kubeconfig.map(|path| base_folder.join(path)), entry.context),
         control_plane,
         policy,
         settings,

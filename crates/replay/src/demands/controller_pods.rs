@@ -162,31 +162,32 @@ impl<'a> ControllerPodMatcher<'a> {
 impl RecordedPodSource for ControllerPodMatcher<'_> {
     /// Pods of a Deployment are recorded under the Deployment in a trace, under the ReplicaSet in a cluster.
     fn next_record(&mut self, pod: &Object, owners: &[OwnerName]) -> Option<PodRecord> {
-        let made = &self.demands.controller_pods;
-        let (owner, all) = owners.iter().find_map(|owner| Some((owner, made.pods.get(owner)?)))?;
-        let slot = made.owner_of(pod).and_then(|(_, slot)| slot);
-        let left = self.unmatched.entry(owner.clone()).or_insert_with(|| all.clone());
-        let place = left.iter().position(|recorded| recorded.slot == slot);
-        let (demand, recorded) = match place {
-            Some(place) => {
-                let recorded = left.remove(place);
+        let controller_pods = &self.demands.controller_pods;
+        let (owner, recorded_pods) =
+            owners.iter().find_map(|owner| Some((owner, controller_pods.pods.get(owner)?)))?;
+        let slot = controller_pods.owner_of(pod).and_then(|(_, slot)| slot);
+        let unmatched = self.unmatched.entry(owner.clone()).or_insert_with(|| recorded_pods.clone());
+        let position = unmatched.iter().position(|recorded| recorded.slot == slot);
+        let (demand, recorded) = match position {
+            Some(position) => {
+                let recorded = unmatched.remove(position);
                 (Some(recorded.demand), recorded)
             }
             None => {
                 // It is treated like a recorded one: a Job that creates an extra pod must still finish.
-                let more = self.extra_pods.entry(owner.clone()).or_default();
-                let like = all[*more % all.len()].clone();
-                *more += 1;
-                (None, like)
+                let extra_count = self.extra_pods.entry(owner.clone()).or_default();
+                let example = recorded_pods[*extra_count % recorded_pods.len()].clone();
+                *extra_count += 1;
+                (None, example)
             }
         };
         match self.demands.get(recorded.demand) {
-            Ok(cause) => {
-                let lives = if demand.is_some() { cause.incarnations } else { Vec::new() };
-                Some(PodRecord { demand, incarnations: lives, exit: cause.exit })
+            Ok(recorded_demand) => {
+                let incarnations = if demand.is_some() { recorded_demand.incarnations } else { Vec::new() };
+                Some(PodRecord { demand, incarnations, exit: recorded_demand.exit })
             }
-            Err(trouble) => {
-                self.error = Some(trouble);
+            Err(error) => {
+                self.error = Some(error);
                 None
             }
         }

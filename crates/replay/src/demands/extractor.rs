@@ -99,7 +99,7 @@ impl<'a> DemandExtractor<'a> {
     /// too. `class_of` returns the class of a node.
     pub fn new(
         from: Moment,
-        scales: bool,
+        autoscaler_runs: bool,
         controllers: &[Controller],
         class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
     ) -> io::Result<DemandExtractor<'a>> {
@@ -116,7 +116,7 @@ impl<'a> DemandExtractor<'a> {
             is_replay: false,
             last_unschedulable: None,
             from,
-            autoscaler_runs: scales,
+            autoscaler_runs,
             class_of,
             ended_initial_pods: Vec::new(),
             has_started: false,
@@ -145,7 +145,7 @@ impl<'a> DemandExtractor<'a> {
         match (&*key.kind.group, &*key.kind.kind) {
             ("", "Pod") => match pod {
                 Some(pod) => self.observe_pod(at, what, pod)?,
-                None => *self.unexplained.entry("pods that cannot be understood").or_default() += 1,
+                None => *self.unexplained.entry("pods that could not be parsed").or_default() += 1,
             },
             ("", "Node") => self.observe_node(at, &key.name, what),
             (_, "Event") => self.observe_event(at, what),
@@ -155,9 +155,9 @@ impl<'a> DemandExtractor<'a> {
                 else {
                     return Ok(());
                 };
-                for vacancy in self.owners.observe(kind, what, self.is_replay) {
-                    self.withdraw(vacancy.demand, vacancy.since, at);
-                    self.store_if_complete(vacancy.demand)?;
+                for awaited in self.owners.observe(kind, what, self.is_replay) {
+                    self.withdraw(awaited.demand, awaited.since, at);
+                    self.store_if_complete(awaited.demand)?;
                 }
             }
         }
@@ -168,77 +168,81 @@ impl<'a> DemandExtractor<'a> {
         match what {
             What::Deleted(_) => {
                 self.nodes.remove(name);
-                for open in self.pods.values().filter(|open| open.node.as_ref() == Some(name)) {
-                    let cause = open_demand(&mut self.open_demands, open.demand);
-                    let leaving = cause.observed[open.incarnation].deletion_began;
-                    cause.incarnations[open.incarnation].deletion_duration =
-                        leaving.map(|leaving| ObservedDuration::longer_than(between(leaving, at)));
+                for tracked in self.pods.values().filter(|tracked| tracked.node.as_ref() == Some(name)) {
+                    let recorded = open_demand(&mut self.open_demands, tracked.demand);
+                    let deletion_began = recorded.observed[tracked.incarnation].deletion_began;
+                    recorded.incarnations[tracked.incarnation].deletion_duration = deletion_began
+                        .map(|deletion_began| ObservedDuration::longer_than(between(deletion_began, at)));
                 }
             }
             What::Added(node) | What::Modified(node) => {
-                let seen = TrackedNode {
+                let tracked_node = TrackedNode {
                     is_being_removed: objects::is_being_removed(node),
                     class: (self.class_of)(node),
                 };
-                self.nodes.insert(name.clone(), seen);
+                self.nodes.insert(name.clone(), tracked_node);
             }
         }
     }
 
     fn observe_event(&mut self, at: Moment, what: &What) {
         if let Some(uid) = objects::preempted_pod_uid(what.object()) {
-            if let Some(open) = self.pods.get_mut(&*uid) {
-                open.disruption.get_or_insert(EvictionKind::Preempted);
-                let cause = open_demand(&mut self.open_demands, open.demand);
-                let seen = &mut cause.observed[open.incarnation];
-                if seen.eviction == Some(EvictionKind::External) {
+            if let Some(tracked) = self.pods.get_mut(&*uid) {
+                tracked.disruption.get_or_insert(EvictionKind::Preempted);
+                let recorded = open_demand(&mut self.open_demands, tracked.demand);
+                let observed = &mut recorded.observed[tracked.incarnation];
+                if observed.eviction == Some(EvictionKind::External) {
                     // Until now its deletion was attributed to a user.
-                    seen.eviction = Some(EvictionKind::Preempted);
-                    let left = seen.deletion_began;
-                    cause.actions.retain(|(when, act)| (Some(*when), *act) != (left, DemandAction::Deleted));
+                    observed.eviction = Some(EvictionKind::Preempted);
+                    let deletion_began = observed.deletion_began;
+                    recorded.actions.retain(|(action_at, action)| {
+                        (Some(*action_at), *action) != (deletion_began, DemandAction::Deleted)
+                    });
                 }
             }
             self.preempted.insert(uid, at);
             // Events arrive shortly before or after the changes that they report: old ones are useless.
             if self.preempted.len() > 10_000 {
-                self.preempted.retain(|_, told| at.nanos_since(*told) < 600_000_000_000);
+                self.preempted.retain(|_, preempted_at| at.nanos_since(*preempted_at) < 600_000_000_000);
             }
         }
     }
 
-    fn observe_pod(&mut self, at: Moment, what: &What, seen: &ParsedPod) -> io::Result<()> {
-        let gone = matches!(what, What::Deleted(_));
-        if !self.pods.contains_key(&seen.uid) {
-            if gone {
+    fn observe_pod(&mut self, at: Moment, what: &What, parsed: &ParsedPod) -> io::Result<()> {
+        let is_deleted = matches!(what, What::Deleted(_));
+        if !self.pods.contains_key(&parsed.uid) {
+            if is_deleted {
                 // It was created and deleted in a gap.
-                *self.unexplained.entry("pods of which only the end was seen").or_default() += 1;
+                *self.unexplained.entry("pods of which only the deletion was recorded").or_default() += 1;
                 return Ok(());
             }
-            self.pod_appeared(at, seen, what.object())?;
+            self.pod_appeared(at, parsed, what.object())?;
         }
-        self.update_pod(at, seen);
-        if gone {
-            self.pod_deleted(at, &seen.uid)?;
+        self.update_pod(at, parsed);
+        if is_deleted {
+            self.pod_deleted(at, &parsed.uid)?;
         }
         Ok(())
     }
 
     /// A pod appeared: a new demand, or another incarnation of one.
-    fn pod_appeared(&mut self, at: Moment, seen: &ParsedPod, pod: &Object) -> io::Result<()> {
-        let owner = seen.owner.clone();
-        let is_made = self.controller_pods.creates(pod);
-        let vacancy = owner.as_ref().filter(|_| !is_made);
-        let mark = seen.demand_annotation.filter(|_| self.is_replay);
+    fn pod_appeared(&mut self, at: Moment, parsed: &ParsedPod, pod: &Object) -> io::Result<()> {
+        let owner = parsed.owner.clone();
+        let is_controller_pod = self.controller_pods.creates(pod);
+        let awaited = owner.as_ref().filter(|_| !is_controller_pod);
+        let demand_annotation = parsed.demand_annotation.filter(|_| self.is_replay);
         // A StatefulSet reuses pod names.
-        let slot = owner.as_ref().filter(|owner| owner.kind == OwnerKind::StatefulSet).map(|_| &*seen.name);
-        let vacancy = vacancy.and_then(|owner| self.owners.take_awaited(owner, slot, mark));
+        let pod_name =
+            owner.as_ref().filter(|owner| owner.kind == OwnerKind::StatefulSet).map(|_| &*parsed.name);
+        let awaited = awaited.and_then(|owner| self.owners.take_awaited(owner, pod_name, demand_annotation));
         let next = DemandId(self.totals.demands);
         // A StatefulSet waits until the previous pod of that name is deleted.
-        let could_know = vacancy.as_ref().map(|vacancy| vacancy.predecessor_deleted.unwrap_or(vacancy.since));
-        let (demand, after) = match vacancy {
+        let recreatable_since =
+            awaited.as_ref().map(|awaited| awaited.predecessor_deleted.unwrap_or(awaited.since));
+        let (demand, after) = match awaited {
             // A pod of another template is another demand: the previous one was no longer wanted.
-            Some(AwaitedPod { demand, is_replacement: true, revision: hash, since, .. })
-                if hash != seen.revision && mark.is_none() =>
+            Some(AwaitedPod { demand, is_replacement: true, revision, since, .. })
+                if revision != parsed.revision && demand_annotation.is_none() =>
             {
                 self.withdraw(demand, since, at);
                 self.store_if_complete(demand)?;
@@ -253,7 +257,7 @@ impl<'a> DemandExtractor<'a> {
             self.controller_pods.add_pod(pod, demand);
         }
         self.totals.demands += u64::from(demand == next);
-        let growing = self.open_demands.entry(demand).or_insert_with(|| OpenDemand {
+        let demand_entry = self.open_demands.entry(demand).or_insert_with(|| OpenDemand {
             recorded: RecordedDemand {
                 incarnations: Vec::new(),
                 observed: Vec::new(),
@@ -268,18 +272,19 @@ impl<'a> DemandExtractor<'a> {
             pod_count: 0,
             is_awaited: false,
         });
-        (growing.pod_count, growing.is_awaited) = (growing.pod_count + 1, false);
-        let cause = &mut growing.recorded;
-        let life = cause.incarnations.len();
-        cause.incarnations.push(PodIncarnation {
-            name: seen.name.clone(),
-            uid: seen.uid.clone(),
-            recreate_duration: could_know.map(|since| ObservedDuration::exactly(between(since, at))),
+        (demand_entry.pod_count, demand_entry.is_awaited) = (demand_entry.pod_count + 1, false);
+        let recorded = &mut demand_entry.recorded;
+        let index = recorded.incarnations.len();
+        recorded.incarnations.push(PodIncarnation {
+            name: parsed.name.clone(),
+            uid: parsed.uid.clone(),
+            recreate_duration: recreatable_since.map(|since| ObservedDuration::exactly(between(since, at))),
             ..PodIncarnation::default()
         });
-        let came = if self.has_started { at } else { seen.created.map_or(at, |created| created.min(at)) };
-        cause.observed.push(ObservedIncarnation {
-            created: came,
+        let created_at =
+            if self.has_started { at } else { parsed.created.map_or(at, |created| created.min(at)) };
+        recorded.observed.push(ObservedIncarnation {
+            created: created_at,
             bound_at: None,
             node_class: None,
             deletion_began: None,
@@ -288,10 +293,10 @@ impl<'a> DemandExtractor<'a> {
         if let Some(owner) = &owner {
             self.owners.pod_added(owner);
         }
-        let disruption = self.preempted.contains_key(&seen.uid).then_some(EvictionKind::Preempted);
-        let open = TrackedPod {
+        let disruption = self.preempted.contains_key(&parsed.uid).then_some(EvictionKind::Preempted);
+        let tracked = TrackedPod {
             demand,
-            incarnation: life,
+            incarnation: index,
             is_initial: !self.has_started,
             counts_for_owner: true,
             owner,
@@ -300,118 +305,124 @@ impl<'a> DemandExtractor<'a> {
             ended: false,
             node: None,
             started: None,
-            revision: seen.revision.clone(),
-            demand_annotation: mark,
+            revision: parsed.revision.clone(),
+            demand_annotation,
             withdrawn: false,
         };
-        self.pods.insert(seen.uid.clone(), open);
+        self.pods.insert(parsed.uid.clone(), tracked);
         Ok(())
     }
 
     /// Updates the state of a pod from one version of it.
-    fn update_pod(&mut self, at: Moment, seen: &ParsedPod) {
-        let Some(open) = self.pods.get_mut(&seen.uid) else { return };
-        let cause = open_demand(&mut self.open_demands, open.demand);
-        let (known, life) =
-            (&mut cause.incarnations[open.incarnation], &mut cause.observed[open.incarnation]);
-        if let (Some(node), None) = (&seen.node, life.bound_at) {
-            life.bound_at = Some(at);
-            life.node_class = self.nodes.get(node).and_then(|node| node.class.clone());
-            known.node = Some(node.clone());
+    fn update_pod(&mut self, at: Moment, parsed: &ParsedPod) {
+        let Some(tracked) = self.pods.get_mut(&parsed.uid) else { return };
+        let recorded = open_demand(&mut self.open_demands, tracked.demand);
+        let (incarnation, observed) =
+            (&mut recorded.incarnations[tracked.incarnation], &mut recorded.observed[tracked.incarnation]);
+        if let (Some(node), None) = (&parsed.node, observed.bound_at) {
+            observed.bound_at = Some(at);
+            observed.node_class = self.nodes.get(node).and_then(|node| node.class.clone());
+            incarnation.node = Some(node.clone());
             // A pod that was created after the last unschedulable one had none to wait for.
             let had_to_wait = !self.is_replay
-                && !seen.has_other_scheduler
-                && self.last_unschedulable.is_some_and(|refused| refused >= life.created);
-            known.bind_duration = (!had_to_wait && !open.is_initial)
-                .then(|| ObservedDuration::exactly(between(life.created, at)));
-            open.node = Some(node.clone());
+                && !parsed.has_other_scheduler
+                && self
+                    .last_unschedulable
+                    .is_some_and(|unschedulable_at| unschedulable_at >= observed.created);
+            incarnation.bind_duration = (!had_to_wait && !tracked.is_initial)
+                .then(|| ObservedDuration::exactly(between(observed.created, at)));
+            tracked.node = Some(node.clone());
         }
-        if seen.not_scheduled.is_some() && self.has_started {
+        if parsed.not_scheduled.is_some() && self.has_started {
             self.last_unschedulable = Some(at);
         }
-        if seen.started.is_some() && open.started.is_none() {
+        if parsed.started.is_some() && tracked.started.is_none() {
             // An observed start is exact to the millisecond; for pods of the initial list only whole seconds are known.
-            let started = if self.has_started { at } else { seen.started.unwrap_or(at) };
-            open.started = Some(started);
-            if self.has_started && !open.is_initial || life.bound_at.is_some_and(|bound| bound < started) {
-                known.start_duration =
-                    life.bound_at.map(|bound| ObservedDuration::exactly(between(bound, started)));
+            let started = if self.has_started { at } else { parsed.started.unwrap_or(at) };
+            tracked.started = Some(started);
+            if self.has_started && !tracked.is_initial
+                || observed.bound_at.is_some_and(|bound| bound < started)
+            {
+                incarnation.start_duration =
+                    observed.bound_at.map(|bound| ObservedDuration::exactly(between(bound, started)));
             }
         }
-        let lost = match seen.disruption {
+        let eviction = match parsed.disruption {
             Some(Disruption::Preempted) => Some(EvictionKind::Preempted),
             Some(Disruption::Evicted) => {
-                let node = open.node.as_ref().and_then(|node| self.nodes.get(node));
-                let going = node.is_some_and(|node| node.is_being_removed);
-                Some(if going { EvictionKind::ScaledDown } else { EvictionKind::External })
+                let node = tracked.node.as_ref().and_then(|node| self.nodes.get(node));
+                let is_being_removed = node.is_some_and(|node| node.is_being_removed);
+                Some(if is_being_removed { EvictionKind::ScaledDown } else { EvictionKind::External })
             }
             Some(Disruption::TaintEvicted) => Some(EvictionKind::TaintEvicted),
             Some(Disruption::GarbageCollected) => Some(EvictionKind::NodeDeleted),
             Some(Disruption::TerminatedByKubelet) => Some(EvictionKind::External),
             Some(Disruption::Other) | None => None,
         };
-        open.disruption = open.disruption.or(lost);
-        if seen.is_finished() && !std::mem::replace(&mut open.ended, true) {
-            let is_stopped = seen.is_terminating || life.deletion_began.is_some();
-            open.finished = !is_stopped;
+        tracked.disruption = tracked.disruption.or(eviction);
+        if parsed.is_finished() && !std::mem::replace(&mut tracked.ended, true) {
+            let is_stopped = parsed.is_terminating || observed.deletion_began.is_some();
+            tracked.finished = !is_stopped;
             // A pod that is being deleted, or whose node was lost, did not end by itself.
-            if open.disruption.is_none() && !is_stopped {
-                let lasting = between(open.started.unwrap_or(at), at);
-                cause.exit = Some(ContainerExit { after: lasting, fails: seen.phase == PodPhase::Failed });
+            if tracked.disruption.is_none() && !is_stopped {
+                let run_duration = between(tracked.started.unwrap_or(at), at);
+                recorded.exit =
+                    Some(ContainerExit { after: run_duration, fails: parsed.phase == PodPhase::Failed });
             }
         }
-        let is_withdrawn = seen.withdrawn && !std::mem::replace(&mut open.withdrawn, true);
-        if seen.is_terminating && life.deletion_began.is_none() {
-            life.deletion_began = Some(at);
-            set_unfinished_start(known, life.bound_at, open.started, at);
+        let is_withdrawn = parsed.withdrawn && !std::mem::replace(&mut tracked.withdrawn, true);
+        if parsed.is_terminating && observed.deletion_began.is_none() {
+            observed.deletion_began = Some(at);
+            set_unfinished_start(incarnation, observed.bound_at, tracked.started, at);
         }
-        let over = open.finished || life.deletion_began.is_some();
-        if is_withdrawn && !open.counts_for_owner && !open.finished && self.has_started {
+        let has_ended = tracked.finished || observed.deletion_began.is_some();
+        if is_withdrawn && !tracked.counts_for_owner && !tracked.finished && self.has_started {
             // It was evicted before, and is not recreated.
-            cause.actions.push((at, DemandAction::Withdrawn));
-            if let Some(owner) = &open.owner {
-                self.owners.forget_awaited(owner, open.demand);
+            recorded.actions.push((at, DemandAction::Withdrawn));
+            if let Some(owner) = &tracked.owner {
+                self.owners.forget_awaited(owner, tracked.demand);
             }
-            if let Some(growing) = self.open_demands.get_mut(&open.demand) {
-                growing.is_awaited = false;
+            if let Some(demand_entry) = self.open_demands.get_mut(&tracked.demand) {
+                demand_entry.is_awaited = false;
             }
         }
-        if over && std::mem::take(&mut open.counts_for_owner) {
+        if has_ended && std::mem::take(&mut tracked.counts_for_owner) {
             if self.has_started {
-                self.stop_counting(at, &seen.uid);
+                self.stop_counting(at, &parsed.uid);
             } else {
-                self.ended_initial_pods.push(seen.uid.clone());
+                self.ended_initial_pods.push(parsed.uid.clone());
             }
         }
     }
 
     /// A pod no longer counts for its owner: it ended, or is being deleted.
     fn stop_counting(&mut self, at: Moment, uid: &Arc<str>) {
-        let Some(open) = self.pods.get(uid) else { return };
-        let demand = open.demand;
-        let Some(growing) = self.open_demands.get_mut(&demand) else { return };
-        let cause = &mut growing.recorded;
-        let (known, life) = (&cause.incarnations[open.incarnation], &mut cause.observed[open.incarnation]);
-        let node_gone = open.node.as_ref().is_some_and(|node| !self.nodes.contains_key(node));
-        let ended_by_itself = open.finished && open.disruption.is_none();
-        let lost = match open.disruption {
+        let Some(tracked) = self.pods.get(uid) else { return };
+        let demand = tracked.demand;
+        let Some(demand_entry) = self.open_demands.get_mut(&demand) else { return };
+        let recorded = &mut demand_entry.recorded;
+        let (incarnation, observed) =
+            (&recorded.incarnations[tracked.incarnation], &mut recorded.observed[tracked.incarnation]);
+        let node_gone = tracked.node.as_ref().is_some_and(|node| !self.nodes.contains_key(node));
+        let ended_by_itself = tracked.finished && tracked.disruption.is_none();
+        let eviction = match tracked.disruption {
             Some(EvictionKind::ScaledDown) if !self.autoscaler_runs => Some(EvictionKind::External),
             lost => lost,
         };
-        let Some(owner) = &open.owner else {
-            match lost {
+        let Some(owner) = &tracked.owner else {
+            match eviction {
                 Some(EvictionKind::External) | None if !ended_by_itself => {
-                    cause.actions.push((at, DemandAction::Withdrawn))
+                    recorded.actions.push((at, DemandAction::Withdrawn))
                 }
-                lost => life.eviction = lost,
+                lost => observed.eviction = lost,
             }
             return;
         };
         if owner.kind == OwnerKind::DaemonSet {
             // DaemonSet pods follow nodes: an evicted one is not recreated elsewhere.
-            match lost {
-                Some(lost) => life.eviction = Some(lost),
-                None if !ended_by_itself => cause.actions.push((at, DemandAction::Withdrawn)),
+            match eviction {
+                Some(eviction) => observed.eviction = Some(eviction),
+                None if !ended_by_itself => recorded.actions.push((at, DemandAction::Withdrawn)),
                 None => {}
             }
             self.owners.pod_removed(owner, None);
@@ -428,18 +439,21 @@ impl<'a> DemandExtractor<'a> {
                     predecessor_deleted: None,
                     pod_name: None,
                     revision: None,
-                    demand_annotation: open.demand_annotation,
+                    demand_annotation: tracked.demand_annotation,
                 }),
             );
             return;
         }
         // A replay marks such pods; elsewhere it follows from the number of pods that the owner wants.
-        let is_withdrawn =
-            if self.is_replay { open.withdrawn } else { self.owners.explains_deletion(owner, &known.name) };
-        let lost = match lost {
-            Some(lost) => lost,
+        let is_withdrawn = if self.is_replay {
+            tracked.withdrawn
+        } else {
+            self.owners.explains_deletion(owner, &incarnation.name)
+        };
+        let eviction = match eviction {
+            Some(eviction) => eviction,
             None if is_withdrawn => {
-                cause.actions.push((at, DemandAction::Withdrawn));
+                recorded.actions.push((at, DemandAction::Withdrawn));
                 self.owners.pod_removed(owner, None);
                 return;
             }
@@ -447,58 +461,58 @@ impl<'a> DemandExtractor<'a> {
             None if node_gone && !self.is_replay => EvictionKind::NodeDeleted,
             None => EvictionKind::External,
         };
-        life.eviction = Some(lost);
-        if lost == EvictionKind::External {
-            cause.actions.push((at, DemandAction::Deleted));
+        observed.eviction = Some(eviction);
+        if eviction == EvictionKind::External {
+            recorded.actions.push((at, DemandAction::Deleted));
         }
-        let slot = Some(known.name.clone());
-        let (hash, mark) = (open.revision.clone(), open.demand_annotation);
-        let vacancy = AwaitedPod {
+        let pod_name = Some(incarnation.name.clone());
+        let (revision, demand_annotation) = (tracked.revision.clone(), tracked.demand_annotation);
+        let awaited = AwaitedPod {
             demand,
             is_replacement: true,
             since: at,
             predecessor_deleted: None,
-            pod_name: slot,
-            revision: hash,
-            demand_annotation: mark,
+            pod_name,
+            revision,
+            demand_annotation,
         };
-        growing.is_awaited |= self.owners.pod_removed(owner, Some(vacancy));
+        demand_entry.is_awaited |= self.owners.pod_removed(owner, Some(awaited));
     }
 
     fn pod_deleted(&mut self, at: Moment, uid: &Arc<str>) -> io::Result<()> {
-        let Some(open) = self.pods.get_mut(uid) else { return Ok(()) };
-        let (demand, life, finished) = (open.demand, open.incarnation, open.finished);
-        let cause = open_demand(&mut self.open_demands, demand);
-        let (known, seen) = (&mut cause.incarnations[life], &mut cause.observed[life]);
-        let left = seen.deletion_began.unwrap_or(at);
-        if seen.deletion_began.is_none() {
-            seen.deletion_began = Some(at);
-            set_unfinished_start(known, seen.bound_at, open.started, at);
+        let Some(tracked) = self.pods.get_mut(uid) else { return Ok(()) };
+        let (demand, index, finished) = (tracked.demand, tracked.incarnation, tracked.finished);
+        let recorded = open_demand(&mut self.open_demands, demand);
+        let (incarnation, observed) = (&mut recorded.incarnations[index], &mut recorded.observed[index]);
+        let deletion_began = observed.deletion_began.unwrap_or(at);
+        if observed.deletion_began.is_none() {
+            observed.deletion_began = Some(at);
+            set_unfinished_start(incarnation, observed.bound_at, tracked.started, at);
         }
         // A pod terminates only on a node that exists. In a replay, pods that have ended by themselves are deleted as
         // if their node existed.
-        let is_there = open.node.as_ref().is_some_and(|node| self.nodes.contains_key(node));
-        if seen.bound_at.is_some() && (is_there || self.is_replay && finished) {
-            known.deletion_duration = Some(ObservedDuration::exactly(between(left, at)));
+        let node_exists = tracked.node.as_ref().is_some_and(|node| self.nodes.contains_key(node));
+        if observed.bound_at.is_some() && (node_exists || self.is_replay && finished) {
+            incarnation.deletion_duration = Some(ObservedDuration::exactly(between(deletion_began, at)));
         }
-        if let Some(owner) = &open.owner {
-            self.owners.pod_deleted(owner, &known.name, at);
+        if let Some(owner) = &tracked.owner {
+            self.owners.pod_deleted(owner, &incarnation.name, at);
         }
-        if std::mem::take(&mut open.counts_for_owner) {
+        if std::mem::take(&mut tracked.counts_for_owner) {
             self.stop_counting(at, uid);
-        } else if finished && seen.eviction.is_none() {
-            cause.actions.push((left, DemandAction::CleanedUp));
+        } else if finished && observed.eviction.is_none() {
+            recorded.actions.push((deletion_began, DemandAction::CleanedUp));
         }
         self.pods.remove(uid);
-        if let Some(growing) = self.open_demands.get_mut(&demand) {
-            growing.pod_count -= 1;
+        if let Some(demand_entry) = self.open_demands.get_mut(&demand) {
+            demand_entry.pod_count -= 1;
         }
         self.store_if_complete(demand)?;
-        for vacancy in self.owners.forget_idle() {
-            if let Some(growing) = self.open_demands.get_mut(&vacancy.demand) {
-                growing.is_awaited = false;
+        for awaited in self.owners.forget_idle() {
+            if let Some(demand_entry) = self.open_demands.get_mut(&awaited.demand) {
+                demand_entry.is_awaited = false;
             }
-            self.store_if_complete(vacancy.demand)?;
+            self.store_if_complete(awaited.demand)?;
         }
         Ok(())
     }
@@ -506,21 +520,21 @@ impl<'a> DemandExtractor<'a> {
     /// Marks a demand as withdrawn whose pod was deleted at `since`: that deletion, attributed to a user until now, was
     /// its owner's.
     fn withdraw(&mut self, demand: DemandId, since: Moment, at: Moment) {
-        let Some(growing) = self.open_demands.get_mut(&demand) else { return };
-        growing.is_awaited = false;
-        let cause = &mut growing.recorded;
-        match cause.actions.iter_mut().find(|act| **act == (since, DemandAction::Deleted)) {
-            Some((_, act)) => {
-                *act = DemandAction::Withdrawn;
-                if let Some(seen) =
-                    cause.observed.iter_mut().rev().find(|seen| seen.deletion_began == Some(since))
+        let Some(demand_entry) = self.open_demands.get_mut(&demand) else { return };
+        demand_entry.is_awaited = false;
+        let recorded = &mut demand_entry.recorded;
+        match recorded.actions.iter_mut().find(|action| **action == (since, DemandAction::Deleted)) {
+            Some((_, action)) => {
+                *action = DemandAction::Withdrawn;
+                if let Some(observed) =
+                    recorded.observed.iter_mut().rev().find(|observed| observed.deletion_began == Some(since))
                 {
-                    seen.eviction = None;
+                    observed.eviction = None;
                 }
             }
             None => {
-                cause.not_recreated_for = Some(between(since, at));
-                cause.actions.push((at, DemandAction::Withdrawn));
+                recorded.not_recreated_for = Some(between(since, at));
+                recorded.actions.push((at, DemandAction::Withdrawn));
             }
         }
     }
@@ -534,43 +548,44 @@ impl<'a> DemandExtractor<'a> {
     }
 
     fn store_demand(&mut self, demand: DemandId) -> io::Result<()> {
-        let Some(OpenDemand { recorded: mut cause, .. }) = self.open_demands.remove(&demand) else {
+        let Some(OpenDemand { mut recorded, .. }) = self.open_demands.remove(&demand) else {
             return Ok(());
         };
-        cause.actions.sort_unstable();
-        cause.actions.dedup();
-        for seen in &cause.observed {
-            self.totals.bound += u64::from(seen.bound_after(self.from).is_some());
-            if let Some(lost) = seen.eviction {
-                *self.totals.evictions.entry(lost).or_default() += 1;
+        recorded.actions.sort_unstable();
+        recorded.actions.dedup();
+        for observed in &recorded.observed {
+            self.totals.bound += u64::from(observed.bound_after(self.from).is_some());
+            if let Some(eviction) = observed.eviction {
+                *self.totals.evictions.entry(eviction).or_default() += 1;
             }
         }
-        self.store.put(demand, &cause)
+        self.store.put(demand, &recorded)
     }
 
     /// Returns all demands, as observed until a moment.
     pub fn finish(mut self, until: Moment) -> io::Result<RecordedDemands> {
-        for open in self.pods.values() {
-            let cause = open_demand(&mut self.open_demands, open.demand);
-            let (known, seen) =
-                (&mut cause.incarnations[open.incarnation], &cause.observed[open.incarnation]);
-            match seen.deletion_began {
-                None => set_unfinished_start(known, seen.bound_at, open.started, until),
-                Some(leaving) if known.deletion_duration.is_none() => {
-                    known.deletion_duration = Some(ObservedDuration::longer_than(between(leaving, until)));
+        for tracked in self.pods.values() {
+            let recorded = open_demand(&mut self.open_demands, tracked.demand);
+            let (incarnation, observed) =
+                (&mut recorded.incarnations[tracked.incarnation], &recorded.observed[tracked.incarnation]);
+            match observed.deletion_began {
+                None => set_unfinished_start(incarnation, observed.bound_at, tracked.started, until),
+                Some(deletion_began) if incarnation.deletion_duration.is_none() => {
+                    incarnation.deletion_duration =
+                        Some(ObservedDuration::longer_than(between(deletion_began, until)));
                 }
                 Some(_) => {}
             }
         }
-        for vacancy in self.owners.awaited_pods().filter(|vacancy| vacancy.is_replacement) {
-            let could_know = vacancy.predecessor_deleted.unwrap_or(vacancy.since);
-            if let Some(growing) = self.open_demands.get_mut(&vacancy.demand) {
-                growing.recorded.not_recreated_for = Some(between(could_know, until));
+        for awaited in self.owners.awaited_pods().filter(|awaited| awaited.is_replacement) {
+            let recreatable_since = awaited.predecessor_deleted.unwrap_or(awaited.since);
+            if let Some(unstored) = self.open_demands.get_mut(&awaited.demand) {
+                unstored.recorded.not_recreated_for = Some(between(recreatable_since, until));
             }
         }
-        let mut growing: Vec<DemandId> = self.open_demands.keys().copied().collect();
-        growing.sort_unstable();
-        for demand in growing {
+        let mut unstored: Vec<DemandId> = self.open_demands.keys().copied().collect();
+        unstored.sort_unstable();
+        for demand in unstored {
             self.store_demand(demand)?;
         }
         let stored = self.store.finish()?;
@@ -584,8 +599,8 @@ impl<'a> DemandExtractor<'a> {
 }
 
 /// The record of a demand that has a pod.
-fn open_demand(growing: &mut FxHashMap<DemandId, OpenDemand>, demand: DemandId) -> &mut RecordedDemand {
-    &mut growing.get_mut(&demand).expect("a demand grows while a pod of it is there").recorded
+fn open_demand(open_demands: &mut FxHashMap<DemandId, OpenDemand>, demand: DemandId) -> &mut RecordedDemand {
+    &mut open_demands.get_mut(&demand).expect("a demand grows while a pod of it is there").recorded
 }
 
 /// A pod makes no further progress: the start that was not observed takes longer than the time until `at`.

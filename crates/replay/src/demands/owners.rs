@@ -90,8 +90,10 @@ struct ConditionJson {
 impl StatusJson {
     /// A Job has finished, successfully or not, and wants no more pods.
     fn is_finished(&self) -> bool {
-        let ends = ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"];
-        let is_end = |it: &ConditionJson| it.status == "True" && ends.contains(&it.kind.as_str());
+        let end_conditions = ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"];
+        let is_end = |condition: &ConditionJson| {
+            condition.status == "True" && end_conditions.contains(&condition.kind.as_str())
+        };
         self.conditions.iter().flatten().any(is_end)
     }
 }
@@ -111,7 +113,7 @@ pub(super) fn recreate_policy(owner: OwnerKind) -> RecreatePolicy {
 impl OwnerState {
     /// Whether a deleted owner can be forgotten: it has no pod, and awaits none that an annotation may name.
     fn can_be_forgotten(&self) -> bool {
-        self.pods <= 0 && self.awaited.iter().all(|vacancy| vacancy.demand_annotation.is_none())
+        self.pods <= 0 && self.awaited.iter().all(|awaited| awaited.demand_annotation.is_none())
     }
 }
 
@@ -130,52 +132,53 @@ impl OwnerTracker {
             OwnerKind::DaemonSet => None,
         };
         state.is_deleted = json.metadata.deletion_timestamp.is_some() || matches!(what, What::Deleted(_));
-        let room = if state.is_deleted {
+        let missing_pods = if state.is_deleted {
             0
         } else {
             state.desired_pods.unwrap_or(i64::MAX).saturating_sub(state.pods).max(0)
         };
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        let mut over: Vec<AwaitedPod> = Vec::new();
-        while state.awaited.len() > room
+        let missing_pods = usize::try_from(missing_pods).unwrap_or(usize::MAX);
+        let mut withdrawn: Vec<AwaitedPod> = Vec::new();
+        while state.awaited.len() > missing_pods
             && !are_marked
-            && let Some(vacancy) = state.awaited.pop_front()
+            && let Some(awaited) = state.awaited.pop_front()
         {
-            if vacancy.is_replacement {
-                over.push(vacancy);
+            if awaited.is_replacement {
+                withdrawn.push(awaited);
             }
         }
         if matches!(what, What::Deleted(_)) && state.can_be_forgotten() {
             self.by_uid.remove(&uid);
         }
-        over
+        withdrawn
     }
 
     /// Removes and returns the awaited pod that a new pod of an owner is.
     pub(super) fn take_awaited(
         &mut self,
         owner: &Owner,
-        slot: Option<&str>,
-        mark: Option<DemandAnnotation>,
+        pod_name: Option<&str>,
+        annotation: Option<DemandAnnotation>,
     ) -> Option<AwaitedPod> {
-        let vacancies = &mut self.by_uid.get_mut(&owner.uid)?.awaited;
-        if let Some(mark) = mark {
-            let is_its = |vacancy: &AwaitedPod| {
-                let wanted = if vacancy.is_replacement { Some(mark.demand) } else { mark.after };
-                vacancy.demand_annotation.is_some_and(|of| Some(of.demand) == wanted)
+        let awaited_pods = &mut self.by_uid.get_mut(&owner.uid)?.awaited;
+        if let Some(annotation) = annotation {
+            let is_match = |awaited: &AwaitedPod| {
+                let wanted = if awaited.is_replacement { Some(annotation.demand) } else { annotation.after };
+                awaited.demand_annotation.is_some_and(|found| Some(found.demand) == wanted)
             };
-            let place = vacancies.iter().position(is_its)?;
-            return vacancies.remove(place);
+            let position = awaited_pods.iter().position(is_match)?;
+            return awaited_pods.remove(position);
         }
-        match slot {
+        match pod_name {
             // Evicted pods are recreated before the next ones are created.
             None => {
-                let place = vacancies.iter().position(|vacancy| vacancy.is_replacement).unwrap_or(0);
-                vacancies.remove(place)
+                let position = awaited_pods.iter().position(|awaited| awaited.is_replacement).unwrap_or(0);
+                awaited_pods.remove(position)
             }
-            Some(slot) => {
-                let place = vacancies.iter().position(|vacancy| vacancy.pod_name.as_deref() == Some(slot))?;
-                vacancies.remove(place)
+            Some(pod_name) => {
+                let position =
+                    awaited_pods.iter().position(|awaited| awaited.pod_name.as_deref() == Some(pod_name))?;
+                awaited_pods.remove(position)
             }
         }
     }
@@ -186,14 +189,14 @@ impl OwnerTracker {
     }
 
     /// A pod no longer counts; its owner may create another. Returns whether that one is awaited.
-    pub(super) fn pod_removed(&mut self, owner: &Owner, vacancy: Option<AwaitedPod>) -> bool {
+    pub(super) fn pod_removed(&mut self, owner: &Owner, awaited: Option<AwaitedPod>) -> bool {
         let Some(state) = self.by_uid.get_mut(&owner.uid) else { return false };
         state.pods -= 1;
         // An annotated pod is recognized later, and its annotation decides whether its owner still created it.
         let keeps =
-            !state.is_deleted || vacancy.as_ref().is_some_and(|vacancy| vacancy.demand_annotation.is_some());
+            !state.is_deleted || awaited.as_ref().is_some_and(|awaited| awaited.demand_annotation.is_some());
         if keeps {
-            state.awaited.extend(vacancy);
+            state.awaited.extend(awaited);
             if state.pods <= 0 && !state.is_recorded {
                 self.idle.push_back(owner.uid.clone());
             }
@@ -213,8 +216,8 @@ impl OwnerTracker {
             Some(OwnerState { is_recorded: false, pods: ..=0, .. }) => {}
             Some(_) | None => return Vec::new(),
         }
-        let vacancies = self.by_uid.remove(&uid).map(|state| state.awaited).unwrap_or_default();
-        vacancies.into_iter().filter(|vacancy| vacancy.is_replacement).collect()
+        let awaited_pods = self.by_uid.remove(&uid).map(|state| state.awaited).unwrap_or_default();
+        awaited_pods.into_iter().filter(|awaited| awaited.is_replacement).collect()
     }
 
     /// A pod was deleted whose name its owner may reuse.
@@ -223,16 +226,16 @@ impl OwnerTracker {
             return;
         }
         let Some(state) = self.by_uid.get_mut(&owner.uid) else { return };
-        let vacancy = state.awaited.iter_mut().find(|vacancy| vacancy.pod_name.as_deref() == Some(pod));
-        if let Some(vacancy) = vacancy {
-            vacancy.predecessor_deleted = Some(at);
+        let awaited = state.awaited.iter_mut().find(|awaited| awaited.pod_name.as_deref() == Some(pod));
+        if let Some(awaited) = awaited {
+            awaited.predecessor_deleted = Some(at);
         }
     }
 
     /// Stops awaiting the pod of a demand.
     pub(super) fn forget_awaited(&mut self, owner: &Owner, demand: DemandId) {
         if let Some(state) = self.by_uid.get_mut(&owner.uid) {
-            state.awaited.retain(|vacancy| vacancy.demand != demand);
+            state.awaited.retain(|awaited| awaited.demand != demand);
         }
     }
 
@@ -244,15 +247,15 @@ impl OwnerTracker {
     /// Whether an owner deletes a pod because it wants fewer pods.
     pub(super) fn explains_deletion(&self, owner: &Owner, pod: &str) -> bool {
         let Some(state) = self.by_uid.get(&owner.uid) else { return true };
-        let Some(wanted) = state.desired_pods else { return true };
+        let Some(desired) = state.desired_pods else { return true };
         match owner.kind {
             _ if state.is_deleted => true,
             OwnerKind::DaemonSet => true,
             OwnerKind::StatefulSet => {
                 let ordinal = pod.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse::<i64>().ok());
-                ordinal.is_none_or(|ordinal| ordinal >= wanted)
+                ordinal.is_none_or(|ordinal| ordinal >= desired)
             }
-            OwnerKind::ReplicaSet | OwnerKind::Job => state.pods > wanted,
+            OwnerKind::ReplicaSet | OwnerKind::Job => state.pods > desired,
         }
     }
 }

@@ -73,10 +73,10 @@ impl DemandWriter {
         self.buffer.clear();
         demand.write(&mut self.buffer);
         self.records.write_all(&self.buffer)?;
-        let place: RecordLocation = (self.end, self.buffer.len() as u64);
-        self.end += place.1;
+        let location: RecordLocation = (self.end, self.buffer.len() as u64);
+        self.end += location.1;
         self.buffer.clear();
-        place.write(&mut self.buffer);
+        location.write(&mut self.buffer);
         self.locations.seek(SeekFrom::Start(location_offset(id)?))?;
         self.locations.write_all(&self.buffer)
     }
@@ -143,7 +143,7 @@ fn location_offset(id: DemandId) -> io::Result<u64> {
 }
 
 fn corrupt_file() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a temporary file does not hold what was written to it")
+    io::Error::new(io::ErrorKind::InvalidData, "a temporary file is corrupt")
 }
 
 #[cfg(test)]
@@ -172,20 +172,24 @@ mod tests {
     }
 
     fn life() -> impl Strategy<Value = PodIncarnation> {
-        let took = (any::<Duration>(), any::<bool>())
+        let observed_duration = (any::<Duration>(), any::<bool>())
             .prop_map(|(time, longer)| ObservedDuration { duration: time, is_lower_bound: longer });
-        let spans = option::of(took);
-        (text(), text(), option::of(text()), [spans.clone(), spans.clone(), spans.clone(), spans]).prop_map(
-            |(name, uid, node, [bind, start, end, again])| PodIncarnation {
+        let durations = option::of(observed_duration);
+        (
+            text(),
+            text(),
+            option::of(text()),
+            [durations.clone(), durations.clone(), durations.clone(), durations],
+        )
+            .prop_map(|(name, uid, node, [bind, start, end, recreate])| PodIncarnation {
                 name,
                 uid,
                 node,
                 bind_duration: bind,
                 start_duration: start,
                 deletion_duration: end,
-                recreate_duration: again,
-            },
-        )
+                recreate_duration: recreate,
+            })
     }
 
     fn seen() -> impl Strategy<Value = ObservedIncarnation> {
@@ -196,27 +200,27 @@ mod tests {
             EvictionKind::NodeDeleted,
             EvictionKind::External,
         ];
-        let lost = option::of(prop::sample::select(all.to_vec()));
-        (moment(), option::of(moment()), option::of(text()), option::of(moment()), lost).prop_map(
-            |(came, bound, class, leaving, lost)| ObservedIncarnation {
-                created: came,
+        let eviction = option::of(prop::sample::select(all.to_vec()));
+        (moment(), option::of(moment()), option::of(text()), option::of(moment()), eviction).prop_map(
+            |(created, bound, class, deletion_began, eviction)| ObservedIncarnation {
+                created,
                 bound_at: bound,
                 node_class: class,
-                deletion_began: leaving,
-                eviction: lost,
+                deletion_began,
+                eviction,
             },
         )
     }
 
     fn cause() -> impl Strategy<Value = RecordedDemand> {
-        let runs = (any::<Duration>(), any::<bool>())
-            .prop_map(|(lasting, fails)| ContainerExit { after: lasting, fails });
-        let act = prop::sample::select(vec![
+        let exit = (any::<Duration>(), any::<bool>())
+            .prop_map(|(run_duration, fails)| ContainerExit { after: run_duration, fails });
+        let action = prop::sample::select(vec![
             DemandAction::Withdrawn,
             DemandAction::Deleted,
             DemandAction::CleanedUp,
         ]);
-        let again = prop::sample::select(vec![
+        let recreate = prop::sample::select(vec![
             RecreatePolicy::Never,
             RecreatePolicy::WhenTerminating,
             RecreatePolicy::WhenGone,
@@ -224,20 +228,22 @@ mod tests {
         (
             vec(life(), 0..4),
             vec(seen(), 0..4),
-            option::of(runs),
+            option::of(exit),
             option::of(any::<u64>().prop_map(DemandId)),
-            again,
-            vec((moment(), act), 0..4),
+            recreate,
+            vec((moment(), action), 0..4),
             option::of(any::<Duration>()),
         )
-            .prop_map(|(lives, seen, runs, after, again, acts, unmade)| RecordedDemand {
-                incarnations: lives,
-                observed: seen,
-                exit: runs,
-                after,
-                recreate: again,
-                actions: acts,
-                not_recreated_for: unmade,
+            .prop_map(|(incarnations, seen, exit, after, recreate, actions, not_recreated_for)| {
+                RecordedDemand {
+                    incarnations,
+                    observed: seen,
+                    exit,
+                    after,
+                    recreate,
+                    actions,
+                    not_recreated_for,
+                }
             })
     }
 

@@ -65,24 +65,24 @@ impl<'a> LiveComparison<'a> {
     /// Compares the history that [`write_history`](LiveComparison::write_history) wrote with the recording.
     pub fn report(self, path: &Path, mut listener: impl ReplayListener) -> anyhow::Result<Report> {
         let LiveComparison { live, summary, mut plan, from, was_paused, .. } = self;
-        let chosen = live.part.open_history;
+        let open_history = live.part.open_history;
         let replayed = History::open(path)?;
-        let RecordingAnalysis { demands: causes, metrics: figures, node_counts: curve } =
-            plan.analyze_recording(chosen, &mut listener)?;
+        let RecordingAnalysis { demands, metrics, node_counts } =
+            plan.analyze_recording(open_history, &mut listener)?;
         drop(listener);
         let source = plan.run.part.source.clone();
         let window = Window { from, ..plan.run.part.window };
         let part = HistoryPart { source: source.clone(), window };
         let class_of = |node: &Object| Some(plan.run.classes.class_of(node));
-        let mut counted = RecordingMeter::new(from);
-        let counterpart =
-            extract_demands(&replayed, &part, false, &[], &class_of, Some(&mut counted), |_, _| Ok(()))?;
-        for (why, count) in
-            counterpart.totals.evictions.iter().filter(|(lost, _)| **lost != EvictionKind::External)
+        let mut meter = RecordingMeter::new(from);
+        let replayed_demands =
+            extract_demands(&replayed, &part, false, &[], &class_of, Some(&mut meter), |_, _| Ok(()))?;
+        for (kind, count) in
+            replayed_demands.totals.evictions.iter().filter(|(kind, _)| **kind != EvictionKind::External)
         {
-            counted.pods_evicted(why.as_str(), *count);
+            meter.pods_evicted(kind.as_str(), *count);
         }
-        let (came_to, replayed_curve) = counted.finish(plan.run.end);
+        let (replayed_metrics, replayed_curve) = meter.finish(plan.run.end);
         let mut counterparts =
             Counterparts::new(CounterpartAnnotations { uid: UID_ANNOTATION, owner: OWNER_ANNOTATION });
         live.part.for_each_change(|change| counterparts.add_recorded(change))?;
@@ -90,42 +90,49 @@ impl<'a> LiveComparison<'a> {
         for change in replayed.between(Window { to: window.to, ..Window::ALL }, &everything)? {
             counterparts.add_replayed(&change?);
         }
-        let fidelity = counterparts.compare(from, (&causes, &figures), (&counterpart, &came_to))?;
-        let mut reservations = plan.caveats(chosen)?;
-        reservations.extend(Caveat::of_demands(&causes));
-        reservations.push(Caveat::new(
+        let fidelity =
+            counterparts.compare(from, (&demands, &metrics), (&replayed_demands, &replayed_metrics))?;
+        let mut caveats = plan.caveats(open_history)?;
+        caveats.extend(Caveat::of_demands(&demands));
+        caveats.push(Caveat::new(
             CaveatTopic::Target,
-            "the components of the target decided, with settings of their own: those above are the recorded ones",
+            "the target's components decided with their own settings; the settings above are the recorded ones",
         ));
         if live.pace(from) == ReplaySpeed::Max {
-            let text = "it was played as fast as the server went: how long pods waited is not to be compared";
-            reservations.push(Caveat::new(CaveatTopic::Target, text));
+            let text = "replayed at maximum speed: times to bind are not comparable";
+            caveats.push(Caveat::new(CaveatTopic::Target, text));
         }
         if was_paused {
-            let text = "it was paused: from then on everything in the film is later than it was recorded";
-            reservations.push(Caveat::new(CaveatTopic::Target, text));
+            let text = "the run was paused: all later changes of the target are delayed";
+            caveats.push(Caveat::new(CaveatTopic::Target, text));
         }
         if summary.is_stopped {
             let text = format!(
-                "it was stopped at {}: what was recorded later was not played",
+                "the run was stopped at {}: later changes were not applied",
                 summary.position.unwrap_or(from)
             );
-            reservations.push(Caveat::new(CaveatTopic::Target, text));
+            caveats.push(Caveat::new(CaveatTopic::Target, text));
         }
         let groups = plan.run.groups.iter().map(|group| &group.name);
         Ok(Report {
-            history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            history: open_history
+                .history
+                .path()
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             source: plan.run.part.source.to_string(),
             target: Some(summary.target.display().to_string()),
             window: TimeSpan::new(window.from, plan.run.end),
             level: plan.run.level,
             seed: plan.run.seed,
             settings: plan.reported_settings(),
-            recorded: figures,
-            replayed: came_to,
+            recorded: metrics,
+            replayed: replayed_metrics,
             fidelity,
-            scaling: ScalingComparison::of(groups, &curve, &replayed_curve, window),
-            caveats: reservations,
+            scaling: ScalingComparison::of(groups, &node_counts, &replayed_curve, window),
+            caveats,
         })
     }
 }
@@ -142,11 +149,11 @@ fn rewrite(
     let mut bulk = BulkWriter::open(path)?;
     for change in recorded.between(Window::ALL, &everything)? {
         let change = change?;
-        let observed = IncomingChange {
+        let incoming = IncomingChange {
             inferred: change.inferred,
             ..IncomingChange::received(time(change.at), source, change.what)
         };
-        bulk.push(&observed)?;
+        bulk.push(&incoming)?;
     }
     bulk.finish()?;
     Ok(())

@@ -60,9 +60,9 @@ impl Hooks {
         let mut all = Hooks::default();
         for path in files {
             let file = query::read_yaml(path)
-                .with_context(|| format!("cannot read the hooks {}", path.display()))?;
+                .with_context(|| format!("cannot read the hooks file {}", path.display()))?;
             let mut read: Hooks =
-                serde_json::from_value(file).with_context(|| format!("{} are no hooks", path.display()))?;
+                serde_json::from_value(file).with_context(|| format!("{}: invalid hooks", path.display()))?;
             all.pre_start_hooks.append(&mut read.pre_start_hooks);
             all.pre_run_hooks.append(&mut read.pre_run_hooks);
             all.post_run_hooks.append(&mut read.post_run_hooks);
@@ -98,29 +98,29 @@ impl Hook {
         simulation: &Value,
         observer: &mut dyn LiveReplayObserver,
     ) -> anyhow::Result<()> {
-        let doing = || format!("cannot run the {stage} hook {}", self.cmd);
+        let error_context = || format!("cannot run the {stage} hook {}", self.cmd);
         let mut command = Command::new(&self.cmd);
         command.args(&self.args).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if self.send_sim { Stdio::piped() } else { Stdio::null() });
-        let mut child = command.spawn().with_context(doing)?;
+        let mut child = command.spawn().with_context(error_context)?;
         let stdin = child.stdin.take();
-        let told = std::thread::spawn({
+        let stdin_writer = std::thread::spawn({
             let simulation = simulation.to_string();
             // A hook may close its standard input without reading it.
             move || stdin.map(|mut stdin| stdin.write_all(simulation.as_bytes()))
         });
-        let output = child.wait_with_output().with_context(doing)?;
-        let _ = told.join();
+        let output = child.wait_with_output().with_context(error_context)?;
+        let _ = stdin_writer.join();
         for text in [&output.stdout, &output.stderr] {
             for line in String::from_utf8_lossy(text).lines() {
                 observer.notice(LiveNotice::HookOutput(format!("{stage} {}: {line}", self.cmd)));
             }
         }
         if !output.status.success() {
-            let words = format!("the {stage} hook {} ended with {}", self.cmd, output.status);
+            let message = format!("the {stage} hook {} ended with {}", self.cmd, output.status);
             match self.ignore_failure {
-                true => observer.notice(LiveNotice::HookFailed(words)),
-                false => bail!("{words}"),
+                true => observer.notice(LiveNotice::HookFailed(message)),
+                false => bail!("{message}"),
             }
         }
         Ok(())
@@ -149,6 +149,6 @@ mod tests {
         assert!(hooks.pre_run_hooks[1].ignore_failure);
         let wrong = file("c.yml", "preRunHook: []\n");
         let error = format!("{:#}", Hooks::read(&[wrong]).err().unwrap());
-        assert!(error.contains("are no hooks") && error.contains("preRunHook"), "{error}");
+        assert!(error.contains("invalid hooks") && error.contains("preRunHook"), "{error}");
     }
 }

@@ -15,11 +15,11 @@ pub async fn find(connection: &Connection, name: Option<&str>) -> anyhow::Result
     }
     match (all.len(), name) {
         (1, _) => Ok(all.remove(0)),
-        (0, Some(name)) => bail!("{} knows of no run {name}", connection.context()),
-        (0, None) => bail!("{} knows of no run", connection.context()),
+        (0, Some(name)) => bail!("run {name} not found in {}", connection.context()),
+        (0, None) => bail!("no runs found in {}", connection.context()),
         _ => {
             let names: Vec<String> = all.into_iter().map(|run| run.name).collect();
-            bail!("{} knows of several runs: say --run {}", connection.context(), names.join(" or --run "))
+            bail!("several runs in {}: specify --run {}", connection.context(), names.join(" or --run "))
         }
     }
 }
@@ -43,7 +43,7 @@ pub async fn set_paused(
 ) -> anyhow::Result<RunStatus> {
     let run = find(connection, name).await?;
     if !run.is_alive(now) {
-        bail!("run {} is {}, and nobody plays it now", run.name, run.state.as_str());
+        bail!("run {} is {} and not active", run.name, run.state.as_str());
     }
     apply::set_paused(connection, &run.name, paused).await?;
     Ok(run)

@@ -40,19 +40,19 @@ impl<'a> LivePlan<'a> {
         let (from, end) = plan::window(&options.replay, open_history, &source)?;
         let run_name = run_name(options, open_history)?;
         let mut warnings = Vec::new();
-        let manner = translate_options(options, open_history, &run_name, &mut warnings)?;
+        let translation = translate_options(options, open_history, &run_name, &mut warnings)?;
         let everything = Selection { source: Some(source), ..Selection::default() };
         let part = RecordedPart { open_history, everything, from, end };
-        Ok(LivePlan { warnings, options, part, translate_options: manner, run_name })
+        Ok(LivePlan { warnings, options, part, translate_options: translation, run_name })
     }
 
     /// Counts the API operations, without a server.
     pub fn dry_run(&self) -> anyhow::Result<DryRun> {
-        let mut transplant = Translator::new(self.translate_options.clone());
-        let mut counted = DryRun::new(self.part.from, self.part.end);
-        self.part.for_each_operation(&mut transplant, |deed| counted.count(deed))?;
-        counted.left_out.clone_from(transplant.excluded());
-        Ok(counted)
+        let mut translator = Translator::new(self.translate_options.clone());
+        let mut dry_run = DryRun::new(self.part.from, self.part.end);
+        self.part.for_each_operation(&mut translator, |operation| dry_run.count(operation))?;
+        dry_run.left_out.clone_from(translator.excluded());
+        Ok(dry_run)
     }
 
     /// The pace of API operations, if those recorded at `from` are due now.
@@ -65,8 +65,8 @@ impl<'a> LivePlan<'a> {
 
     /// A description of the run, which must be equal to resume it.
     pub(super) fn description(&self) -> String {
-        let RecordedPart { open_history: chosen, everything, from, end } = &self.part;
-        let history = chosen.history.path().file_name().unwrap_or_default().to_string_lossy();
+        let RecordedPart { open_history, everything, from, end } = &self.part;
+        let history = open_history.history.path().file_name().unwrap_or_default().to_string_lossy();
         let source = everything.source.as_deref().unwrap_or_default();
         let level = match self.translate_options.level {
             AppliedLevel::Pods => "pods",
@@ -124,22 +124,25 @@ fn translate_options(
     run: &str,
     warnings: &mut Vec<String>,
 ) -> anyhow::Result<TranslateOptions> {
-    let words = KindResolver::read(&open_history.history, open_history.times.end)?;
-    let kinds = options.kinds.as_deref().map(|text| words.resolve(text)).transpose()?;
-    let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
+    let resolver = KindResolver::read(&open_history.history, open_history.times.end)?;
+    let kinds = options.kinds.as_deref().map(|text| resolver.resolve(text)).transpose()?;
+    let kinds: Option<Vec<Kind>> =
+        kinds.map(|resolved| resolved.into_iter().map(|resolved| resolved.kind).collect());
     if let Some(kind) = kinds.iter().flatten().find(|kind| kubernetes::kinds::is_secret(kind)) {
-        bail!("--kinds: {kind}: Secrets are never given to a target; leave it out");
+        bail!("--kinds: {kind} must be removed: Secrets are never replayed into a target");
     }
     let level = match (options.replay.level, &options.simkube) {
-        (Some(ReplayLevel::Pods), Some(_)) => bail!("SimKube gives workloads: leave --level pods"),
+        (Some(ReplayLevel::Pods), Some(_)) => {
+            bail!("--level pods cannot be used with --style simkube, which replays workloads")
+        }
         (Some(ReplayLevel::Workloads), _) | (None, Some(_)) => AppliedLevel::Workloads,
         (Some(ReplayLevel::Pods) | None, None) => AppliedLevel::Pods,
     };
     let file = options.simkube.as_ref().and_then(|simkube| simkube.tracer_config.as_deref());
     let tracer = match file {
         Some(path) => {
-            let (tracer, told) = query::read_tracer_config(path)?;
-            warnings.extend(told);
+            let (tracer, config_warnings) = query::read_tracer_config(path)?;
+            warnings.extend(config_warnings);
             tracer
         }
         None => {
@@ -173,9 +176,9 @@ fn run_name(options: &LiveReplayOptions, open_history: &OpenHistory) -> anyhow::
     };
     match check_value(&name) {
         Ok(()) if !name.is_empty() => Ok(name),
-        Ok(()) => bail!("a run needs a name: give one with --run"),
-        Err(why) => {
-            bail!("everything is labelled with the name of the run, and {why}; say it with --run")
+        Ok(()) => bail!("the name of the run is empty: specify one with --run"),
+        Err(reason) => {
+            bail!("invalid name of the run: {reason}; specify another with --run")
         }
     }
 }

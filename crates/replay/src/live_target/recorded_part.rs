@@ -42,16 +42,16 @@ impl RecordedPart<'_> {
     /// Brings a translator to the position from which a run continues: earlier operations are done.
     pub(super) fn catch_up(
         &self,
-        transplant: &mut Translator,
+        translator: &mut Translator,
         position: Option<Moment>,
     ) -> anyhow::Result<InitialOperations> {
-        let deeds = self.initial_operations(transplant)?;
+        let operations = self.initial_operations(translator)?;
         match position.filter(|position| *position > self.from) {
-            None => Ok(InitialOperations { operations: deeds, from: self.from.plus_nanos(1) }),
+            None => Ok(InitialOperations { operations, from: self.from.plus_nanos(1) }),
             Some(position) => {
                 let before = Window { from: self.from.plus_nanos(1), to: position };
                 for change in self.open_history.history.between(before, &self.everything)? {
-                    transplant.translate_change(&change?);
+                    translator.translate_change(&change?);
                 }
                 Ok(InitialOperations { operations: Vec::new(), from: position })
             }
@@ -63,11 +63,11 @@ impl RecordedPart<'_> {
         &self,
         runtime: &Runtime,
         applier: &Arc<Applier>,
-        beginning: &mut InitialOperations,
+        initial_operations: &mut InitialOperations,
     ) -> anyhow::Result<()> {
-        let initial = std::mem::take(&mut beginning.operations);
-        apply_all(runtime, applier, (ReplaySpeed::Max, self.from), |deeds| {
-            send(deeds, initial);
+        let initial = std::mem::take(&mut initial_operations.operations);
+        apply_all(runtime, applier, (ReplaySpeed::Max, self.from), |sender| {
+            send(sender, initial);
             Ok(())
         })
     }
@@ -77,20 +77,20 @@ impl RecordedPart<'_> {
         &self,
         runtime: &Runtime,
         applier: &Arc<Applier>,
-        transplant: &mut Translator,
-        beginning: &InitialOperations,
-        pace: ReplaySpeed,
+        translator: &mut Translator,
+        initial_operations: &InitialOperations,
+        replay_speed: ReplaySpeed,
         observer: &mut dyn LiveReplayObserver,
     ) -> anyhow::Result<()> {
-        let rest = Window { from: beginning.from, to: self.end.plus_nanos(1) };
+        let remaining = Window { from: initial_operations.from, to: self.end.plus_nanos(1) };
         let mut progress = observer.playing(self.from, self.end);
-        let shown = Window { from: beginning.from, to: self.end };
+        let shown = Window { from: initial_operations.from, to: self.end };
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| report_progress(&mut progress, applier, pace, shown, &is_over));
-            let played = apply_all(runtime, applier, (pace, self.end), |deeds| {
-                for change in self.open_history.history.between(rest, &self.everything)? {
-                    if !send(deeds, transplant.translate_change(&change?)) {
+            scope.spawn(|| report_progress(&mut progress, applier, replay_speed, shown, &is_over));
+            let played = apply_all(runtime, applier, (replay_speed, self.end), |sender| {
+                for change in self.open_history.history.between(remaining, &self.everything)? {
+                    if !send(sender, translator.translate_change(&change?)) {
                         break;
                     }
                 }
@@ -104,13 +104,13 @@ impl RecordedPart<'_> {
     /// Calls `each` for every operation, without performing it.
     pub(super) fn for_each_operation(
         &self,
-        transplant: &mut Translator,
+        translator: &mut Translator,
         mut each: impl FnMut(ApiOperation),
     ) -> anyhow::Result<()> {
-        self.initial_operations(transplant)?.into_iter().for_each(&mut each);
-        let rest = Window { from: self.from.plus_nanos(1), to: self.end.plus_nanos(1) };
-        for change in self.open_history.history.between(rest, &self.everything)? {
-            transplant.translate_change(&change?).into_iter().for_each(&mut each);
+        self.initial_operations(translator)?.into_iter().for_each(&mut each);
+        let remaining = Window { from: self.from.plus_nanos(1), to: self.end.plus_nanos(1) };
+        for change in self.open_history.history.between(remaining, &self.everything)? {
+            translator.translate_change(&change?).into_iter().for_each(&mut each);
         }
         Ok(())
     }
@@ -127,20 +127,20 @@ impl RecordedPart<'_> {
                 inferred: false,
             });
         })?;
-        let rest = Window { from: self.from.plus_nanos(1), to: self.end.plus_nanos(1) };
-        for change in self.open_history.history.between(rest, &self.everything)? {
+        let remaining = Window { from: self.from.plus_nanos(1), to: self.end.plus_nanos(1) };
+        for change in self.open_history.history.between(remaining, &self.everything)? {
             each(&change?);
         }
         Ok(())
     }
 
-    fn initial_operations(&self, transplant: &mut Translator) -> anyhow::Result<Vec<ApiOperation>> {
+    fn initial_operations(&self, translator: &mut Translator) -> anyhow::Result<Vec<ApiOperation>> {
         let mut objects = Vec::new();
         let history = &self.open_history.history;
         history.for_each_at(self.from, &self.everything, |version| {
             objects.push((version.key, version.object))
         })?;
-        Ok(transplant.begin(self.from, objects))
+        Ok(translator.begin(self.from, objects))
     }
 }
 
@@ -148,7 +148,7 @@ impl RecordedPart<'_> {
 fn report_progress(
     progress: &mut (dyn FnMut(LiveProgress) + Send),
     applier: &Applier,
-    pace: ReplaySpeed,
+    replay_speed: ReplaySpeed,
     window: Window,
     is_over: &AtomicBool,
 ) {
@@ -156,7 +156,7 @@ fn report_progress(
     let mut at = window.from;
     while !is_over.load(Ordering::Relaxed) {
         let passed = began.elapsed().saturating_sub(applier.paused_for());
-        if let ReplaySpeed::Scaled { speed, .. } = pace {
+        if let ReplaySpeed::Scaled { speed, .. } = replay_speed {
             let nanos = (passed.as_nanos() as f64 * speed) as i64;
             at = if applier.is_paused() { at } else { window.from.plus_nanos(nanos).min(window.to) };
         } else {
@@ -173,19 +173,19 @@ fn report_progress(
 fn apply_all(
     runtime: &Runtime,
     applier: &Arc<Applier>,
-    (pace, end): (ReplaySpeed, Moment),
-    sending: impl FnOnce(&Sender<ApiOperation>) -> anyhow::Result<()>,
+    (replay_speed, end): (ReplaySpeed, Moment),
+    send_all: impl FnOnce(&Sender<ApiOperation>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let (deeds, received) = mpsc::channel(OPERATIONS_AHEAD);
+    let (sender, receiver) = mpsc::channel(OPERATIONS_AHEAD);
     let applier = applier.clone();
-    let applying = runtime.spawn(async move { applier.apply(received, pace, end).await });
-    let sent = sending(&deeds);
-    drop(deeds);
-    runtime.block_on(applying).context("a request came to a sudden end")?;
+    let applying = runtime.spawn(async move { applier.apply(receiver, replay_speed, end).await });
+    let sent = send_all(&sender);
+    drop(sender);
+    runtime.block_on(applying).context("a request was aborted")?;
     sent
 }
 
 /// Sends operations. Returns false if the receiver is gone, as it is after a stop.
-fn send(deeds: &Sender<ApiOperation>, them: Vec<ApiOperation>) -> bool {
-    them.into_iter().all(|deed| deeds.blocking_send(deed).is_ok())
+fn send(sender: &Sender<ApiOperation>, operations: Vec<ApiOperation>) -> bool {
+    operations.into_iter().all(|operation| sender.blocking_send(operation).is_ok())
 }

@@ -82,14 +82,12 @@ impl LiveRun<'_> {
         let mut risks = safety::risks(&connection, part, run_name, options.accept_risks).await?;
         let context = connection.context();
         if options.keep_volume_handles {
-            risks.push(format!(
-                "a node of {context} that mounts a volume writes to the recorded cluster's disk"
-            ));
+            risks.push(format!("nodes of {context} may mount and write to disks of the recorded cluster"));
         }
         if options.allow_external_effects {
             risks.push(format!(
-                "load balancers, names, certificates, machines and disks may be made, changed and removed with the \
-                 accounts of {context}"
+                "load balancers, DNS names, certificates, machines and disks may be created, changed and deleted with \
+                 the accounts of {context}"
             ));
         }
         for risk in risks {
@@ -111,32 +109,32 @@ impl LiveRun<'_> {
             true => Some(TargetRecorder::begin(runtime, options)?),
             false => None,
         };
-        let mut transplant = Translator::new(plan.translate_options.clone());
+        let mut translator = Translator::new(plan.translate_options.clone());
         let applier = runtime.block_on(Applier::connect(connection.clone(), run_name))?;
         applier.pause(options.start_paused);
-        let begun = runtime.block_on(applier.begin(&plan.description(), options.resume, now()))?;
+        let run_start = runtime.block_on(applier.begin(&plan.description(), options.resume, now()))?;
         // Report from now on, or the run would be considered lost while the history is read.
         let reporting = runtime.spawn({
             let applier = applier.clone();
             async move { applier.keep_reporting(now).await }
         });
-        let mut beginning = part.catch_up(&mut transplant, begun.position)?;
+        let mut initial_operations = part.catch_up(&mut translator, run_start.position)?;
         if options.resume {
-            runtime.block_on(applier.recover_created(&transplant))?;
+            runtime.block_on(applier.recover_created(&translator))?;
         }
-        let stamping = self.stamp_pods(connection, &applier)?;
+        let lifecycle_task = self.stamp_pods(connection, &applier)?;
         if plan.translate_options.simkube.is_some() {
-            applier.own_created_objects(&begun);
+            applier.own_created_objects(&run_start);
         }
         {
             let _inside = runtime.enter();
             observer.started(&applier)?;
         }
         let start = Instant::now();
-        let from = begun.position.unwrap_or(part.from);
-        let played = part.create_initial(runtime, &applier, &mut beginning).and_then(|()| {
+        let from = run_start.position.unwrap_or(part.from);
+        let played = part.create_initial(runtime, &applier, &mut initial_operations).and_then(|()| {
             let began = now();
-            part.play(runtime, &applier, &mut transplant, &beginning, plan.pace(from), observer)?;
+            part.play(runtime, &applier, &mut translator, &initial_operations, plan.pace(from), observer)?;
             Ok(began)
         });
         let took = start.elapsed();
@@ -145,8 +143,8 @@ impl LiveRun<'_> {
         }
         reporting.abort();
         let ended = runtime.block_on(applier.end(now()));
-        if let Some(stamping) = stamping {
-            stamping.abort();
+        if let Some(lifecycle_task) = lifecycle_task {
+            lifecycle_task.abort();
         }
         let began = played?;
         let recording = recorder.map(|recorder| recorder.end(runtime)).transpose()?;
@@ -159,7 +157,7 @@ impl LiveRun<'_> {
             position: applier.position(),
             took,
             tally: applier.outcomes(),
-            left_out: transplant.excluded().clone(),
+            left_out: translator.excluded().clone(),
         };
         observer.finished(&summary)?;
         if let Some(recording) = recording {
@@ -173,8 +171,9 @@ impl LiveRun<'_> {
     /// Keeps the target and its watchers running for the linger time.
     fn linger(&self, applier: &Applier) {
         let options = self.plan.options;
-        let usual = if options.record || options.simkube.is_some() { DEFAULT_LINGER } else { Duration::ZERO };
-        let linger = options.linger.unwrap_or(usual);
+        let default_linger =
+            if options.record || options.simkube.is_some() { DEFAULT_LINGER } else { Duration::ZERO };
+        let linger = options.linger.unwrap_or(default_linger);
         self.runtime.block_on(async { applier.unless_stopped(tokio::time::sleep(linger)).await });
     }
 
@@ -184,29 +183,31 @@ impl LiveRun<'_> {
         connection: &Connection,
         applier: &Arc<Applier>,
     ) -> anyhow::Result<Option<JoinHandle<()>>> {
-        let LivePlan { options, part, translate_options: manner, .. } = &self.plan;
-        let (Some(simkube), Some(asked)) = (&manner.simkube, &options.simkube) else { return Ok(None) };
-        let mut times = RunTimes::new(manner.templates.clone());
+        let LivePlan { options, part, translate_options, .. } = &self.plan;
+        let (Some(simkube), Some(simkube_options)) = (&translate_options.simkube, &options.simkube) else {
+            return Ok(None);
+        };
+        let mut times = RunTimes::new(translate_options.templates.clone());
         part.for_each_change(|change| times.observe(change))?;
         let speed = match self.plan.pace(part.from) {
             ReplaySpeed::Max => f64::INFINITY,
             ReplaySpeed::Scaled { speed, .. } => speed,
         };
-        let how = PodLifecycleOptions {
+        let lifecycle_options = PodLifecycleOptions {
             run_times: times.finish(),
             speed,
-            reschedule_interrupted: asked.reschedule_interrupted_bare_pods,
+            reschedule_interrupted: simkube_options.reschedule_interrupted_bare_pods,
         };
-        let (news, told) = mpsc::channel(16);
+        let (sender, receiver) = mpsc::channel(16);
         let target = live::RecordedCluster { source: "target".into(), connection: connection.clone() };
         let kinds = KindChoice { only: Some(vec!["pods".to_owned()]), ..KindChoice::default() };
-        let wanted = WatchScope { kinds, labels: Some(simkube.selector()), ..WatchScope::default() };
+        let scope = WatchScope { kinds, labels: Some(simkube.selector()), ..WatchScope::default() };
         let (applier, now) = (applier.clone(), options.clock);
         Ok(Some(self.runtime.spawn(async move {
             let (_goes_on, stop) = watch::channel(false);
-            let watching = live::record(target, wanted, live::ResumeState::default(), now, news, stop);
+            let watching = live::record(target, scope, live::ResumeState::default(), now, sender, stop);
             // Pods that cannot be watched are not stamped: the run continues.
-            let _ = tokio::join!(watching, drive_pod_lifecycles(applier, how, told, now));
+            let _ = tokio::join!(watching, drive_pod_lifecycles(applier, lifecycle_options, receiver, now));
         })))
     }
 }

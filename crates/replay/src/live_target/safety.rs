@@ -13,40 +13,42 @@ pub(super) async fn risks(
     connection: &Connection,
     part: &RecordedPart<'_>,
     run: &str,
-    are_taken: bool,
+    are_accepted: bool,
 ) -> anyhow::Result<Vec<String>> {
     let context = connection.context();
     let mut risks = Vec::new();
     let recorded = recorded_uid(part)?;
     match connection.cluster_uid().await {
         Ok(uid) if recorded.is_some() && recorded == uid => risks.push(format!(
-            "{context} is the cluster that was recorded: its own objects stand where those of the recording would"
+            "{context} is the recorded cluster: its own objects have the names of the recorded ones"
         )),
         Ok(_) => {}
-        Err(error) => risks.push(format!("it is not known whether {context} was recorded: {error}")),
+        Err(error) => {
+            risks.push(format!("cannot determine whether {context} is the recorded cluster: {error}"))
+        }
     }
     match connection.find_real_node(run).await {
         Ok(Some(node)) => risks.push(format!(
-            "node {node} of {context} is neither KWOK's nor of this run: programs of the recording would run there, and \
-             reach whatever that node reaches"
+            "node {node} of {context} seems to be real (neither of KWOK nor of this run): recorded containers would run on \
+             it, with its network access"
         )),
         Ok(None) => {}
-        Err(error) => risks.push(format!("it is not known whether the nodes of {context} are real: {error}")),
+        Err(error) => risks.push(format!("cannot determine whether the nodes of {context} are real: {error}")),
     }
     match risks.first() {
-        Some(risk) if !are_taken => bail!("{risk}: say --yes if that is wanted"),
+        Some(risk) if !are_accepted => bail!("{risk}; use --yes to proceed"),
         _ => Ok(risks),
     }
 }
 
 fn recorded_uid(part: &RecordedPart<'_>) -> anyhow::Result<Option<String>> {
-    let name = Selection {
+    let selection = Selection {
         kinds: Some(vec![Kind::new("", "Namespace")]),
         name: Some("kube-system".to_owned()),
         ..part.everything.clone()
     };
     let mut recorded = None;
-    part.open_history.history.for_each_at(part.end, &name, |version| {
+    part.open_history.history.for_each_at(part.end, &selection, |version| {
         recorded = version.object.meta().uid.map(|uid| uid.into_owned());
     })?;
     Ok(recorded)

@@ -55,10 +55,10 @@ impl DryRun {
         DryRun { from, end, counts: BTreeMap::new(), left_out: BTreeMap::new() }
     }
 
-    pub(super) fn count(&mut self, deed: ApiOperation) {
-        let word = deed.verb.as_str();
-        let place = DryRun::OPERATIONS.iter().position(|known| *known == word).unwrap_or_default();
-        self.counts.entry(deed.address.kind).or_default()[place] += 1;
+    pub(super) fn count(&mut self, operation: ApiOperation) {
+        let verb = operation.verb.as_str();
+        let index = DryRun::OPERATIONS.iter().position(|name| *name == verb).unwrap_or_default();
+        self.counts.entry(operation.address.kind).or_default()[index] += 1;
     }
 }
 
@@ -73,12 +73,15 @@ impl RunSummary {
     /// The summary as JSON.
     pub fn to_json(&self) -> Value {
         let tally = &self.tally;
-        let told = |(what, told): (&str, &CountedExample)| json!({"what": what, "count": told.count, "first": told.first});
+        let example = |(what, example): (&str, &CountedExample)| json!({"what": what, "count": example.count, "first": example.first});
         let millis = |share: f64| tally.lateness_quantile(share).map(|late| late.as_millis() as u64);
-        let done: Map<String, Value> =
-            tally.applied.iter().map(|(done, count)| (done.as_str().to_owned(), (*count).into())).collect();
+        let applied: Map<String, Value> = tally
+            .applied
+            .iter()
+            .map(|(applied, count)| (applied.as_str().to_owned(), (*count).into()))
+            .collect();
         let left_out: Map<String, Value> =
-            self.left_out.iter().map(|(why, count)| (why.to_string(), (*count).into())).collect();
+            self.left_out.iter().map(|(reason, count)| (reason.to_string(), (*count).into())).collect();
         json!({
             "run": self.run,
             "target": self.target.display().to_string(),
@@ -86,10 +89,10 @@ impl RunSummary {
             "stoppedAt": self.position.filter(|_| self.is_stopped).map(|at| at.to_string()),
             "seconds": self.took.as_secs_f64(),
             "requests": tally.count(),
-            "done": done,
+            "done": applied,
             "leftOut": left_out,
-            "passedOver": tally.skipped.iter().map(|(left, it)| told((left.describe(), it))).collect::<Vec<_>>(),
-            "refused": tally.rejected.iter().map(|(what, it)| told((what, it))).collect::<Vec<_>>(),
+            "passedOver": tally.skipped.iter().map(|(reason, counted)| example((reason.describe(), counted))).collect::<Vec<_>>(),
+            "refused": tally.rejected.iter().map(|(what, counted)| example((what, counted))).collect::<Vec<_>>(),
             "lateMillis": {"p50": millis(0.5), "p99": millis(0.99), "most": millis(1.0)},
         })
     }

@@ -38,7 +38,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 impl TargetRecorder {
     /// Starts recording, and returns when pods and nodes are watched.
     pub(super) fn begin(runtime: &Runtime, options: &LiveReplayOptions) -> anyhow::Result<TargetRecorder> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the film of the target")?;
+        let folder = tempfile::tempdir()
+            .context("cannot create a temporary folder for the recording of the target")?;
         let recording = TargetRecording { path: folder.path().join("target.kine"), _folder: folder };
         let name: Arc<str> = SOURCE.into();
         let assignment = Assignment {
@@ -53,18 +54,18 @@ impl TargetRecorder {
             policy: RecordingPolicy { detail: Detail::Everything, ..RecordingPolicy::default() },
             settings: Vec::new(),
         };
-        let board = Arc::new(RecorderMetrics::default());
+        let recorder_metrics = Arc::new(RecorderMetrics::default());
         let (stop, stopped) = watch::channel(false);
         let (notices, _) = recorder::notice_channel();
-        let figures = board.recording(&name);
-        let mut recorder =
-            runtime.spawn(async move { recorder::record(&assignment, &board, &notices, stopped).await });
+        let recorded_metrics = recorder_metrics.recording(&name);
+        let mut recorder = runtime
+            .spawn(async move { recorder::record(&assignment, &recorder_metrics, &notices, stopped).await });
         runtime.block_on(async {
             let watches = || {
-                let figures = lock(&figures);
-                let is_watched = |word: &str| {
-                    let of = figures.kinds.iter().find(|(kind, _)| &*kind.kind == word);
-                    let status = of.and_then(|(_, figures)| figures.status.as_ref());
+                let recorded_metrics = lock(&recorded_metrics);
+                let is_watched = |kind_name: &str| {
+                    let found = recorded_metrics.kinds.iter().find(|(kind, _)| &*kind.kind == kind_name);
+                    let status = found.and_then(|(_, recorded_metrics)| recorded_metrics.status.as_ref());
                     status.is_some_and(|status| status.state == live::WatchState::Watching)
                 };
                 is_watched("Pod") && is_watched("Node")
@@ -72,8 +73,8 @@ impl TargetRecorder {
             while !watches() {
                 tokio::select! {
                     ended = &mut recorder => {
-                        ended.context("the recorder broke")?.context("cannot film the target")?;
-                        anyhow::bail!("the film of the target ended before it began");
+                        ended.context("the recorder failed")?.context("cannot record the target")?;
+                        anyhow::bail!("the recording of the target ended before it started");
                     }
                     () = sleep(POLL_INTERVAL) => {}
                 }
@@ -88,7 +89,7 @@ impl TargetRecorder {
         runtime.block_on(async {
             // The recorder may already have ended, with its receiver.
             let _ = self.stop.send(true);
-            self.recorder.await.context("the recorder broke")?.context("cannot film the target")
+            self.recorder.await.context("the recorder failed")?.context("cannot record the target")
         })?;
         Ok(self.recording)
     }

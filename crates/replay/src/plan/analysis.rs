@@ -57,19 +57,19 @@ impl RunPlan {
         history: &History,
         should_continue: impl FnMut(Moment) -> bool,
     ) -> Result<(RecordingAnalysis, bool), Error> {
-        let (known, measured) = analyze(self, history, should_continue)?;
-        let RecordingMeasurements { latencies: pace, provisioning, node_names: names, first_loop } = measured;
+        let (analysis, measured) = analyze(self, history, should_continue)?;
+        let RecordingMeasurements { latencies, provisioning, node_names, first_loop } = measured;
         if self.measured.node_names {
-            self.node_names = names;
+            self.node_names = node_names;
         }
         if self.measured.latencies {
-            self.latencies = pace;
+            self.latencies = latencies;
             let interval = i64::try_from(self.autoscaler.scan_interval.as_nanos()).unwrap_or(i64::MAX);
             self.autoscaler_start =
                 first_loop.map_or(self.autoscaler_start, |first| first.plus_nanos(interval.saturating_neg()));
         }
         let unmeasured = self.measured.provisioning && !self.set_provisioning(provisioning);
-        Ok((known, unmeasured))
+        Ok((analysis, unmeasured))
     }
 
     /// Sets the provisioning times of groups to the recorded ones; groups without new nodes get those of all others.
@@ -79,7 +79,7 @@ impl RunPlan {
             return false;
         }
         let all = |delay: fn(&Provisioning) -> &Delay| {
-            let spans = measured.iter().flatten().flat_map(|it| match delay(it) {
+            let spans = measured.iter().flatten().flat_map(|provisioning| match delay(provisioning) {
                 Delay::Constant(span) => vec![*span],
                 Delay::PerItem(work) => vec![work.base],
                 Delay::Samples(spans) => spans.clone(),
@@ -89,12 +89,12 @@ impl RunPlan {
             spans.sort_unstable();
             Delay::Samples(spans)
         };
-        let usual = Provisioning {
-            registers_after: all(|it| &it.registers_after),
-            ready_after: all(|it| &it.ready_after),
+        let default_provisioning = Provisioning {
+            registers_after: all(|provisioning| &provisioning.registers_after),
+            ready_after: all(|provisioning| &provisioning.ready_after),
         };
         for (group, measured) in self.groups.iter_mut().zip(measured) {
-            group.provisioning = measured.unwrap_or_else(|| usual.clone());
+            group.provisioning = measured.unwrap_or_else(|| default_provisioning.clone());
         }
         true
     }
@@ -107,21 +107,29 @@ fn analyze(
     mut should_continue: impl FnMut(Moment) -> bool,
 ) -> Result<(RecordingAnalysis, RecordingMeasurements), Error> {
     let class_of = |node: &Object| Some(plan.classes.class_of(node));
-    let mut recorded = RecordingMeter::new(plan.part.window.from);
-    let mut measuring = MeasurementCollector::new(plan);
-    let scales = plan.node_scaling == NodeScaling::Autoscaled;
-    let controllers = crate::level::controllers(plan.level, scales);
-    let counted = Some(&mut recorded);
-    let causes =
-        extract_demands(history, &plan.part, scales, controllers, &class_of, counted, |at, seen| {
-            measuring.observe(at, seen);
+    let mut recording_meter = RecordingMeter::new(plan.part.window.from);
+    let mut collector = MeasurementCollector::new(plan);
+    let autoscaler_runs = plan.node_scaling == NodeScaling::Autoscaled;
+    let controllers = crate::level::controllers(plan.level, autoscaler_runs);
+    let meter = Some(&mut recording_meter);
+    let demands = extract_demands(
+        history,
+        &plan.part,
+        autoscaler_runs,
+        controllers,
+        &class_of,
+        meter,
+        |at, change| {
+            collector.observe(at, change);
             if should_continue(at) { Ok(()) } else { Err(Error::Stopped) }
-        })?;
-    for (why, count) in causes.totals.evictions.iter().filter(|(lost, _)| **lost != EvictionKind::External) {
-        recorded.pods_evicted(why.as_str(), *count);
+        },
+    )?;
+    for (kind, count) in demands.totals.evictions.iter().filter(|(kind, _)| **kind != EvictionKind::External)
+    {
+        recording_meter.pods_evicted(kind.as_str(), *count);
     }
-    let (figures, curve) = recorded.finish(plan.end);
-    Ok((RecordingAnalysis { demands: causes, metrics: figures, node_counts: curve }, measuring.finish()))
+    let (metrics, node_counts) = recording_meter.finish(plan.end);
+    Ok((RecordingAnalysis { demands, metrics, node_counts }, collector.finish()))
 }
 
 // === impl MeasurementCollector ===
@@ -161,8 +169,9 @@ impl<'a> MeasurementCollector<'a> {
     fn loop_start(&self, map: &Object) -> Option<Moment> {
         let settings = &self.plan.autoscaler;
         let meta = map.meta();
-        let is_it = meta.name == *settings.status_config_map_name && meta.namespace == *settings.namespace;
-        let status = map.view::<ConfigMap>().ok().filter(|_| is_it)?.data.remove("status")?;
+        let is_status_map =
+            meta.name == *settings.status_config_map_name && meta.namespace == *settings.namespace;
+        let status = map.view::<ConfigMap>().ok().filter(|_| is_status_map)?.data.remove("status")?;
         autoscaler::loop_start_from_status(&status).filter(|began| *began >= self.plan.part.window.from)
     }
 

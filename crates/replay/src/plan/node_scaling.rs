@@ -45,49 +45,53 @@ impl NodeScaling {
     /// Decides what adds and removes nodes. Contradictory settings are refused.
     pub fn decide(
         options: &crate::plan::ReplayOptions,
-        word: &AutoscalerOption<'_>,
-        setup: &AutoscalerChoice,
-        reservations: &mut Vec<Caveat>,
+        option: &AutoscalerOption<'_>,
+        choice: &AutoscalerChoice,
+        caveats: &mut Vec<Caveat>,
     ) -> anyhow::Result<NodeScaling> {
-        let sets = |root: ConfigRoot| options.set.iter().find(|edit| edit.root == root);
-        let mut say = |text: String| reservations.push(Caveat::new(CaveatTopic::Autoscaler, text));
-        let groups = count_noun(setup.groups.len() as u64, "node group");
-        if let AutoscalerOption::Off = word {
+        let names = options.names;
+        let find_edit = |root: ConfigRoot| options.set.iter().find(|edit| edit.root == root);
+        let mut add_caveat = |text: String| caveats.push(Caveat::new(CaveatTopic::Autoscaler, text));
+        let groups = count_noun(choice.groups.len() as u64, "node group");
+        if let AutoscalerOption::Off = option {
             if let Some(version) = options.autoscaler_version {
                 bail!(
-                    "--autoscaler off and --autoscaler-version {version} contradict each other: leave one out"
+                    "{}=off conflicts with {}={version}: remove one",
+                    names.autoscaler,
+                    names.autoscaler_version
                 );
             }
-            if let Some(edit) = sets(ConfigRoot::Autoscaler) {
-                bail!("--autoscaler off and --set {edit} contradict each other: leave one out");
+            if let Some(edit) = find_edit(ConfigRoot::Autoscaler) {
+                bail!("{}=off conflicts with {} {edit}: remove one", names.autoscaler, names.set);
             }
-            if setup.groups.is_empty() {
+            if choice.groups.is_empty() {
                 bail!(
-                    "nothing tells of node groups, so --autoscaler off cannot tell which nodes an autoscaler made: say \
-                     with --node-groups FILE which groups there are"
+                    "{}=off requires node groups, and the history has none: specify them with {}",
+                    names.autoscaler,
+                    names.node_groups
                 );
             }
-            if !setup.has_known_groups() {
-                say(format!("the {groups} are a guess by the labels of nodes"));
+            if !choice.has_known_groups() {
+                add_caveat(guessed_groups_text(&groups));
             }
             return Ok(NodeScaling::Fixed);
         }
-        let is_asked = options.node_groups.is_some()
+        let is_requested = options.node_groups.is_some()
             || options.autoscaler_version.is_some()
-            || matches!(word, AutoscalerOption::Flags(_))
-            || sets(ConfigRoot::Autoscaler).is_some()
-            || sets(ConfigRoot::NodeGroups).is_some();
-        if setup.groups.is_empty() {
-            if is_asked {
-                bail!("nothing tells of node groups: say with --node-groups FILE which there are");
+            || matches!(option, AutoscalerOption::Flags(_))
+            || find_edit(ConfigRoot::Autoscaler).is_some()
+            || find_edit(ConfigRoot::NodeGroups).is_some();
+        if choice.groups.is_empty() {
+            if is_requested {
+                bail!("the history has no node groups: specify them with {}", names.node_groups);
             }
-            say("nothing tells of node groups: nodes come and go as recorded".to_owned());
+            add_caveat("the history has no node groups: nodes are added and removed as recorded".to_owned());
             return Ok(NodeScaling::AsRecorded);
         }
-        match (&setup.replay_nodes, is_asked) {
+        match (&choice.replay_nodes, is_requested) {
             (Some(NodesDecidedBy::Recording), false) => {
-                say(
-                    "the replay that made the history had nodes come and go as recorded, and so has this one"
+                add_caveat(
+                    "nodes are added and removed as recorded, as in the replay that wrote the history"
                         .to_owned(),
                 );
                 return Ok(NodeScaling::AsRecorded);
@@ -96,24 +100,26 @@ impl NodeScaling {
             (Some(NodesDecidedBy::Recording | NodesDecidedBy::Nothing), true)
             | (Some(NodesDecidedBy::Autoscaler { .. }) | None, _) => {}
         }
-        if !has_known_autoscaler(setup) && !is_asked {
-            say(match setup.groups_source {
+        if !has_known_autoscaler(choice) && !is_requested {
+            add_caveat(match choice.groups_source {
                 NodeGroupsSource::History(NodeGroupsOrigin::Nodes) => format!(
-                    "the {groups} are a guess by the labels of nodes, so nodes come and go as recorded: say with \
-                     --node-groups FILE which there are"
+                    "{}; nodes are added and removed as recorded: specify node groups with {}",
+                    guessed_groups_text(&groups),
+                    names.node_groups
                 ),
                 _ => format!(
-                    "the history tells of {groups} but not how an autoscaler is set, so nodes come and go as recorded: \
-                     give its flags with --autoscaler"
+                    "the history has {groups} but no flags of an autoscaler; nodes are added and removed as recorded: \
+                     specify its flags with {}",
+                    names.autoscaler
                 ),
             });
             return Ok(NodeScaling::AsRecorded);
         }
-        if !setup.has_known_groups() {
-            say(format!("the {groups} are a guess by the labels of nodes"));
+        if !choice.has_known_groups() {
+            add_caveat(guessed_groups_text(&groups));
         }
-        if setup.settings_source == AutoscalerSettingsSource::Defaults {
-            say("nothing tells how the autoscaler is set: it has its defaults".to_owned());
+        if choice.settings_source == AutoscalerSettingsSource::Defaults {
+            add_caveat("no flags of the autoscaler were recorded: its defaults are assumed".to_owned());
         }
         Ok(NodeScaling::Autoscaled)
     }
@@ -122,59 +128,69 @@ impl NodeScaling {
 // === impl AutoscalerOption ===
 
 impl AutoscalerOption<'_> {
-    pub fn parse(text: &str) -> anyhow::Result<AutoscalerOption<'_>> {
+    /// Parses the value of the option of that name.
+    pub fn parse<'a>(text: &'a str, name: &str) -> anyhow::Result<AutoscalerOption<'a>> {
         Ok(match text.trim() {
             "recorded" => AutoscalerOption::Recorded,
             "off" => AutoscalerOption::Off,
-            "" => bail!("--autoscaler takes recorded, off, or flags such as '--expander=least-waste'"),
+            "" => bail!("{name} must be recorded, off, or flags such as '--expander=least-waste'"),
             flags => AutoscalerOption::Flags(flags),
         })
     }
 }
 
+fn guessed_groups_text(groups: &str) -> String {
+    format!("the {groups} are guessed from node labels")
+}
+
 /// Returns the autoscaler's settings as of the beginning, or as of the end if nothing was recorded of it before.
 pub(crate) fn choose_autoscaler(
     options: &crate::plan::ReplayOptions,
-    word: &AutoscalerOption<'_>,
+    option: &AutoscalerOption<'_>,
     open_history: &OpenHistory,
     source: &Arc<str>,
     from: Moment,
     end: Moment,
 ) -> anyhow::Result<AutoscalerChoice> {
-    let says = AutoscalerOptions {
+    let autoscaler_options = AutoscalerOptions {
         node_groups: options.node_groups.as_deref(),
-        flags: match word {
+        flags: match option {
             AutoscalerOption::Recorded | AutoscalerOption::Off => None,
             AutoscalerOption::Flags(flags) => Some(flags),
         },
-        flags_origin: "--autoscaler",
         version: options.autoscaler_version,
         edits: &options.set,
+        names: options.names,
     };
     // Overrides may name groups that are recorded only later.
-    let plain = AutoscalerOptions { edits: &[], ..says.clone() };
-    let is_whole = |setup: &AutoscalerChoice| {
-        has_known_autoscaler(setup) && setup.settings_source != AutoscalerSettingsSource::Defaults
+    let without_edits = AutoscalerOptions { edits: &[], ..autoscaler_options.clone() };
+    let is_complete = |choice: &AutoscalerChoice| {
+        has_known_autoscaler(choice) && choice.settings_source != AutoscalerSettingsSource::Defaults
     };
-    let early = AutoscalerChoice::resolve(open_history, source, AsOf::At(from), &plain)?;
-    let is_late = !is_whole(&early) && {
-        let late = AutoscalerChoice::resolve(open_history, source, AsOf::At(end), &plain)?;
-        is_whole(&late)
+    let early = AutoscalerChoice::resolve(open_history, source, AsOf::At(from), &without_edits)?;
+    let is_late = !is_complete(&early) && {
+        let late = AutoscalerChoice::resolve(open_history, source, AsOf::At(end), &without_edits)?;
+        is_complete(&late)
             || (has_known_autoscaler(&late) && !has_known_autoscaler(&early))
             || early.groups.is_empty()
     };
-    AutoscalerChoice::resolve(open_history, source, AsOf::At(if is_late { end } else { from }), &says)
+    AutoscalerChoice::resolve(
+        open_history,
+        source,
+        AsOf::At(if is_late { end } else { from }),
+        &autoscaler_options,
+    )
 }
 
 /// Whether an autoscaler is known to be at work, on node groups that are not guessed.
-fn has_known_autoscaler(setup: &AutoscalerChoice) -> bool {
-    match setup.groups_source {
+fn has_known_autoscaler(choice: &AutoscalerChoice) -> bool {
+    match choice.groups_source {
         NodeGroupsSource::File(_)
         | NodeGroupsSource::Replay
         | NodeGroupsSource::History(NodeGroupsOrigin::Kwok | NodeGroupsOrigin::Status) => true,
         NodeGroupsSource::NoGroups | NodeGroupsSource::History(NodeGroupsOrigin::Nodes) => false,
         NodeGroupsSource::History(NodeGroupsOrigin::MachineDeployments | NodeGroupsOrigin::NodePools) => {
-            setup.settings_source != AutoscalerSettingsSource::Defaults
+            choice.settings_source != AutoscalerSettingsSource::Defaults
         }
     }
 }

@@ -47,13 +47,13 @@ impl ReplayPlan {
         };
         let lines = JsonLines(BufWriter::with_capacity(1 << 18, file));
         let mut decisions = DecisionLog::new(&analysis.demands, &analysis.node_counts, lines);
-        let mut film = outputs.history.as_deref().map(|path| self.start_recording(path)).transpose()?;
-        let mut watched = ObserverSet { listener, observers: vec![&mut decisions] };
-        if let Some(film) = &mut film {
-            watched.observers.push(film);
+        let mut recording = outputs.history.as_deref().map(|path| self.start_recording(path)).transpose()?;
+        let mut observer_set = ObserverSet { listener, observers: vec![&mut decisions] };
+        if let Some(recording) = &mut recording {
+            observer_set.observers.push(recording);
         }
-        let played = run.play(&open_history.history, &analysis, &mut watched);
-        drop(watched);
+        let played = run.play(&open_history.history, &analysis, &mut observer_set);
+        drop(observer_set);
         if played.is_ok() {
             listener.on_progress(run.end);
         }
@@ -61,12 +61,12 @@ impl ReplayPlan {
         listener.check_cancelled()?;
         let written = decisions.finish(run.end).and_then(|mut lines| lines.0.flush());
         written.with_context(|| outputs.write_context())?;
-        if let Some(mut film) = film {
-            self.end_recording(&mut film)?;
-            film.finish()?;
+        if let Some(mut recording) = recording {
+            self.end_recording(&mut recording)?;
+            recording.finish()?;
         }
-        let reservations = self.caveats(open_history)?;
-        Ok(run.report(&open_history.history, analysis, played?, self.reported_settings(), reservations))
+        let caveats = self.caveats(open_history)?;
+        Ok(run.report(&open_history.history, analysis, played?, self.reported_settings(), caveats))
     }
 }
 
@@ -83,40 +83,40 @@ impl OutputFiles {
 
 impl Observer for ObserverSet<'_> {
     fn wants_changes(&self) -> bool {
-        self.observers.iter().any(|follower| follower.wants_changes())
+        self.observers.iter().any(|observer| observer.wants_changes())
     }
 
     fn on_change(&mut self, at: Moment, what: What) {
         self.listener.on_progress(at);
-        for follower in &mut self.observers {
-            follower.on_change(at, what.clone());
+        for observer in &mut self.observers {
+            observer.on_change(at, what.clone());
         }
     }
 
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
         self.listener.on_progress(at);
-        for follower in &mut self.observers {
-            follower.on_event(at, decided);
+        for observer in &mut self.observers {
+            observer.on_event(at, event);
         }
     }
 }
 
 impl ReplayObserver for ObserverSet<'_> {
     fn on_demand(&mut self, at: Moment, demand: &PodDemand) {
-        for follower in &mut self.observers {
-            follower.on_demand(at, demand);
+        for observer in &mut self.observers {
+            observer.on_demand(at, demand);
         }
     }
 
     fn on_progress(&mut self, now: Moment) {
         self.listener.on_progress(now);
-        for follower in &mut self.observers {
-            follower.on_progress(now);
+        for observer in &mut self.observers {
+            observer.on_progress(now);
         }
     }
 
     fn should_continue(&self) -> bool {
         self.listener.check_cancelled().is_ok()
-            && self.observers.iter().all(|follower| follower.should_continue())
+            && self.observers.iter().all(|observer| observer.should_continue())
     }
 }

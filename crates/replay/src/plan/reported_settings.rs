@@ -37,15 +37,15 @@ impl ReplayPlan {
     }
 
     fn reported_autoscaler_settings(&self) -> AutoscalerSettings {
-        let setup = &self.autoscaler;
+        let choice = &self.autoscaler;
         let runs = self.run.node_scaling == NodeScaling::Autoscaled;
-        let groups_from = match &setup.groups_source {
+        let groups_from = match &choice.groups_source {
             NodeGroupsSource::NoGroups => SettingsOrigin::Defaults,
             NodeGroupsSource::File(name) => SettingsOrigin::File(name.clone()),
-            NodeGroupsSource::History(told_by) => SettingsOrigin::History(told_by.to_string()),
+            NodeGroupsSource::History(origin) => SettingsOrigin::History(origin.to_string()),
             NodeGroupsSource::Replay => SettingsOrigin::Replay,
         };
-        let from = match (setup.settings_source, &groups_from) {
+        let from = match (choice.settings_source, &groups_from) {
             (AutoscalerSettingsSource::Defaults, _) => SettingsOrigin::Defaults,
             (AutoscalerSettingsSource::File, groups_from) => groups_from.clone(),
             (AutoscalerSettingsSource::History, _) => SettingsOrigin::History("its Deployment".to_owned()),
@@ -53,17 +53,17 @@ impl ReplayPlan {
         };
         AutoscalerSettings {
             nodes: self.run.node_scaling.as_str(),
-            version: runs.then(|| setup.settings.version.to_string()),
-            verified: runs.then(|| setup.is_verified()),
+            version: runs.then(|| choice.settings.version.to_string()),
+            verified: runs.then(|| choice.is_verified()),
             from: runs.then_some(from),
-            flags: if runs { setup.flags.clone() } else { Vec::new() },
+            flags: if runs { choice.flags.clone() } else { Vec::new() },
             groups_from,
             groups: match self.run.node_scaling {
                 NodeScaling::AsRecorded => Value::Array(Vec::new()),
-                NodeScaling::Autoscaled | NodeScaling::Fixed => setup.groups_document()["groups"].take(),
+                NodeScaling::Autoscaled | NodeScaling::Fixed => choice.groups_document()["groups"].take(),
             },
-            assumptions: setup.assumptions.clone(),
-            left_out: setup.settings.unsupported.clone(),
+            assumptions: choice.assumptions.clone(),
+            left_out: choice.settings.unsupported.clone(),
         }
     }
 }

@@ -91,40 +91,43 @@ impl RunPlan {
         let gaps = gaps.filter(|gap| gap.source == *source && gap.from < window.to && window.from < gap.to);
         // An open gap lasts until the end of the replay.
         let shown = |gap: Gap| Gap { to: if gap.is_open() { window.to } else { gap.to }, ..gap };
-        let mut reservations: Vec<Caveat> = gaps.map(|gap| Caveat::of_gap(&shown(gap))).collect();
+        let mut caveats: Vec<Caveat> = gaps.map(|gap| Caveat::of_gap(&shown(gap))).collect();
         let summary = history.summary()?;
-        if summary.sources.iter().any(|known| known.name == *source && known.times_inferred) {
-            let text = "the times of the recording were not recorded but worked out";
-            reservations.push(Caveat::new(CaveatTopic::Times, text));
+        if summary
+            .sources
+            .iter()
+            .any(|source_summary| source_summary.name == *source && source_summary.times_inferred)
+        {
+            let text = "the times of the recording were inferred, not recorded";
+            caveats.push(Caveat::new(CaveatTopic::Times, text));
         }
-        Ok(reservations)
+        Ok(caveats)
     }
 
     /// Caveats about the settings: unverified versions, and what is not simulated.
     pub fn settings_caveats(&self) -> Vec<Caveat> {
-        let unverified =
-            |name: &str, version: String| format!("the rules of {name} {version} are not verified");
-        let mut reservations = Vec::new();
-        let mut say = |about, text: &str| reservations.push(Caveat::new(about, text));
+        let unverified = |name: &str, version: String| format!("{name} {version} is not verified");
+        let mut caveats = Vec::new();
+        let mut add_caveat = |topic, text: &str| caveats.push(Caveat::new(topic, text));
         let scheduler = &self.scheduler;
         if scheduler.version != scheduler::Version::V1_36 {
-            say(CaveatTopic::Scheduler, &unverified("kube-scheduler", scheduler.version.to_string()));
+            add_caveat(CaveatTopic::Scheduler, &unverified("kube-scheduler", scheduler.version.to_string()));
         }
-        scheduler.left_out.iter().for_each(|text| say(CaveatTopic::Scheduler, text));
+        scheduler.left_out.iter().for_each(|text| add_caveat(CaveatTopic::Scheduler, text));
         if self.node_scaling == NodeScaling::Autoscaled {
             let autoscaler = &self.autoscaler;
             if autoscaler.version != autoscaler::Version::V1_36 {
-                say(
+                add_caveat(
                     CaveatTopic::Autoscaler,
                     &unverified("cluster-autoscaler", autoscaler.version.to_string()),
                 );
             }
-            let text = "the autoscaler's memory starts afresh: a node that had been unneeded for a while counts from \
-                        the beginning";
-            say(CaveatTopic::Autoscaler, text);
-            autoscaler.unsupported.iter().for_each(|text| say(CaveatTopic::Autoscaler, text));
+            let text = "the autoscaler starts without its earlier state: a node is unneeded since the start of the \
+                        replay at the earliest";
+            add_caveat(CaveatTopic::Autoscaler, text);
+            autoscaler.unsupported.iter().for_each(|text| add_caveat(CaveatTopic::Autoscaler, text));
         }
-        reservations
+        caveats
     }
 
     /// Returns the report of a run. `caveats` are those known before it.
@@ -132,12 +135,12 @@ impl RunPlan {
         &self,
         history: &History,
         analysis: RecordingAnalysis,
-        played: RunOutcome,
+        outcome: RunOutcome,
         settings: ReportedSettings,
         mut caveats: Vec<Caveat>,
     ) -> Report {
         caveats.extend(Caveat::of_demands(&analysis.demands));
-        let unsupported = played.ended.unsupported.iter();
+        let unsupported = outcome.ended.unsupported.iter();
         caveats.extend(unsupported.map(|(what, count)| Caveat::of_controllers(what, *count)));
         Report {
             history: history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -148,16 +151,16 @@ impl RunPlan {
             seed: self.seed,
             settings,
             recorded: analysis.metrics,
-            replayed: played.replayed,
-            fidelity: played.fidelity,
-            scaling: played.scaling,
+            replayed: outcome.replayed,
+            fidelity: outcome.fidelity,
+            scaling: outcome.scaling,
             caveats,
         }
     }
 
     /// The caveat if no new node was recorded.
     pub fn unmeasured_caveat() -> Caveat {
-        Caveat::new(CaveatTopic::Latencies, "no new node was recorded: how long one takes is assumed")
+        Caveat::new(CaveatTopic::Latencies, "no new node was recorded: the provisioning time is assumed")
     }
 
     /// Whether the replay decides about a node, instead of the recording.
@@ -172,8 +175,8 @@ impl RunPlan {
         analysis: &RecordingAnalysis,
         observer: &mut dyn ReplayObserver,
     ) -> Result<RunOutcome, Error> {
-        self.play_compared(analysis, observer, |is_scaled, both| {
-            play(history, &self.part, &analysis.demands, is_scaled, self.setup(), both)
+        self.play_compared(analysis, observer, |is_scaled, compared_observer| {
+            play(history, &self.part, &analysis.demands, is_scaled, self.setup(), compared_observer)
         })
     }
 
@@ -185,8 +188,16 @@ impl RunPlan {
         settings: BatchSettings,
         observer: &mut dyn BatchObserver,
     ) -> Result<RunOutcome, Error> {
-        self.play_compared(analysis, observer, |is_scaled, both| {
-            play_in_batches(history, &self.part, &analysis.demands, is_scaled, self.setup(), settings, both)
+        self.play_compared(analysis, observer, |is_scaled, compared_observer| {
+            play_in_batches(
+                history,
+                &self.part,
+                &analysis.demands,
+                is_scaled,
+                self.setup(),
+                settings,
+                compared_observer,
+            )
         })
     }
 
@@ -204,9 +215,9 @@ impl RunPlan {
         let comparison = RunComparison::new(&analysis.demands, self.part.window.from, &class_of);
         let mut compared = ComparedObserver { comparison, observer };
         let ended = play(&|node| self.is_scaled(node), &mut compared)?;
-        let (replayed, fidelity, curve) = compared.comparison.finish(self.end, &analysis.metrics)?;
+        let (replayed, fidelity, node_counts) = compared.comparison.finish(self.end, &analysis.metrics)?;
         let groups = self.groups.iter().map(|group| &group.name);
-        let scaling = ScalingComparison::of(groups, &analysis.node_counts, &curve, self.part.window);
+        let scaling = ScalingComparison::of(groups, &analysis.node_counts, &node_counts, self.part.window);
         Ok(RunOutcome { replayed, fidelity, scaling, ended })
     }
 
@@ -251,9 +262,9 @@ impl<F: ReplayObserver + ?Sized> Observer for ComparedObserver<'_, '_, F> {
         self.observer.on_change(at, what);
     }
 
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
-        self.comparison.on_event(at, decided);
-        self.observer.on_event(at, decided);
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
+        self.comparison.on_event(at, event);
+        self.observer.on_event(at, event);
     }
 }
 

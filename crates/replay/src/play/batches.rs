@@ -74,26 +74,26 @@ pub fn play_in_batches(
     observer: impl BatchObserver,
 ) -> Result<PlayEnd, Error> {
     let from = part.window.from;
-    let mut script = InputStream::new(demands, is_scaled);
-    let mut recall = ControllerPodMatcher::new(demands);
+    let mut inputs = InputStream::new(demands, is_scaled);
+    let mut pod_matcher = ControllerPodMatcher::new(demands);
     let mut player = BatchPlayer {
-        run: new_run(setup, demands, &mut recall, observer),
+        run: new_run(setup, demands, &mut pod_matcher, observer),
         from,
         settings,
         batch: PendingBatch::default(),
     };
-    let matters = input_selection(history, part)?;
-    for (_, object) in initial_objects(history, part, &matters)? {
-        match script.initial_input(from, object)? {
-            Some(given) if is_pending(&given) => player.batch.pods.push(given),
-            Some(given) => submit(&mut player.run, from, given)?,
+    let selection = input_selection(history, part)?;
+    for (_, object) in initial_objects(history, part, &selection)? {
+        match inputs.initial_input(from, object)? {
+            Some(input) if is_pending(&input) => player.batch.pods.push(input),
+            Some(input) => submit(&mut player.run, from, input)?,
             None => {}
         }
     }
     for_each_prefetched(
-        script.into_inputs(changes(history, part, &matters)?, part.window.to),
-        |(at, given)| {
-            player.add(at, given)?;
+        inputs.into_inputs(changes(history, part, &selection)?, part.window.to),
+        |(at, input)| {
+            player.add(at, input)?;
             if player.run.observer().should_continue() { Ok(()) } else { Err(Error::Stopped) }
         },
     )?;
@@ -101,16 +101,16 @@ pub fn play_in_batches(
     player.run.advance(part.window.to);
     let ended = PlayEnd::of(&player.run);
     drop(player);
-    recall.finish().map_err(Error::temp_file)?;
+    pod_matcher.finish().map_err(Error::temp_file)?;
     Ok(ended)
 }
 
 /// Whether the input is a pod that is pending when the part begins.
 fn is_pending(input: &Input) -> bool {
     match input {
-        Input::Demand(asked) => {
+        Input::Demand(parsed_demand) => {
             matches!(
-                asked.demand.initial_state,
+                parsed_demand.demand.initial_state,
                 Some(InitialPodState { node: None, is_terminating: false, .. })
             )
         }
@@ -154,16 +154,16 @@ impl<F: BatchObserver> BatchPlayer<'_, F> {
     fn play_batch(&mut self) -> Result<(), Error> {
         let PendingBatch { number, pods, others } = std::mem::take(&mut self.batch);
         let nanos = u128::from(number) * self.settings.interval.as_nanos();
-        let begins = self.from.plus_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
-        self.run.advance(begins);
+        let batch_start = self.from.plus_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
+        self.run.advance(batch_start);
         if !pods.is_empty() {
             let now = self.run.now();
-            self.run.observer_mut().on_batch_started(begins, now);
+            self.run.observer_mut().on_batch_started(batch_start, now);
             if !self.run.observer().should_continue() {
                 return Err(Error::Stopped);
             }
-            for given in pods {
-                submit(&mut self.run, begins, given)?;
+            for input in pods {
+                submit(&mut self.run, batch_start, input)?;
             }
             let now = self.run.now();
             self.run.observer_mut().on_batch_submitted(now);
@@ -171,12 +171,12 @@ impl<F: BatchObserver> BatchPlayer<'_, F> {
             let now = self.run.now();
             self.run.observer_mut().on_batch_settled(now, stable);
         }
-        let happens = !others.is_empty();
-        for (at, given) in others {
+        let has_others = !others.is_empty();
+        for (at, input) in others {
             self.run.advance(at);
-            submit(&mut self.run, at, given)?;
+            submit(&mut self.run, at, input)?;
         }
-        if happens {
+        if has_others {
             self.run.settle(self.settings.settle_timeout);
         }
         let now = self.run.now();

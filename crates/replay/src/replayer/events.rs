@@ -94,10 +94,10 @@ pub(super) fn scaling_events(
 ) -> Result<Vec<ScalingEvent>, history::Error> {
     let kinds = vec![Kind::new("", "Node"), Kind::new("", "Event"), Kind::new("events.k8s.io", "Event")];
     let selection = Selection { source: Some(source.clone()), kinds: Some(kinds), ..Selection::default() };
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for change in history.between(window, &selection)? {
         let change = change?;
-        let what = match (&*change.key.kind.kind, &change.what) {
+        let kind = match (&*change.key.kind.kind, &change.what) {
             ("Event", What::Added(event) | What::Modified(event)) => autoscaler_event(event),
             ("Node", What::Added(node) | What::Modified(node)) => {
                 let is_new = nodes.insert(change.key.name.clone());
@@ -111,9 +111,9 @@ pub(super) fn scaling_events(
             }
             _ => None,
         };
-        told.extend(what.map(|what| ScalingEvent { at: change.at, kind: what }));
+        events.extend(kind.map(|kind| ScalingEvent { at: change.at, kind }));
     }
-    Ok(told)
+    Ok(events)
 }
 
 fn autoscaler_event(event: &Object) -> Option<ScalingEventKind> {
@@ -121,7 +121,7 @@ fn autoscaler_event(event: &Object) -> Option<ScalingEventKind> {
     let reason = event.reason.filter(|reason| AUTOSCALER_REASONS.contains(&reason.as_str()))?;
     let AboutJson { kind, namespace, name } = event.regarding.or(event.involved_object).unwrap_or_default();
     let name = name.unwrap_or_default();
-    let about = match namespace.filter(|namespace| !namespace.is_empty()) {
+    let object_name = match namespace.filter(|namespace| !namespace.is_empty()) {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name,
     };
@@ -129,6 +129,6 @@ fn autoscaler_event(event: &Object) -> Option<ScalingEventKind> {
         reason,
         message: event.note.or(event.message).unwrap_or_default(),
         kind: kind.unwrap_or_default(),
-        object: about,
+        object: object_name,
     })
 }

@@ -124,8 +124,8 @@ impl<'a> Replay<'a> {
 
     /// Sets the latencies. New nodes of recorded groups take as long as recorded.
     #[must_use]
-    pub fn latencies(self, pace: Latencies) -> Replay<'a> {
-        Replay { latencies: pace, ..self }
+    pub fn latencies(self, latencies: Latencies) -> Replay<'a> {
+        Replay { latencies, ..self }
     }
 
     /// Sets the seed of all random choices.
@@ -152,35 +152,36 @@ impl<'a> Replay<'a> {
         let (replayer, from, scenarios) = (self.replayer, self.from, self.scenarios.take());
         let batch_interval = self.batch_interval;
         let objects = replayer.objects(from)?;
-        let (derived, assumed) = replayer.derive_groups(part.window, &objects)?;
+        let (derived, assumptions) = replayer.derive_groups(part.window, &objects)?;
         // Assumptions about the recorded autoscaler do not apply to another.
-        let assumed = if matches!(self.autoscaler, AutoscalerMode::Recorded) { assumed } else { Vec::new() };
-        let sources = self.settings_origins(&derived);
+        let assumptions =
+            if matches!(self.autoscaler, AutoscalerMode::Recorded) { assumptions } else { Vec::new() };
+        let origins = self.settings_origins(&derived);
         let mut plan = self.plan(part, &derived);
-        let (known, unmeasured) = plan.analyze_recording(&replayer.history, |_| true)?;
+        let (analysis, unmeasured) = plan.analyze_recording(&replayer.history, |_| true)?;
         let start = recorded_snapshot(from, &objects, &plan.groups, &derived);
         let settings = (plan.node_scaling == NodeScaling::Autoscaled).then_some(&plan.autoscaler);
-        let decisions = DecisionLog::new(&known.demands, &known.node_counts, Vec::new());
-        let mut witness = ReportCollector::new(&plan.groups, settings, &start, scenarios, decisions);
+        let decisions = DecisionLog::new(&analysis.demands, &analysis.node_counts, Vec::new());
+        let mut collector = ReportCollector::new(&plan.groups, settings, &start, scenarios, decisions);
         let steps = batch_settings(settings, batch_interval);
-        let played = plan.play_in_batches(&replayer.history, &known, steps, &mut witness);
-        if let Some(error) = witness.take_error() {
+        let outcome = plan.play_in_batches(&replayer.history, &analysis, steps, &mut collector);
+        if let Some(error) = collector.take_error() {
             return Err(ReplayerError::Scenario(error));
         }
-        let played = played?;
+        let outcome = outcome?;
         let CollectedReport { end, scaled_up_groups, scaled_up_nodes, deployed_pods, decisions } =
-            witness.finish(played.ended.at).map_err(ReplayerError::Scenario)?;
+            collector.finish(outcome.ended.at).map_err(ReplayerError::Scenario)?;
         let window = plan.part.window;
         let gaps = replayer
             .history
             .gaps()?
             .into_iter()
             .filter(|gap| gap.source == replayer.source && gap.from < window.to && gap.to > window.from);
-        let mut reservations = plan.recording_caveats(&replayer.history)?;
-        reservations.extend(unmeasured.then(RunPlan::unmeasured_caveat));
-        reservations.extend(plan.settings_caveats());
-        reservations.extend(assumed.iter().map(|text| Caveat::new(CaveatTopic::Autoscaler, text)));
-        let settings = reported_settings(&plan, sources, assumed);
+        let mut caveats = plan.recording_caveats(&replayer.history)?;
+        caveats.extend(unmeasured.then(RunPlan::unmeasured_caveat));
+        caveats.extend(plan.settings_caveats());
+        caveats.extend(assumptions.iter().map(|text| Caveat::new(CaveatTopic::Autoscaler, text)));
+        let settings = reported_settings(&plan, origins, assumptions);
         Ok(ReplayReport {
             start,
             end,
@@ -190,14 +191,14 @@ impl<'a> Replay<'a> {
             deployed_pods,
             decisions,
             gaps: gaps.collect(),
-            report: plan.report(&replayer.history, known, played, settings, reservations),
+            report: plan.report(&replayer.history, analysis, outcome, settings, caveats),
         })
     }
 
     fn plan(self, part: HistoryPart, derived: &DerivedGroups) -> RunPlan {
-        let are_recorded = self.node_groups.is_none();
+        let has_recorded_groups = self.node_groups.is_none();
         let mut groups = self.node_groups.unwrap_or_else(|| derived.groups.clone());
-        if are_recorded {
+        if has_recorded_groups {
             // They start with their existing nodes.
             groups.iter_mut().for_each(|group| group.target = None);
         }
@@ -206,7 +207,7 @@ impl<'a> Replay<'a> {
             AutoscalerMode::Custom(settings) => Some(*settings),
             AutoscalerMode::Recorded => derived.settings.clone(),
         };
-        let nodes = if settings.is_some() { NodeScaling::Autoscaled } else { NodeScaling::AsRecorded };
+        let node_scaling = if settings.is_some() { NodeScaling::Autoscaled } else { NodeScaling::AsRecorded };
         let settings = settings.unwrap_or_default();
         RunPlan {
             end: part.window.to.plus_nanos(-1),
@@ -219,22 +220,26 @@ impl<'a> Replay<'a> {
                 scale_down_enabled: settings.scale_down_enabled && self.scale_down,
                 ..settings
             },
-            node_scaling: nodes,
+            node_scaling,
             classes: NodeClasses::new(groups.clone()),
             groups,
-            keep_targets: !are_recorded,
+            keep_targets: !has_recorded_groups,
             pricing: None,
             gpu_label: derived.gpu_label.clone(),
             node_names: BTreeMap::new(),
             latencies: self.latencies,
-            measured: MeasuredSettings { latencies: false, node_names: false, provisioning: are_recorded },
+            measured: MeasuredSettings {
+                latencies: false,
+                node_names: false,
+                provisioning: has_recorded_groups,
+            },
         }
     }
 
     fn settings_origins(&self, derived: &DerivedGroups) -> SettingsOrigins {
         let recorded = derived
             .origin
-            .map_or(SettingsOrigin::Defaults, |told_by| SettingsOrigin::History(told_by.to_string()));
+            .map_or(SettingsOrigin::Defaults, |origin| SettingsOrigin::History(origin.to_string()));
         SettingsOrigins {
             autoscaler: match self.autoscaler {
                 AutoscalerMode::Recorded => SettingsOrigin::History("its Deployment".to_owned()),
@@ -254,7 +259,7 @@ impl<'a> Replay<'a> {
             });
         }
         if zero(self.duration) {
-            return Err(ReplayerError::Zero { what: "a duration", usual: "all that was recorded" });
+            return Err(ReplayerError::Zero { what: "a duration", usual: "the whole recording" });
         }
         self.replayer.check(self.from)?;
         let to = match self.duration {
@@ -273,13 +278,14 @@ impl<'a> Replay<'a> {
 /// Returns batches of a given interval, or of the autoscaler's scan interval.
 fn batch_settings(autoscaler: Option<&autoscaler::Settings>, interval: Option<Duration>) -> BatchSettings {
     let scan_interval = autoscaler.map(|settings| settings.scan_interval);
-    let usual = scan_interval.filter(|interval| !interval.is_zero()).unwrap_or(DEFAULT_SCAN_INTERVAL);
-    let waits = autoscaler.map_or(Duration::ZERO, |settings| {
+    let default_interval =
+        scan_interval.filter(|interval| !interval.is_zero()).unwrap_or(DEFAULT_SCAN_INTERVAL);
+    let autoscaler_timeout = autoscaler.map_or(Duration::ZERO, |settings| {
         settings.scan_interval.saturating_mul(2).saturating_add(settings.new_pod_scale_up_delay)
     });
     BatchSettings {
-        interval: interval.unwrap_or(usual),
-        settle_timeout: SETTLE_TIMEOUT.saturating_add(waits),
+        interval: interval.unwrap_or(default_interval),
+        settle_timeout: SETTLE_TIMEOUT.saturating_add(autoscaler_timeout),
     }
 }
 
@@ -290,7 +296,7 @@ struct SettingsOrigins {
 }
 
 /// Returns the settings of a replay as its report shows them.
-fn reported_settings(plan: &RunPlan, sources: SettingsOrigins, assumed: Vec<String>) -> ReportedSettings {
+fn reported_settings(plan: &RunPlan, origins: SettingsOrigins, assumptions: Vec<String>) -> ReportedSettings {
     let (scheduler, autoscaler) = (&plan.scheduler, &plan.autoscaler);
     let runs = plan.node_scaling == NodeScaling::Autoscaled;
     let groups = NodeGroups::document(&plan.groups, plan.pricing, &plan.gpu_label)["groups"].take();
@@ -306,11 +312,11 @@ fn reported_settings(plan: &RunPlan, sources: SettingsOrigins, assumed: Vec<Stri
             nodes: plan.node_scaling.as_str(),
             version: runs.then(|| autoscaler.version.to_string()),
             verified: runs.then_some(autoscaler.version == autoscaler::Version::V1_36),
-            from: runs.then_some(sources.autoscaler),
+            from: runs.then_some(origins.autoscaler),
             flags: Vec::new(),
-            groups_from: sources.groups,
+            groups_from: origins.groups,
             groups: if runs { groups } else { Value::Array(Vec::new()) },
-            assumptions: assumed,
+            assumptions,
             left_out: autoscaler.unsupported.clone(),
         },
         latencies: LatencySettings { from: SettingsOrigin::Program },

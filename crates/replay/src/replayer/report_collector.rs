@@ -110,16 +110,16 @@ impl<'a> ReportCollector<'a> {
             *scaled_up_groups.entry(group.to_string()).or_default() += 1;
         }
         let nodes = self.added_nodes.iter().filter_map(|(_, node)| NodeInfo::read(node.as_ref()?).ok());
-        let closed = |open: &OpenBatch| {
+        let finished_batch = |open_batch: &OpenBatch| {
             // Pods that cannot be parsed were not created.
-            let pods = open.pods.iter().filter_map(|pod| PodInfo::read(pod).ok()).collect();
-            Batch { pods, ..open.batch.clone() }
+            let pods = open_batch.pods.iter().filter_map(|pod| PodInfo::read(pod).ok()).collect();
+            Batch { pods, ..open_batch.batch.clone() }
         };
         Ok(CollectedReport {
             end,
             scaled_up_groups,
             scaled_up_nodes: nodes.collect(),
-            deployed_pods: self.batches.iter().map(closed).collect(),
+            deployed_pods: self.batches.iter().map(finished_batch).collect(),
             decisions: self.decisions.finish(ended)?,
         })
     }
@@ -127,28 +127,27 @@ impl<'a> ReportCollector<'a> {
     fn snapshot(
         &self,
         at: Moment,
-        world: &ObjectsByKey,
+        objects: &ObjectsByKey,
         targets: &BTreeMap<Arc<str>, i64>,
     ) -> ClusterSnapshot {
         let scaling = ScalingContext { groups: self.groups, targets, autoscaler: self.autoscaler };
-        snapshot(at, world.values(), scaling)
+        snapshot(at, objects.values(), scaling)
     }
 
     /// Emits the scenario of the last batch, if groups were scaled up.
     fn emit_scenario(&mut self, now: Moment) {
-        let Some(BatchStart { at, objects: world, targets, added_nodes: new_nodes }) =
-            self.batch_start.take()
+        let Some(BatchStart { at, objects, targets, added_nodes: new_nodes }) = self.batch_start.take()
         else {
             return;
         };
         if self.added_nodes.len() == new_nodes || self.error.is_some() {
             return;
         }
-        let cluster = self.snapshot(at, &world, &targets);
+        let cluster = self.snapshot(at, &objects, &targets);
         let after = self.snapshot(now, &self.objects, &self.targets);
         let group_of = |node: &NodeInfo| {
-            let place = self.added_node_indexes.get(node.meta.name.as_str())?;
-            Some(self.added_nodes[*place].0.to_string())
+            let index = self.added_node_indexes.get(node.meta.name.as_str())?;
+            Some(self.added_nodes[*index].0.to_string())
         };
         let result = ScalingResult::between(&cluster, &after, group_of);
         let number = self.batches.len() as u64;
@@ -161,13 +160,13 @@ impl<'a> ReportCollector<'a> {
         let pod = what.object();
         let meta = pod.meta();
         let Some(uid) = meta.uid else { return };
-        if let Some((batch, place)) = self.pod_positions.get(&*uid) {
-            self.batches[*batch].pods[*place] = pod.clone();
+        if let Some((batch, position)) = self.pod_positions.get(&*uid) {
+            self.batches[*batch].pods[*position] = pod.clone();
         } else if is_created_pending(what)
-            && let Some((open, before)) = self.batches.split_last_mut()
+            && let Some((open_batch, earlier_batches)) = self.batches.split_last_mut()
         {
-            self.pod_positions.insert((*uid).into(), (before.len(), open.pods.len()));
-            open.pods.push(pod.clone());
+            self.pod_positions.insert((*uid).into(), (earlier_batches.len(), open_batch.pods.len()));
+            open_batch.pods.push(pod.clone());
         }
         if let What::Deleted(_) = what {
             self.pod_positions.remove(&*uid);
@@ -187,8 +186,8 @@ impl Observer for ReportCollector<'_> {
         match part {
             SnapshotPart::Pod => self.observe_pod(&what),
             SnapshotPart::Node => {
-                if let Some(place) = self.added_node_indexes.get(&*meta.name) {
-                    self.added_nodes[*place].1 = Some(object.clone());
+                if let Some(index) = self.added_node_indexes.get(&*meta.name) {
+                    self.added_nodes[*index].1 = Some(object.clone());
                 }
             }
             _ => {}
@@ -200,17 +199,17 @@ impl Observer for ReportCollector<'_> {
         }
     }
 
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
-        self.decisions.on_event(at, decided);
-        match decided {
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
+        self.decisions.on_event(at, event);
+        match event {
             SimulationEvent::NodeAdded { node, group: Some(group), .. }
                 if !self.initial_nodes.contains(&***node) =>
             {
                 self.added_node_indexes.insert((*node).clone(), self.added_nodes.len());
                 self.added_nodes.push(((*group).clone(), None));
             }
-            SimulationEvent::LoopFinished { result: done, .. } => {
-                for group in &done.groups {
+            SimulationEvent::LoopFinished { result, .. } => {
+                for group in &result.groups {
                     self.targets.insert(group.name.clone(), group.target);
                 }
             }
@@ -236,15 +235,15 @@ impl BatchObserver for ReportCollector<'_> {
 
     fn on_batch_submitted(&mut self, now: Moment) {
         if self.scenarios.is_some() {
-            let (world, targets) = (self.objects.clone(), self.targets.clone());
+            let (objects, targets) = (self.objects.clone(), self.targets.clone());
             self.batch_start =
-                Some(BatchStart { at: now, objects: world, targets, added_nodes: self.added_nodes.len() });
+                Some(BatchStart { at: now, objects, targets, added_nodes: self.added_nodes.len() });
         }
     }
 
     fn on_batch_settled(&mut self, now: Moment, stable: bool) {
-        if let Some(open) = self.batches.last_mut() {
-            (open.batch.settled, open.batch.stable) = (now, stable);
+        if let Some(open_batch) = self.batches.last_mut() {
+            (open_batch.batch.settled, open_batch.batch.stable) = (now, stable);
         }
     }
 }

@@ -81,28 +81,28 @@ impl ScalingComparison {
         replayed: &NodeCountCurve,
         window: Window,
     ) -> ScalingComparison {
-        let (was, is) = (size_stats(recorded, window), size_stats(replayed, window));
-        let of = |sizes: &BTreeMap<&str, GroupSizeStats>, group: &str| {
+        let (recorded_sizes, replayed_sizes) = (size_stats(recorded, window), size_stats(replayed, window));
+        let stats_of = |sizes: &BTreeMap<&str, GroupSizeStats>, group: &str| {
             sizes.get(group).copied().unwrap_or_default()
         };
         let groups: Vec<&Arc<str>> = groups.collect();
-        let moves = |by| ScalingFidelity::of(&groups, recorded, replayed, window.from, by);
-        let (apart, under) = recorded.area_between(replayed, window.from, window.to);
+        let fidelity = |delta| ScalingFidelity::of(&groups, recorded, replayed, window.from, delta);
+        let (area_between, recorded_area) = recorded.area_between(replayed, window.from, window.to);
         ScalingComparison {
-            scale_ups: moves(1),
-            scale_downs: moves(-1),
+            scale_ups: fidelity(1),
+            scale_downs: fidelity(-1),
             groups: groups
                 .iter()
                 .map(|group| GroupScaling {
                     group: group.to_string(),
-                    recorded: of(&was, group),
-                    replayed: of(&is, group),
+                    recorded: stats_of(&recorded_sizes, group),
+                    replayed: stats_of(&replayed_sizes, group),
                 })
                 .collect(),
             nodes: NodeCountDifference {
-                area_between: apart,
-                recorded_area: under,
-                share: if under > 0.0 { apart / under } else { 0.0 },
+                area_between,
+                recorded_area,
+                share: if recorded_area > 0.0 { area_between / recorded_area } else { 0.0 },
             },
         }
     }
@@ -110,29 +110,29 @@ impl ScalingComparison {
 
 /// The sizes of each class.
 fn size_stats(curve: &NodeCountCurve, window: Window) -> BTreeMap<&str, GroupSizeStats> {
-    let mut found: BTreeMap<&str, (GroupSizeStats, Moment)> = BTreeMap::new();
-    for NodeCountStep { at, class, delta: by, .. } in &curve.0 {
+    let mut stats_by_class: BTreeMap<&str, (GroupSizeStats, Moment)> = BTreeMap::new();
+    for NodeCountStep { at, class, delta, .. } in &curve.0 {
         let at = (*at).clamp(window.from, window.to);
-        let (size, since) = found.entry(class).or_insert((GroupSizeStats::default(), window.from));
+        let (size, since) = stats_by_class.entry(class).or_insert((GroupSizeStats::default(), window.from));
         size.average += size.at_end as f64 * at.nanos_since(*since) as f64;
         *since = at;
-        size.at_end += by;
+        size.at_end += delta;
         if at == window.from {
-            size.at_start += by;
-        } else if *by > 0 {
+            size.at_start += delta;
+        } else if *delta > 0 {
             size.added += 1;
         } else {
             size.removed += 1;
         }
         size.max = size.max.max(size.at_end);
     }
-    let whole = window.to.nanos_since(window.from).max(1) as f64;
-    let close = |(class, (mut size, since)): (_, (GroupSizeStats, Moment))| {
+    let window_nanos = window.to.nanos_since(window.from).max(1) as f64;
+    let finish_average = |(class, (mut size, since)): (_, (GroupSizeStats, Moment))| {
         size.average += size.at_end as f64 * window.to.nanos_since(since) as f64;
-        size.average /= whole;
+        size.average /= window_nanos;
         (class, size)
     };
-    found.into_iter().map(close).collect()
+    stats_by_class.into_iter().map(finish_average).collect()
 }
 
 #[cfg(test)]
@@ -147,11 +147,12 @@ mod tests {
     fn group_sizes_have_start_changes_and_end() {
         let group: Arc<str> = "a".into();
         let step =
-            |second, by| NodeCountStep { at: at(second), class: group.clone(), node: "n".into(), delta: by };
-        let was = NodeCountCurve(vec![step(0, 1), step(0, 1), step(4, 1), step(8, -1), step(8, -1)]);
-        let is = NodeCountCurve(vec![step(0, 1), step(0, 1)]);
+            |second, delta| NodeCountStep { at: at(second), class: group.clone(), node: "n".into(), delta };
+        let recorded_sizes =
+            NodeCountCurve(vec![step(0, 1), step(0, 1), step(4, 1), step(8, -1), step(8, -1)]);
+        let replayed_sizes = NodeCountCurve(vec![step(0, 1), step(0, 1)]);
         let window = Window { from: at(0), to: at(10) };
-        let scaling = ScalingComparison::of([&group].into_iter(), &was, &is, window);
+        let scaling = ScalingComparison::of([&group].into_iter(), &recorded_sizes, &replayed_sizes, window);
         let [GroupScaling { recorded, replayed, .. }] = &scaling.groups[..] else { panic!("one group") };
         // 2 nodes for 4 seconds, 3 for 4, 1 for 2: 22 node seconds in 10 seconds.
         assert_eq!(

@@ -51,46 +51,47 @@ impl ScalingFidelity {
     ) -> ScalingFidelity {
         let mut times: BTreeMap<&str, GroupScalingTimes<'_>> =
             groups.iter().map(|group| (&***group, GroupScalingTimes::default())).collect();
-        let moved = |step: &&crate::recording_metrics::NodeCountStep| step.at > after && step.delta == delta;
-        for step in recorded.0.iter().filter(moved) {
+        let is_counted =
+            |step: &&crate::recording_metrics::NodeCountStep| step.at > after && step.delta == delta;
+        for step in recorded.0.iter().filter(is_counted) {
             if let Some(times) = times.get_mut(&*step.class) {
                 times.recorded.push(step.at);
                 times.recorded_nodes.insert(&step.node);
             }
         }
-        for step in replayed.0.iter().filter(moved) {
+        for step in replayed.0.iter().filter(is_counted) {
             if let Some(times) = times.get_mut(&*step.class) {
                 times.replayed.push(step.at);
                 times.replayed_nodes.insert(&step.node);
             }
         }
-        let mut moves = ScalingFidelity::default();
+        let mut fidelity = ScalingFidelity::default();
         for times in times.values() {
-            let (was, is) = (times.recorded.len() as u64, times.replayed.len() as u64);
-            moves.recorded += was;
-            moves.same_node += times.recorded_nodes.intersection(&times.replayed_nodes).count() as u64;
-            moves.same_group += was.min(is);
-            moves.within_ten_seconds += count_matches(&times.recorded, &times.replayed, TEN_SECONDS);
-            moves.within_a_minute += count_matches(&times.recorded, &times.replayed, MINUTE);
-            moves.not_happened += was.saturating_sub(is);
-            moves.not_recorded += is.saturating_sub(was);
+            let (recorded_count, replayed_count) = (times.recorded.len() as u64, times.replayed.len() as u64);
+            fidelity.recorded += recorded_count;
+            fidelity.same_node += times.recorded_nodes.intersection(&times.replayed_nodes).count() as u64;
+            fidelity.same_group += recorded_count.min(replayed_count);
+            fidelity.within_ten_seconds += count_matches(&times.recorded, &times.replayed, TEN_SECONDS);
+            fidelity.within_a_minute += count_matches(&times.recorded, &times.replayed, MINUTE);
+            fidelity.not_happened += recorded_count.saturating_sub(replayed_count);
+            fidelity.not_recorded += replayed_count.saturating_sub(recorded_count);
         }
-        moves
+        fidelity
     }
 }
 
 /// The maximum number of pairs, one of each side, at most `apart` from each other. Both sides are sorted: an element
 /// that is too early for the next one of the other side is too early for all.
-fn count_matches(ones: &[Moment], others: &[Moment], apart: i64) -> u64 {
-    let (mut ones, mut others, mut count) = (ones.iter().peekable(), others.iter().peekable(), 0);
-    while let (Some(one), Some(other)) = (ones.peek(), others.peek()) {
-        match one.nanos_since(**other) {
-            gap if gap > apart => drop(others.next()),
-            gap if gap < -apart => drop(ones.next()),
+fn count_matches(recorded: &[Moment], replayed: &[Moment], apart: i64) -> u64 {
+    let (mut recorded, mut replayed, mut count) = (recorded.iter().peekable(), replayed.iter().peekable(), 0);
+    while let (Some(recorded_at), Some(replayed_at)) = (recorded.peek(), replayed.peek()) {
+        match recorded_at.nanos_since(**replayed_at) {
+            gap if gap > apart => drop(replayed.next()),
+            gap if gap < -apart => drop(recorded.next()),
             _ => {
                 count += 1;
-                ones.next();
-                others.next();
+                recorded.next();
+                replayed.next();
             }
         }
     }
@@ -102,32 +103,32 @@ mod tests {
     use super::*;
     use crate::recording_metrics::NodeCountStep;
 
-    fn step(second: i64, class: &str, node: &str, by: i64) -> NodeCountStep {
+    fn step(second: i64, class: &str, node: &str, delta: i64) -> NodeCountStep {
         let at = Moment::from_nanos(second * 1_000_000_000);
-        NodeCountStep { at, class: class.into(), node: node.into(), delta: by }
+        NodeCountStep { at, class: class.into(), node: node.into(), delta }
     }
 
     #[test]
     fn nodes_match_one_to_one_within_their_group() {
-        let came = |second, class, node| step(second, class, node, 1);
-        let was = NodeCountCurve(vec![
-            came(0, "a", "a0"),
-            came(10, "a", "a1"),
-            came(12, "a", "a2"),
-            came(50, "a", "a3"),
-            came(60, "b", "b1"),
-            came(61, "none of the groups", "x"),
+        let added = |second, class, node| step(second, class, node, 1);
+        let recorded = NodeCountCurve(vec![
+            added(0, "a", "a0"),
+            added(10, "a", "a1"),
+            added(12, "a", "a2"),
+            added(50, "a", "a3"),
+            added(60, "b", "b1"),
+            added(61, "none of the groups", "x"),
             step(70, "a", "a1", -1),
         ]);
-        let is = NodeCountCurve(vec![
-            came(0, "a", "a0"),
-            came(19, "a", "a1"),
-            came(90, "a", "a2"),
-            came(62, "c", "c1"),
+        let replayed = NodeCountCurve(vec![
+            added(0, "a", "a0"),
+            added(19, "a", "a1"),
+            added(90, "a", "a2"),
+            added(62, "c", "c1"),
         ]);
         let groups: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
         let groups: Vec<&Arc<str>> = groups.iter().collect();
-        let ups = ScalingFidelity::of(&groups, &was, &is, Moment::from_nanos(0), 1);
+        let ups = ScalingFidelity::of(&groups, &recorded, &replayed, Moment::from_nanos(0), 1);
         // Two of a's three were added, one of them nine seconds late; b's was not added, c's was not recorded.
         assert_eq!(
             ups,
@@ -141,7 +142,7 @@ mod tests {
                 not_recorded: 1,
             }
         );
-        let downs = ScalingFidelity::of(&groups, &was, &is, Moment::from_nanos(0), -1);
+        let downs = ScalingFidelity::of(&groups, &recorded, &replayed, Moment::from_nanos(0), -1);
         assert_eq!(downs, ScalingFidelity { recorded: 1, not_happened: 1, ..ScalingFidelity::default() });
     }
 }

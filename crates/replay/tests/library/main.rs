@@ -85,9 +85,9 @@ fn the_cluster_at_a_moment_has_every_part() {
 fn recorded_scaling_events_are_listed() {
     let shop = Shop::open();
     let replayer = Replayer::open(&shop.path).unwrap();
-    let told = |from, to| -> Vec<String> {
+    let events_between = |from, to| -> Vec<String> {
         let events = replayer.scaling_events(at(START + from), at(START + to)).unwrap();
-        let words = |what: &ScalingEventKind| match what {
+        let describe = |what: &ScalingEventKind| match what {
             ScalingEventKind::AutoscalerEvent { reason, object: about, .. } => format!("{reason} {about}"),
             ScalingEventKind::NodeAdded { node, group } => format!("came {node} {group}"),
             ScalingEventKind::NodeDeleted { node, group } => format!("went {node} {group}"),
@@ -95,12 +95,12 @@ fn recorded_scaling_events_are_listed() {
         events
             .iter()
             .map(|event| {
-                format!("{} {}", event.at.nanos_since(at(START)) / 1_000_000_000, words(&event.kind))
+                format!("{} {}", event.at.nanos_since(at(START)) / 1_000_000_000, describe(&event.kind))
             })
             .collect()
     };
     assert_eq!(
-        told(0, 120),
+        events_between(0, 120),
         [
             format!("1 came n1 {GROUP}"),
             "15 TriggeredScaleUp default/waiting".to_owned(),
@@ -109,8 +109,8 @@ fn recorded_scaling_events_are_listed() {
             format!("75 went n2 {GROUP}"),
         ]
     );
-    assert_eq!(told(20, 20), [format!("20 came n2 {GROUP}")]);
-    assert_eq!(told(21, 69), Vec::<String>::new());
+    assert_eq!(events_between(20, 20), [format!("20 came n2 {GROUP}")]);
+    assert_eq!(events_between(21, 69), Vec::<String>::new());
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_replay_fills_every_field_of_its_report() {
     let scaled_up: i64 =
         report.decisions.iter().filter_map(|decision| decision.size).map(|size| size.to - size.from).sum();
     assert_eq!(scaled_up, 2);
-    let bound = report.decisions.iter().filter(|it| it.kind == DecisionKind::Bound).count();
+    let bound = report.decisions.iter().filter(|entry| entry.kind == DecisionKind::Bound).count();
     assert_eq!(bound, 5, "all but the one that no group helps");
     assert!(report.decisions.is_sorted_by_key(|decision| decision.at));
 }
@@ -211,16 +211,16 @@ fn scenarios_have_gardeners_format_and_are_read_back() {
     assert_eq!(json["ClusterSnapshot"]["AutoscalerConfig"]["NodeGroups"][GROUP]["TargetSize"], 1);
     assert_eq!(json["ClusterSnapshot"]["AutoscalerConfig"]["CASettings"]["ScanInterval"], 10_000_000_000_i64);
     let input = Input::open("file", Box::new(Cursor::new(text))).unwrap();
-    let given = ReadOptions { source: "s".into(), at: None, now: at(0) };
+    let read_options = ReadOptions { source: "s".into(), at: None, now: at(0) };
     let items: Vec<ImportItem> =
-        formats::read(input, Format::ScalingScenario, given).unwrap().map(Result::unwrap).collect();
+        formats::read(input, Format::ScalingScenario, read_options).unwrap().map(Result::unwrap).collect();
     let mut found: Vec<String> = Vec::new();
     for item in &items {
         match item {
             ImportItem::Change(change) => found.push(format!("{} {}", change.key.kind.kind, change.key.name)),
             ImportItem::Warning(warning) => {
-                let told = "file: ScalingResult is of a simulation and left out: 2 nodes scaled up, 4 pods scheduled, 0 pods pending";
-                assert_eq!(warning, told);
+                let expected_warning = "file: ScalingResult is from a simulation and was skipped: 2 nodes scaled up, 4 pods scheduled, 0 pods pending";
+                assert_eq!(warning, expected_warning);
             }
             other => panic!("{other:?}"),
         }
@@ -282,7 +282,7 @@ fn batches_stop_when_their_observer_stops() {
     let shop = Shop::open();
     let history = History::open(&shop.path).unwrap();
     let part = HistoryPart { source: "shop".into(), window: Window { from: at(START + 1), to: at(END) } };
-    let causes = extract_demands(&history, &part, true, &[], &|_| None, None, |_, _| Ok(())).unwrap();
+    let demands = extract_demands(&history, &part, true, &[], &|_| None, None, |_, _| Ok(())).unwrap();
     let setup = RunSetup {
         start: part.window.from,
         scheduler: Settings::default(),
@@ -290,11 +290,11 @@ fn batches_stop_when_their_observer_stops() {
         latencies: Latencies::typical(),
         seed: 1,
     };
-    let steps = BatchSettings { interval: BATCH_INTERVAL, settle_timeout: BATCH_INTERVAL };
-    let mut follower = StoppingObserver::default();
-    let played = play_in_batches(&history, &part, &causes, &|_| false, setup, steps, &mut follower);
+    let batch_settings = BatchSettings { interval: BATCH_INTERVAL, settle_timeout: BATCH_INTERVAL };
+    let mut observer = StoppingObserver::default();
+    let played = play_in_batches(&history, &part, &demands, &|_| false, setup, batch_settings, &mut observer);
     assert!(matches!(played, Err(replay::Error::Stopped)), "{played:?}");
-    assert_eq!((follower.batches, follower.given), (2, 1));
+    assert_eq!((observer.batches, observer.given), (2, 1));
 }
 
 /// Cancels a replay at its first moment.
@@ -317,11 +317,11 @@ impl ReplayListener for CancellingListener {
 #[test]
 fn the_analysis_stops_when_its_listener_cancels() {
     let shop = Shop::open();
-    let chosen = query::OpenHistory::open(&shop.path).unwrap();
-    let asked = ReplayOptions { autoscaler: "recorded".to_owned(), ..ReplayOptions::default() };
-    let mut plan = ReplayPlan::make(&asked, &chosen).unwrap();
+    let open_history = query::OpenHistory::open(&shop.path).unwrap();
+    let options = ReplayOptions { autoscaler: "recorded".to_owned(), ..ReplayOptions::default() };
+    let mut plan = ReplayPlan::make(&options, &open_history).unwrap();
     let mut watcher = CancellingListener::default();
-    let error = plan.analyze_recording(&chosen, &mut watcher).err().unwrap();
+    let error = plan.analyze_recording(&open_history, &mut watcher).err().unwrap();
     assert_eq!((error.to_string().as_str(), watcher.moments), ("nobody waits any more", 1));
 }
 
@@ -335,21 +335,24 @@ fn assert_refused<T>(result: Result<T, ReplayerError>, because: &str) {
 fn moments_outside_the_recording_are_refused() {
     let shop = Shop::open();
     let directory = shop.path.parent().unwrap();
-    assert_refused(Replayer::open(directory.join("none.kine")), "there is no history at");
+    assert_refused(Replayer::open(directory.join("none.kine")), "not found");
     let text = directory.join("text");
     std::fs::write(&text, "this is no history, whatever its name is").unwrap();
     assert_refused(Replayer::open(&text), "is not a Kinescope history");
-    assert_refused(Replayer::open_source(&shop.path, "other"), "holds shop: choose one of them");
+    assert_refused(Replayer::open_source(&shop.path, "other"), "has the sources shop: specify one");
 
     let replayer = Replayer::open(&shop.path).unwrap();
-    let span = "was not recorded: the recording goes from";
+    let span = "is outside the recording, which is from";
     assert_refused(replayer.cluster_at(at(START - 1)), span);
     assert_refused(replayer.cluster_at(at(END + 1)), span);
     assert_refused(replayer.scaling_events(at(START - 1), at(END)), span);
-    assert_refused(replayer.scaling_events(at(END), at(START)), "ends before it begins");
+    assert_refused(replayer.scaling_events(at(END), at(START)), "invalid window");
     assert_refused(replayer.replay(Duration::from_secs(100_000), None), span);
     assert_refused(replayer.replay(Duration::MAX, None), span);
     assert_refused(replayer.prepare().from(at(END + 5)).run(), span);
-    assert_refused(replayer.replay(Duration::from_secs(9), Duration::ZERO), "a batch interval of zero");
-    assert_refused(replayer.replay(Duration::ZERO, None), "a duration of zero");
+    assert_refused(
+        replayer.replay(Duration::from_secs(9), Duration::ZERO),
+        "a batch interval must be more than zero",
+    );
+    assert_refused(replayer.replay(Duration::ZERO, None), "a duration must be more than zero");
 }

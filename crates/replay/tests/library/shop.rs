@@ -34,8 +34,8 @@ impl Shop {
         let path = directory.path().join("shop.kine");
         let source: Arc<str> = "shop".into();
         let mut bulk = BulkWriter::open(&path).unwrap();
-        for (second, how, object) in changes() {
-            let what = how(testobjects::object(&object));
+        for (second, to_change, object) in changes() {
+            let what = to_change(testobjects::object(&object));
             bulk.push(&IncomingChange::received(at(START + second), &source, what)).unwrap();
         }
         bulk.finish().unwrap();
@@ -49,7 +49,7 @@ fn changes() -> Vec<(i64, ChangeConstructor, Value)> {
     let (added, modified, deleted): (ChangeConstructor, ChangeConstructor, ChangeConstructor) =
         (What::Added, What::Modified, What::Deleted);
     let mut n2 = node("n2", START + 20);
-    let came = n2.clone();
+    let added_node = n2.clone();
     n2["spec"]["taints"] =
         json!([{ "key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule" }]);
     let bound = |mut pod: Value, node: &str| {
@@ -105,7 +105,7 @@ fn changes() -> Vec<(i64, ChangeConstructor, Value)> {
                 15,
             ),
         ),
-        (20, added, came),
+        (20, added, added_node),
         (21, modified, bound(pod("waiting", "1500m", START - 5), "n2")),
         (21, modified, bound(pod("a", "1500m", START + 5), "n2")),
         (21, modified, bound(pod("b", "100m", START + 12), "n1")),

@@ -57,8 +57,8 @@ pub(super) struct AffinityTerms {
 
 impl TermCounts {
     /// The number of pods in a domain.
-    pub(crate) fn at(&self, place: usize) -> u32 {
-        self.counts.get(place).copied().unwrap_or(0)
+    pub(crate) fn at(&self, domain: usize) -> u32 {
+        self.counts.get(domain).copied().unwrap_or(0)
     }
 
     /// The number of pods on nodes that have the topology key.
@@ -76,15 +76,17 @@ impl AffinityTerms {
         spec: &SchedulingSpec,
         mut key: impl FnMut(&Arc<str>) -> TopologyKeyId,
     ) -> Vec<TermId> {
-        let must_not = spec.required_anti_affinity.iter().map(|term| (TermKind::RequiredAnti, term));
-        let must = spec.required_affinity.iter().map(|term| (TermKind::Required, term));
-        let likes = spec.preferred_affinity.iter().map(|(weight, term)| (TermKind::Preferred(*weight), term));
+        let anti_affinity = spec.required_anti_affinity.iter().map(|term| (TermKind::RequiredAnti, term));
+        let affinity = spec.required_affinity.iter().map(|term| (TermKind::Required, term));
+        let preferred =
+            spec.preferred_affinity.iter().map(|(weight, term)| (TermKind::Preferred(*weight), term));
         let mut ids = Vec::new();
-        for (how, term) in must_not.chain(must).chain(likes) {
+        for (kind, term) in anti_affinity.chain(affinity).chain(preferred) {
             let key = key(&term.topology_key);
-            let wish = Arc::new(AffinityTerm { kind: how, term: term.clone() });
-            let (id, new) = self.terms.acquire(wish, |_| TermCounts { key, counts: Vec::new(), total: 0 });
-            if new {
+            let affinity_term = Arc::new(AffinityTerm { kind, term: term.clone() });
+            let (id, is_new) =
+                self.terms.acquire(affinity_term, |_| TermCounts { key, counts: Vec::new(), total: 0 });
+            if is_new {
                 self.add_to_index(TermId(id), term);
             }
             ids.push(TermId(id));
@@ -114,21 +116,21 @@ impl AffinityTerms {
     /// A pod with these terms was assigned to a node, or left it.
     pub(super) fn update_counts(&mut self, ids: &[TermId], node: NodeId, came: bool, topology: &Topology) {
         for id in ids {
-            let wishers = self.terms.value_mut(id.0);
-            let place = topology.domain(wishers.key, node);
-            if !place.is_present() {
+            let term_counts = self.terms.value_mut(id.0);
+            let domain = topology.domain(term_counts.key, node);
+            if !domain.is_present() {
                 continue;
             }
-            if wishers.counts.len() <= place.value_id() {
-                wishers.counts.resize(place.value_id() + 1, 0);
+            if term_counts.counts.len() <= domain.value_id() {
+                term_counts.counts.resize(domain.value_id() + 1, 0);
             }
-            let count = &mut wishers.counts[place.value_id()];
+            let count = &mut term_counts.counts[domain.value_id()];
             if came {
                 *count += 1;
-                wishers.total += 1;
+                term_counts.total += 1;
             } else {
                 *count -= 1;
-                wishers.total -= 1;
+                term_counts.total -= 1;
             }
         }
     }
@@ -140,8 +142,8 @@ impl AffinityTerms {
         labels: &Labels,
         namespace_labels: &Labels,
     ) -> Vec<TermId> {
-        let named = self.by_namespace.get(namespace).into_iter().flatten();
-        let candidates = named.chain(&self.by_namespace_labels).copied();
+        let by_name = self.by_namespace.get(namespace).into_iter().flatten();
+        let candidates = by_name.chain(&self.by_namespace_labels).copied();
         let mut ids: Vec<TermId> = candidates
             .filter(|id| self.term(*id).term.matches(namespace, labels, namespace_labels))
             .collect();

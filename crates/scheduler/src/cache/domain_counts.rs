@@ -31,29 +31,29 @@ pub(crate) struct DomainCounts {
 impl EligibleDomains {
     /// The domain of an eligible node.
     pub(super) fn domain(&self, node: NodeId) -> Option<usize> {
-        self.domain_by_node.get(node.index()).copied().flatten().map(|place| place as usize)
+        self.domain_by_node.get(node.index()).copied().flatten().map(|domain| domain as usize)
     }
 
     /// Adds a node, in a domain if it is eligible.
-    pub(super) fn add_node(&mut self, node: NodeId, place: Option<usize>) {
+    pub(super) fn add_node(&mut self, node: NodeId, domain: Option<usize>) {
         if self.domain_by_node.len() <= node.index() {
             self.domain_by_node.resize(node.index() + 1, None);
         }
-        self.domain_by_node[node.index()] = place.map(|place| place as u32);
-        let Some(place) = place else { return };
-        if self.nodes_by_domain.len() <= place {
-            self.nodes_by_domain.resize(place + 1, 0);
+        self.domain_by_node[node.index()] = domain.map(|domain| domain as u32);
+        let Some(domain) = domain else { return };
+        if self.nodes_by_domain.len() <= domain {
+            self.nodes_by_domain.resize(domain + 1, 0);
         }
-        self.non_empty_domains += usize::from(self.nodes_by_domain[place] == 0);
-        self.nodes_by_domain[place] += 1;
+        self.non_empty_domains += usize::from(self.nodes_by_domain[domain] == 0);
+        self.nodes_by_domain[domain] += 1;
     }
 
     /// Removes a node. Its pods must no longer be counted.
     pub(super) fn remove_node(&mut self, node: NodeId) {
-        let Some(place) = self.domain(node) else { return };
+        let Some(domain) = self.domain(node) else { return };
         self.domain_by_node[node.index()] = None;
-        self.nodes_by_domain[place] -= 1;
-        self.non_empty_domains -= usize::from(self.nodes_by_domain[place] == 0);
+        self.nodes_by_domain[domain] -= 1;
+        self.non_empty_domains -= usize::from(self.nodes_by_domain[domain] == 0);
     }
 }
 
@@ -61,8 +61,8 @@ impl EligibleDomains {
 
 impl DomainCounts {
     /// The number of pods in a domain.
-    pub(crate) fn at(&self, place: usize) -> u32 {
-        self.counts.get(place).copied().unwrap_or(0)
+    pub(crate) fn at(&self, domain: usize) -> u32 {
+        self.counts.get(domain).copied().unwrap_or(0)
     }
 
     /// The number of pods in all domains.
@@ -71,41 +71,45 @@ impl DomainCounts {
     }
 
     /// Returns the number of eligible domains, and the lowest count of any of them except `but`.
-    pub(super) fn min_match(&self, domains: &EligibleDomains, but: Option<usize>) -> (usize, Option<u32>) {
-        let but = but.filter(|place| domains.nodes_by_domain.get(*place).is_some_and(|nodes| *nodes > 0));
-        let apart = but.map(|place| self.at(place));
-        let others = domains.non_empty_domains - usize::from(but.is_some());
+    pub(super) fn min_match(&self, domains: &EligibleDomains, except: Option<usize>) -> (usize, Option<u32>) {
+        let except =
+            except.filter(|domain| domains.nodes_by_domain.get(*domain).is_some_and(|nodes| *nodes > 0));
+        let excluded_count = except.map(|domain| self.at(domain));
+        let others = domains.non_empty_domains - usize::from(except.is_some());
         let with_pods: usize = self.domains_by_count.values().sum();
-        let others_with_pods = with_pods - usize::from(apart.is_some_and(|count| count > 0));
-        let fewest = if others > others_with_pods {
+        let others_with_pods = with_pods - usize::from(excluded_count.is_some_and(|count| count > 0));
+        let min_count = if others > others_with_pods {
             Some(0)
         } else {
-            let is_other = |(count, places): &(&u32, &usize)| **places > usize::from(Some(**count) == apart);
+            let is_other = |(count, domain_count): &(&u32, &usize)| {
+                **domain_count > usize::from(Some(**count) == excluded_count)
+            };
             self.domains_by_count.iter().find(is_other).map(|(count, _)| *count)
         };
-        (domains.non_empty_domains, fewest)
+        (domains.non_empty_domains, min_count)
     }
 
-    pub(super) fn add(&mut self, place: usize, count: u32) {
-        if self.counts.len() <= place {
-            self.counts.resize(place + 1, 0);
+    pub(super) fn add(&mut self, domain: usize, count: u32) {
+        if self.counts.len() <= domain {
+            self.counts.resize(domain + 1, 0);
         }
-        self.set(place, self.counts[place] + count);
+        self.set(domain, self.counts[domain] + count);
         self.total += u64::from(count);
     }
 
-    pub(super) fn subtract(&mut self, place: usize, count: u32) {
-        self.set(place, self.counts[place] - count);
+    pub(super) fn subtract(&mut self, domain: usize, count: u32) {
+        self.set(domain, self.counts[domain] - count);
         self.total -= u64::from(count);
     }
 
     fn set(&mut self, place: usize, count: u32) {
-        let before = std::mem::replace(&mut self.counts[place], count);
-        if before > 0 {
-            let places = self.domains_by_count.get_mut(&before).expect("a place with pods is counted");
-            *places -= 1;
-            if *places == 0 {
-                self.domains_by_count.remove(&before);
+        let old_count = std::mem::replace(&mut self.counts[place], count);
+        if old_count > 0 {
+            let domain_count =
+                self.domains_by_count.get_mut(&old_count).expect("a place with pods is counted");
+            *domain_count -= 1;
+            if *domain_count == 0 {
+                self.domains_by_count.remove(&old_count);
             }
         }
         if count > 0 {
@@ -123,48 +127,49 @@ mod tests {
 
     /// The same by scanning every domain.
     fn min_match_by_scan(
-        tally: &DomainCounts,
+        counts: &DomainCounts,
         domains: &EligibleDomains,
-        but: Option<usize>,
+        except: Option<usize>,
     ) -> (usize, Option<u32>) {
-        let peopled =
-            || (0..domains.nodes_by_domain.len()).filter(|place| domains.nodes_by_domain[*place] > 0);
-        let fewest = peopled().filter(|place| Some(*place) != but).map(|place| tally.at(place)).min();
-        (peopled().count(), fewest)
+        let non_empty =
+            || (0..domains.nodes_by_domain.len()).filter(|domain| domains.nodes_by_domain[*domain] > 0);
+        let min_count =
+            non_empty().filter(|domain| Some(*domain) != except).map(|domain| counts.at(domain)).min();
+        (non_empty().count(), min_count)
     }
 
     #[test]
     fn the_minimum_is_the_same_as_by_scanning_all_domains() {
         for seed in 0..200 {
-            let mut dice = Pcg64::seed_from_u64(seed);
-            let (mut ground, mut tally) = (EligibleDomains::default(), DomainCounts::default());
-            let mut heads = [0_u32; 12];
+            let mut rng = Pcg64::seed_from_u64(seed);
+            let (mut eligible, mut counts) = (EligibleDomains::default(), DomainCounts::default());
+            let mut pods_on_node = [0_u32; 12];
             for _ in 0..60 {
-                let number = dice.random_range(0..12_usize);
-                let node = NodeId(number as u32);
-                match (ground.domain(node), dice.random_range(0..4)) {
-                    (None, _) => ground.add_node(node, Some(dice.random_range(0..5))),
-                    (Some(place), 0) => {
-                        if heads[number] > 0 {
-                            tally.subtract(place, std::mem::take(&mut heads[number]));
+                let index = rng.random_range(0..12_usize);
+                let node = NodeId(index as u32);
+                match (eligible.domain(node), rng.random_range(0..4)) {
+                    (None, _) => eligible.add_node(node, Some(rng.random_range(0..5))),
+                    (Some(domain), 0) => {
+                        if pods_on_node[index] > 0 {
+                            counts.subtract(domain, std::mem::take(&mut pods_on_node[index]));
                         }
-                        ground.remove_node(node);
+                        eligible.remove_node(node);
                     }
-                    (Some(place), 1) if heads[number] > 0 => {
-                        tally.subtract(place, 1);
-                        heads[number] -= 1;
+                    (Some(domain), 1) if pods_on_node[index] > 0 => {
+                        counts.subtract(domain, 1);
+                        pods_on_node[index] -= 1;
                     }
-                    (Some(place), _) => {
-                        tally.add(place, 1);
-                        heads[number] += 1;
+                    (Some(domain), _) => {
+                        counts.add(domain, 1);
+                        pods_on_node[index] += 1;
                     }
                 }
-                assert_eq!(tally.total(), u64::from(heads.iter().sum::<u32>()), "seed {seed}");
-                for but in [None, Some(dice.random_range(0..6))] {
+                assert_eq!(counts.total(), u64::from(pods_on_node.iter().sum::<u32>()), "seed {seed}");
+                for except in [None, Some(rng.random_range(0..6))] {
                     assert_eq!(
-                        tally.min_match(&ground, but),
-                        min_match_by_scan(&tally, &ground, but),
-                        "seed {seed}, {but:?}"
+                        counts.min_match(&eligible, except),
+                        min_match_by_scan(&counts, &eligible, except),
+                        "seed {seed}, {except:?}"
                     );
                 }
             }

@@ -114,32 +114,32 @@ impl ClusterCache {
 
     /// The serials of a pod's spec and labels, which determine its `PreFilterState`. Serials are never reused.
     pub(super) fn pre_filter_key(&self, id: PodId) -> (u64, u64) {
-        let known = self.cached(id);
-        (self.specs.serial(known.spec_id), self.pod_counts.serial(known.labels_id))
+        let cached_pod = self.cached(id);
+        (self.specs.serial(cached_pod.spec_id), self.pod_counts.serial(cached_pod.labels_id))
     }
 
     /// Every pod, by identifier.
     #[cfg(test)]
     pub(super) fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
-        let known = self.pods.iter().enumerate();
-        known.filter_map(|(id, known)| Some((PodId(id as u32), &known.as_ref()?.pod)))
+        let cached_pod = self.pods.iter().enumerate();
+        cached_pod.filter_map(|(id, cached_pod)| Some((PodId(id as u32), &cached_pod.as_ref()?.pod)))
     }
 
     /// Adds a pod; it is assigned if it names a node.
     pub(super) fn add_pod(&mut self, mut pod: Pod) -> PodId {
-        let identity = PodLabels { namespace: pod.name.namespace.clone(), labels: pod.labels.clone() };
-        let identity = self.pod_counts.acquire_labels(&Arc::new(identity));
-        let shape = self.acquire_spec(&pod.spec);
+        let labels_id = PodLabels { namespace: pod.name.namespace.clone(), labels: pod.labels.clone() };
+        let labels_id = self.pod_counts.acquire_labels(&Arc::new(labels_id));
+        let spec_id = self.acquire_spec(&pod.spec);
         // Equal specs are stored once.
-        pod.spec = self.specs.key(shape).clone();
+        pod.spec = self.specs.key(spec_id).clone();
         let id = self.free_pods.pop().unwrap_or(PodId(self.pods.len() as u32));
         let NamespacedName { namespace, name } = pod.name.clone();
         let node = pod.node_name.clone();
-        let known = Some(CachedPod { pod, labels_id: identity, spec_id: shape, node: None, assumed: false });
+        let cached_pod = Some(CachedPod { pod, labels_id, spec_id, node: None, assumed: false });
         if id.index() == self.pods.len() {
-            self.pods.push(known);
+            self.pods.push(cached_pod);
         } else {
-            self.pods[id.index()] = known;
+            self.pods[id.index()] = cached_pod;
         }
         self.by_name.entry(namespace).or_default().insert(name, id);
         if let Some(node) = node {
@@ -150,37 +150,38 @@ impl ClusterCache {
 
     pub(super) fn remove_pod(&mut self, id: PodId) -> Pod {
         self.unassign(id);
-        let known = self.pods[id.index()].take().expect("a pod's number is used while it is known");
+        let cached_pod = self.pods[id.index()].take().expect("a pod's number is used while it is known");
         self.free_pods.push(id);
-        let NamespacedName { namespace, name } = &known.pod.name;
-        if let Some(others) = self.by_name.get_mut(namespace) {
-            others.remove(name);
-            if others.is_empty() {
+        let NamespacedName { namespace, name } = &cached_pod.pod.name;
+        if let Some(pods_by_name) = self.by_name.get_mut(namespace) {
+            pods_by_name.remove(name);
+            if pods_by_name.is_empty() {
                 self.by_name.remove(namespace);
             }
         }
-        self.pod_counts.release_labels(known.labels_id);
-        self.release_spec(known.spec_id);
-        known.pod
+        self.pod_counts.release_labels(cached_pod.labels_id);
+        self.release_spec(cached_pod.spec_id);
+        cached_pod.pod
     }
 
     /// Updates a pod, which keeps its identifier. It stays assumed on its node as long as it has no `nodeName`.
     pub(super) fn update_pod(&mut self, id: PodId, mut pod: Pod) {
         // By name: the identifier of a placeholder node is freed with its last pod.
-        let assumed = self.cached(id).assumed.then(|| self.cached(id).node).flatten();
-        let assumed = assumed.map(|node| self.nodes.name(node).clone());
+        let assumed_node = self.cached(id).assumed.then(|| self.cached(id).node).flatten();
+        let assumed_node = assumed_node.map(|node| self.nodes.name(node).clone());
         self.unassign(id);
-        let identity = PodLabels { namespace: pod.name.namespace.clone(), labels: pod.labels.clone() };
-        let new_identity = self.pod_counts.acquire_labels(&Arc::new(identity));
-        let new_shape = self.acquire_spec(&pod.spec);
-        pod.spec = self.specs.key(new_shape).clone();
+        let pod_labels = PodLabels { namespace: pod.name.namespace.clone(), labels: pod.labels.clone() };
+        let new_labels_id = self.pod_counts.acquire_labels(&Arc::new(pod_labels));
+        let new_spec_id = self.acquire_spec(&pod.spec);
+        pod.spec = self.specs.key(new_spec_id).clone();
         let node_name = pod.node_name.clone();
-        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
-        let (old_identity, old_shape) = (known.labels_id, known.spec_id);
-        (known.pod, known.labels_id, known.spec_id, known.assumed) = (pod, new_identity, new_shape, false);
-        self.pod_counts.release_labels(old_identity);
-        self.release_spec(old_shape);
-        match (node_name, assumed) {
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let (old_labels_id, old_spec_id) = (cached_pod.labels_id, cached_pod.spec_id);
+        (cached_pod.pod, cached_pod.labels_id, cached_pod.spec_id, cached_pod.assumed) =
+            (pod, new_labels_id, new_spec_id, false);
+        self.pod_counts.release_labels(old_labels_id);
+        self.release_spec(old_spec_id);
+        match (node_name, assumed_node) {
             (Some(node), _) => self.assign_by_name(id, &node, false),
             (None, Some(node)) => self.assign_by_name(id, &node, true),
             (None, None) => {}
@@ -201,13 +202,13 @@ impl ClusterCache {
     }
 
     pub(super) fn set_start_time(&mut self, id: PodId, since: Moment) {
-        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
-        known.pod.start_time = Some(since.nanos());
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        cached_pod.pod.start_time = Some(since.nanos());
     }
 
     pub(super) fn set_nominated_node(&mut self, id: PodId, node: Option<Arc<str>>) {
-        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
-        known.pod.nominated_node = node;
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        cached_pod.pod.nominated_node = node;
     }
 
     /// Whether any node, existing or not, has a pod of lower priority.
@@ -225,37 +226,40 @@ impl ClusterCache {
     }
 
     fn assign(&mut self, id: PodId, node: NodeId, assumed: bool) {
-        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
-        known.node = Some(node);
-        known.assumed = assumed;
-        let (identity, living, shape) = (known.labels_id, !known.pod.terminating, known.spec_id);
-        self.nodes.update_usage(node, |load| load.add_pod(id, &known.pod));
-        *self.priority_counts.entry(known.pod.priority()).or_default() += 1;
-        let attached = self.nodes.is_present(node);
-        self.pod_counts.add_pod(identity, node, living, attached);
-        if attached {
-            self.affinity_terms.update_counts(&self.specs.value(shape).terms, node, true, &self.topology);
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        cached_pod.node = Some(node);
+        cached_pod.assumed = assumed;
+        let (labels_id, non_terminating, spec_id) =
+            (cached_pod.labels_id, !cached_pod.pod.terminating, cached_pod.spec_id);
+        self.nodes.update_usage(node, |usage| usage.add_pod(id, &cached_pod.pod));
+        *self.priority_counts.entry(cached_pod.pod.priority()).or_default() += 1;
+        let is_node_present = self.nodes.is_present(node);
+        self.pod_counts.add_pod(labels_id, node, non_terminating, is_node_present);
+        if is_node_present {
+            self.affinity_terms.update_counts(&self.specs.value(spec_id).terms, node, true, &self.topology);
             self.add_volumes(id, node);
         }
     }
 
     fn unassign(&mut self, id: PodId) {
-        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
-        let Some(node) = known.node.take() else { return };
-        known.assumed = false;
-        let (identity, living, shape) = (known.labels_id, !known.pod.terminating, known.spec_id);
-        self.nodes.update_usage(node, |load| {
-            load.remove_pod(id, &known.pod);
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let Some(node) = cached_pod.node.take() else { return };
+        cached_pod.assumed = false;
+        let (labels_id, non_terminating, spec_id) =
+            (cached_pod.labels_id, !cached_pod.pod.terminating, cached_pod.spec_id);
+        self.nodes.update_usage(node, |usage| {
+            usage.remove_pod(id, &cached_pod.pod);
         });
-        let alike = self.priority_counts.get_mut(&known.pod.priority()).expect("who is on a node is counted");
-        *alike -= 1;
-        if *alike == 0 {
-            self.priority_counts.remove(&known.pod.priority());
+        let priority_count =
+            self.priority_counts.get_mut(&cached_pod.pod.priority()).expect("who is on a node is counted");
+        *priority_count -= 1;
+        if *priority_count == 0 {
+            self.priority_counts.remove(&cached_pod.pod.priority());
         }
-        let attached = self.nodes.is_present(node);
-        self.pod_counts.remove_pod(identity, node, living, attached);
-        if attached {
-            self.affinity_terms.update_counts(&self.specs.value(shape).terms, node, false, &self.topology);
+        let is_node_present = self.nodes.is_present(node);
+        self.pod_counts.remove_pod(labels_id, node, non_terminating, is_node_present);
+        if is_node_present {
+            self.affinity_terms.update_counts(&self.specs.value(spec_id).terms, node, false, &self.topology);
             self.storage.remove_pod(id);
         }
         self.nodes.release_if_unused(node);
@@ -268,31 +272,24 @@ impl ClusterCache {
         }
     }
 
-    fn acquire_spec(&mut self, shape: &Arc<SchedulingSpec>) -> u32 {
-        let ClusterCache {
-            specs: shapes,
-            node_local_specs: local_shapes,
-            affinity_terms: wishes,
-            topology,
-            nodes,
-            ..
-        } = self;
-        let (id, new) = shapes.acquire(shape.clone(), |shape| SpecEntry {
-            node_local: local_shapes.acquire(Arc::new(shape.node_local()), |_| ()).0,
+    fn acquire_spec(&mut self, pod_spec: &Arc<SchedulingSpec>) -> u32 {
+        let ClusterCache { specs, node_local_specs, affinity_terms, topology, nodes, .. } = self;
+        let (id, is_new) = specs.acquire(pod_spec.clone(), |pod_spec| SpecEntry {
+            node_local: node_local_specs.acquire(Arc::new(pod_spec.node_local()), |_| ()).0,
             terms: Vec::new(),
         });
-        if new && shape.has_affinity() {
+        if is_new && pod_spec.has_affinity() {
             let key =
                 |name: &Arc<str>| topology.key_id(name, nodes.present().map(|(id, spec)| (id, &spec.labels)));
-            shapes.value_mut(id).terms = wishes.acquire(shape, key);
+            specs.value_mut(id).terms = affinity_terms.acquire(pod_spec, key);
         }
         id
     }
 
-    fn release_spec(&mut self, shape: u32) {
-        if let Some((_, card)) = self.specs.release(shape) {
-            self.node_local_specs.release(card.node_local);
-            self.affinity_terms.release(&card.terms);
+    fn release_spec(&mut self, spec_id: u32) {
+        if let Some((_, entry)) = self.specs.release(spec_id) {
+            self.node_local_specs.release(entry.node_local);
+            self.affinity_terms.release(&entry.terms);
         }
     }
 
@@ -302,22 +299,23 @@ impl ClusterCache {
     pub(super) fn set_node(&mut self, spec: NodeSpec) -> NodeId {
         let id = self.nodes.by_name_or_placeholder(&spec.name);
         let old = self.nodes.is_present(id).then(|| self.nodes.spec(id));
-        let elsewhere = old.is_none_or(|old| old.labels != spec.labels || old.taints != spec.taints);
-        let on_it = self.labels_ids_on(id);
-        let was_there = self.nodes.is_present(id);
-        if elsewhere && was_there {
-            self.detach_node(id, &on_it);
+        let is_topology_changed =
+            old.is_none_or(|old| old.labels != spec.labels || old.taints != spec.taints);
+        let labels_ids = self.labels_ids_on(id);
+        let was_present = self.nodes.is_present(id);
+        if is_topology_changed && was_present {
+            self.detach_node(id, &labels_ids);
         }
         self.nodes.set(id, spec);
-        if !was_there {
+        if !was_present {
             for pod in self.nodes.usage(id).pods.clone() {
                 self.add_volumes(pod, id);
             }
         }
-        if elsewhere {
+        if is_topology_changed {
             let spec = self.nodes.spec(id);
             self.topology.add_node(id, &spec.labels);
-            self.pod_counts.add_node(id, spec, &on_it, &self.topology);
+            self.pod_counts.add_node(id, spec, &labels_ids, &self.topology);
             self.count_terms(id, true);
         }
         id
@@ -326,8 +324,8 @@ impl ClusterCache {
     /// Removes a node. Its pods stay in the cache on a placeholder node.
     pub(super) fn remove_node(&mut self, name: &str) {
         let Some(id) = self.nodes.by_name(name) else { return };
-        let on_it = self.labels_ids_on(id);
-        self.detach_node(id, &on_it);
+        let labels_ids = self.labels_ids_on(id);
+        self.detach_node(id, &labels_ids);
         for pod in &self.nodes.usage(id).pods {
             self.storage.remove_pod(*pod);
         }
@@ -335,9 +333,9 @@ impl ClusterCache {
         self.nodes.release_if_unused(id);
     }
 
-    fn detach_node(&mut self, id: NodeId, on_it: &[u32]) {
+    fn detach_node(&mut self, id: NodeId, labels_ids: &[u32]) {
         self.count_terms(id, false);
-        self.pod_counts.remove_node(id, on_it);
+        self.pod_counts.remove_node(id, labels_ids);
         self.topology.remove_node(id);
     }
 
@@ -345,10 +343,10 @@ impl ClusterCache {
         self.nodes.usage(id).pods.iter().map(|pod| self.cached(*pod).labels_id).collect()
     }
 
-    fn count_terms(&mut self, id: NodeId, came: bool) {
+    fn count_terms(&mut self, id: NodeId, is_added: bool) {
         for pod in &self.nodes.usage(id).pods {
-            let shape = self.pods[pod.index()].as_ref().expect("who is on a node is known").spec_id;
-            self.affinity_terms.update_counts(&self.specs.value(shape).terms, id, came, &self.topology);
+            let spec_id = self.pods[pod.index()].as_ref().expect("who is on a node is known").spec_id;
+            self.affinity_terms.update_counts(&self.specs.value(spec_id).terms, id, is_added, &self.topology);
         }
     }
 
@@ -375,8 +373,8 @@ impl ClusterCache {
     }
 
     /// Returns the number of eligible domains, and the lowest count of any of them except `but`.
-    pub(super) fn min_match(&self, id: CountsId, but: Option<usize>) -> (usize, Option<u32>) {
-        self.pod_counts.min_match(id, but)
+    pub(super) fn min_match(&self, id: CountsId, except: Option<usize>) -> (usize, Option<u32>) {
+        self.pod_counts.min_match(id, except)
     }
 
     pub(super) fn term_counts(&self, id: TermId) -> &TermCounts {

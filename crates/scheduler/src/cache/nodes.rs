@@ -205,10 +205,10 @@ impl NodeTable {
         if rebuilt {
             let order = round_robin(self.zones.values());
             // A node that was removed and added again in between keeps its position.
-            let again: Option<Vec<NodeId>> = (order.len() == self.order_names.len())
+            let previous_order: Option<Vec<NodeId>> = (order.len() == self.order_names.len())
                 .then(|| self.order_names.iter().map(|name| self.by_name(name)).collect())
                 .flatten();
-            self.order = again.unwrap_or(order);
+            self.order = previous_order.unwrap_or(order);
             self.order_names = self.order.iter().map(|id| self.name(*id).clone()).collect();
         }
         rebuilt
@@ -272,20 +272,20 @@ impl NodeTable {
         if slot.spec.images.is_empty() && slot.image_states.is_empty() {
             return;
         }
-        let seen = image_names(&slot.spec).filter_map(|(name, _)| {
+        let image_states = image_names(&slot.spec).filter_map(|(name, _)| {
             let image = self.image_states.get(name)?;
             Some((name.clone(), image.size, image.nodes))
         });
-        let mut seen: Vec<_> = seen.collect();
-        seen.sort_unstable();
-        self.slots[id.index()].image_states = ImageStates(seen);
+        let mut image_states: Vec<_> = image_states.collect();
+        image_states.sort_unstable();
+        self.slots[id.index()].image_states = ImageStates(image_states);
     }
 }
 
 /// The names of all images on a node, each once, with the size listed first.
 fn image_names(spec: &NodeSpec) -> impl Iterator<Item = (&Arc<str>, i64)> {
-    let all = spec.images.iter().flat_map(|(names, size)| names.iter().map(move |name| (name, *size)));
-    let mut names: Vec<_> = all.collect();
+    let pairs = spec.images.iter().flat_map(|(names, size)| names.iter().map(move |name| (name, *size)));
+    let mut names: Vec<_> = pairs.collect();
     names.sort_by(|a, b| a.0.cmp(b.0));
     names.dedup_by(|later, first| later.0 == first.0);
     names.into_iter()
@@ -293,6 +293,6 @@ fn image_names(spec: &NodeSpec) -> impl Iterator<Item = (&Arc<str>, i64)> {
 
 /// Round robin over the zones: the first node of each, then the second of each, and so on.
 fn round_robin<'a>(zones: impl Iterator<Item = &'a Vec<NodeId>> + Clone) -> Vec<NodeId> {
-    let most = zones.clone().map(Vec::len).max().unwrap_or(0);
-    (0..most).flat_map(|turn| zones.clone().filter_map(move |nodes| nodes.get(turn)).copied()).collect()
+    let longest = zones.clone().map(Vec::len).max().unwrap_or(0);
+    (0..longest).flat_map(|index| zones.clone().filter_map(move |nodes| nodes.get(index)).copied()).collect()
 }

@@ -140,10 +140,10 @@ impl PodFilter {
         }
     }
 
-    fn count(&self, heads: PodCount) -> u32 {
+    fn count(&self, pod_count: PodCount) -> u32 {
         match self {
-            PodFilter::Spread(..) => heads.non_terminating,
-            PodFilter::AllTerms(_) => heads.all,
+            PodFilter::Spread(..) => pod_count.non_terminating,
+            PodFilter::AllTerms(_) => pod_count.all,
         }
     }
 
@@ -172,19 +172,22 @@ impl NodeScope {
     /// The domain of a node, or `None` if its pods are not counted.
     fn domain_of(&self, node: NodeId, spec: &NodeSpec, topology: &Topology) -> Option<usize> {
         let nodes = &self.nodes;
-        let counts = nodes.with_keys.iter().all(|&key| topology.domain(key, node).is_present())
+        let is_counted = nodes.with_keys.iter().all(|&key| topology.domain(key, node).is_present())
             && nodes.selected_by.as_ref().is_none_or(|required| required.selects(&spec.name, &spec.labels))
-            && nodes.tolerated_by.as_ref().is_none_or(|list| first_untolerated(&spec.taints, list).is_none());
-        if counts { self.group_by.domain(node, topology) } else { None }
+            && nodes
+                .tolerated_by
+                .as_ref()
+                .is_none_or(|tolerations| first_untolerated(&spec.taints, tolerations).is_none());
+        if is_counted { self.group_by.domain(node, topology) } else { None }
     }
 
     /// Computes the domains of all eligible nodes.
     fn eligible_domains(&self, topology_view: &impl TopologyView) -> EligibleDomains {
-        let mut ground = EligibleDomains::default();
+        let mut domains = EligibleDomains::default();
         for (node, spec) in topology_view.nodes() {
-            ground.add_node(node, self.domain_of(node, spec, topology_view.topology()));
+            domains.add_node(node, self.domain_of(node, spec, topology_view.topology()));
         }
-        ground
+        domains
     }
 }
 
@@ -194,8 +197,8 @@ impl GroupBy {
         match self {
             GroupBy::Node => Some(node.index()),
             GroupBy::Domain(key) => Some(topology.domain(key, node))
-                .filter(|place| place.is_present())
-                .map(|place| place.value_id()),
+                .filter(|domain| domain.is_present())
+                .map(|domain| domain.value_id()),
             GroupBy::DomainOrEmpty(key) => Some(topology.domain(key, node).value_id()),
         }
     }
@@ -220,95 +223,101 @@ impl PodCounts {
     }
 
     /// A pod was assigned to a node. `attached` says whether the node exists.
-    pub(super) fn add_pod(&mut self, labels_id: u32, node: NodeId, living: bool, attached: bool) {
-        let heads = self.labels.value_mut(labels_id).nodes.entry(node).or_default();
-        heads.all += 1;
-        heads.non_terminating += u32::from(living);
+    pub(super) fn add_pod(&mut self, labels_id: u32, node: NodeId, non_terminating: bool, attached: bool) {
+        let pod_count = self.labels.value_mut(labels_id).nodes.entry(node).or_default();
+        pod_count.all += 1;
+        pod_count.non_terminating += u32::from(non_terminating);
         if attached {
             self.update(
                 labels_id,
                 node,
-                PodCount { all: 1, non_terminating: u32::from(living) },
+                PodCount { all: 1, non_terminating: u32::from(non_terminating) },
                 DomainCounts::add,
             );
         }
     }
 
     /// A pod left its node.
-    pub(super) fn remove_pod(&mut self, labels_id: u32, node: NodeId, living: bool, attached: bool) {
-        let residents = self.labels.value_mut(labels_id);
-        let heads = residents.nodes.get_mut(&node).expect("who departs was there");
-        heads.all -= 1;
-        heads.non_terminating -= u32::from(living);
-        if heads.all == 0 {
-            residents.nodes.remove(&node);
+    pub(super) fn remove_pod(&mut self, labels_id: u32, node: NodeId, non_terminating: bool, attached: bool) {
+        let pods_by_node = self.labels.value_mut(labels_id);
+        let pod_count = pods_by_node.nodes.get_mut(&node).expect("who departs was there");
+        pod_count.all -= 1;
+        pod_count.non_terminating -= u32::from(non_terminating);
+        if pod_count.all == 0 {
+            pods_by_node.nodes.remove(&node);
         }
         if attached {
             self.update(
                 labels_id,
                 node,
-                PodCount { all: 1, non_terminating: u32::from(living) },
+                PodCount { all: 1, non_terminating: u32::from(non_terminating) },
                 DomainCounts::subtract,
             );
         }
     }
 
     /// A node was added; `on_it` has the label sets of its pods.
-    pub(super) fn add_node(&mut self, node: NodeId, spec: &NodeSpec, on_it: &[u32], topology: &Topology) {
-        for (key, ground) in self.domains.values_mut() {
-            ground.add_node(node, key.domain_of(node, spec, topology));
+    pub(super) fn add_node(
+        &mut self,
+        node: NodeId,
+        spec: &NodeSpec,
+        labels_ids: &[u32],
+        topology: &Topology,
+    ) {
+        for (key, domains) in self.domains.values_mut() {
+            domains.add_node(node, key.domain_of(node, spec, topology));
         }
-        self.update_node(node, on_it, DomainCounts::add);
+        self.update_node(node, labels_ids, DomainCounts::add);
     }
 
     /// A node was removed, with its pods.
-    pub(super) fn remove_node(&mut self, node: NodeId, on_it: &[u32]) {
-        self.update_node(node, on_it, DomainCounts::subtract);
-        for (_, ground) in self.domains.values_mut() {
-            ground.remove_node(node);
+    pub(super) fn remove_node(&mut self, node: NodeId, labels_ids: &[u32]) {
+        self.update_node(node, labels_ids, DomainCounts::subtract);
+        for (_, domains) in self.domains.values_mut() {
+            domains.remove_node(node);
         }
     }
 
-    fn update_node(&mut self, node: NodeId, on_it: &[u32], change: CountUpdate) {
-        let mut identities = on_it.to_vec();
-        identities.sort_unstable();
-        identities.dedup();
-        for identity in identities {
-            if let Some(&heads) = self.labels.value(identity).nodes.get(&node) {
-                self.update(identity, node, heads, change);
+    fn update_node(&mut self, node: NodeId, labels_ids: &[u32], change: CountUpdate) {
+        let mut distinct_ids = labels_ids.to_vec();
+        distinct_ids.sort_unstable();
+        distinct_ids.dedup();
+        for labels_id in distinct_ids {
+            if let Some(&pod_count) = self.labels.value(labels_id).nodes.get(&node) {
+                self.update(labels_id, node, pod_count, change);
             }
         }
     }
 
     /// Returns the counts for a query, computing them if they are not kept yet.
     pub(super) fn get_or_create(&mut self, query: CountQuery, topology_view: &impl TopologyView) -> CountsId {
-        let question = Arc::new(query);
+        let count_query = Arc::new(query);
         self.clock += 1;
         let clock = self.clock;
-        let PodCounts { labels: identities, domains: grounds, .. } = self;
-        let (id, new) = self.counts.acquire(question, |question| {
-            let (ground, _) =
-                grounds.acquire(question.scope.clone(), |key| key.eligible_domains(topology_view));
-            let mut tally = DomainCounts::default();
-            for (node, heads) in matching_pods(identities, question) {
-                if let Some(place) = grounds.value(ground).domain(node).filter(|_| heads > 0) {
-                    tally.add(place, heads);
+        let PodCounts { labels, domains, .. } = self;
+        let (id, is_new) = self.counts.acquire(count_query, |count_query| {
+            let (domains_id, _) =
+                domains.acquire(count_query.scope.clone(), |key| key.eligible_domains(topology_view));
+            let mut counts = DomainCounts::default();
+            for (node, count) in matching_pods(labels, count_query) {
+                if let Some(domain) = domains.value(domains_id).domain(node).filter(|_| count > 0) {
+                    counts.add(domain, count);
                 }
             }
-            KeptCounts { counts: tally, domains_id: ground, last_used: clock }
+            KeptCounts { counts, domains_id, last_used: clock }
         });
-        if !new {
+        if !is_new {
             // Counts are not reference counted: the least recently used are evicted.
             self.counts.release(id);
             self.counts.value_mut(id).last_used = clock;
             return CountsId(id);
         }
         self.generation += 1;
-        let who = &self.counts.key(id).pods;
+        let pod_filter = &self.counts.key(id).pods;
         let by_label = &mut self.by_label;
-        let known = |key: &str, value: &str| by_label.get(key)?.get(value).map(Vec::len);
+        let list_len = |key: &str, value: &str| by_label.get(key)?.get(value).map(Vec::len);
         // The label that the fewest other counts are indexed by, to avoid needless matching.
-        match who.required_labels().min_by_key(|(key, value)| known(key, value)) {
+        match pod_filter.required_labels().min_by_key(|(key, value)| list_len(key, value)) {
             Some((key, value)) => {
                 by_label.entry(key.into()).or_default().entry(value.into()).or_default().push(CountsId(id));
             }
@@ -323,14 +332,15 @@ impl PodCounts {
         if self.counts.len() <= MAX_COUNTS {
             return false;
         }
-        let mut all: Vec<(u64, u32)> = self.counts.iter().map(|(id, _, kept)| (kept.last_used, id)).collect();
-        all.sort_unstable();
-        for &(_, id) in &all[..MAX_COUNTS / 2] {
-            if let Some((_, kept)) = self.counts.release(id) {
-                self.domains.release(kept.domains_id);
+        let mut by_last_use: Vec<(u64, u32)> =
+            self.counts.iter().map(|(id, _, entry)| (entry.last_used, id)).collect();
+        by_last_use.sort_unstable();
+        for &(_, id) in &by_last_use[..MAX_COUNTS / 2] {
+            if let Some((_, entry)) = self.counts.release(id) {
+                self.domains.release(entry.domains_id);
             }
-            let labelled = self.by_label.values_mut().flat_map(BTreeMap::values_mut);
-            for list in labelled.chain([&mut self.without_label]) {
+            let labelled_lists = self.by_label.values_mut().flat_map(BTreeMap::values_mut);
+            for list in labelled_lists.chain([&mut self.without_label]) {
                 list.retain(|other| other.0 != id);
             }
         }
@@ -359,9 +369,9 @@ impl PodCounts {
     }
 
     /// Returns the number of eligible domains, and the lowest count of any of them except `but`.
-    pub(super) fn min_match(&self, id: CountsId, but: Option<usize>) -> (usize, Option<u32>) {
-        let kept = self.counts.value(id.0);
-        kept.counts.min_match(self.domains.value(kept.domains_id), but)
+    pub(super) fn min_match(&self, id: CountsId, except: Option<usize>) -> (usize, Option<u32>) {
+        let entry = self.counts.value(id.0);
+        entry.counts.min_match(self.domains.value(entry.domains_id), except)
     }
 
     fn update(&mut self, labels_id: u32, node: NodeId, count: PodCount, change: CountUpdate) {
@@ -369,20 +379,24 @@ impl PodCounts {
             self.find_counts(labels_id);
         }
         for &CountsId(id) in &self.labels.value(labels_id).counted_in.1 {
-            let heads = self.counts.key(id).pods.count(count);
-            let kept = self.counts.value_mut(id);
-            if let Some(place) = self.domains.value(kept.domains_id).domain(node).filter(|_| heads > 0) {
-                change(&mut kept.counts, place, heads);
+            let matching_count = self.counts.key(id).pods.count(count);
+            let entry = self.counts.value_mut(id);
+            if let Some(domain) =
+                self.domains.value(entry.domains_id).domain(node).filter(|_| matching_count > 0)
+            {
+                change(&mut entry.counts, domain, matching_count);
             }
         }
     }
 
     fn find_counts(&mut self, labels_id: u32) {
-        let who = self.labels.key(labels_id);
-        let labelled = |(key, value)| self.by_label.get(key)?.get(value);
-        let met = who.labels.iter().filter_map(labelled).flatten().chain(&self.without_label);
-        let found = met.copied().filter(|id| self.counts.key(id.0).pods.matches(who)).collect();
-        self.labels.value_mut(labels_id).counted_in = (self.generation, found);
+        let pod_labels = self.labels.key(labels_id);
+        let counts_with_label = |(key, value)| self.by_label.get(key)?.get(value);
+        let candidates =
+            pod_labels.labels.iter().filter_map(counts_with_label).flatten().chain(&self.without_label);
+        let matching_ids =
+            candidates.copied().filter(|id| self.counts.key(id.0).pods.matches(pod_labels)).collect();
+        self.labels.value_mut(labels_id).counted_in = (self.generation, matching_ids);
     }
 }
 
@@ -391,11 +405,11 @@ type CountUpdate = fn(&mut DomainCounts, usize, u32);
 
 /// The number of pods that match a query, by label set and node.
 fn matching_pods<'a>(
-    identities: &'a Interner<Arc<PodLabels>, PodsByNode>,
+    labels: &'a Interner<Arc<PodLabels>, PodsByNode>,
     query: &'a CountQuery,
 ) -> impl Iterator<Item = (NodeId, u32)> + 'a {
-    let meant = identities.iter().filter(|(_, identity, _)| query.pods.matches(identity));
-    meant.flat_map(|(_, _, residents)| {
-        residents.nodes.iter().map(|(&node, &heads)| (node, query.pods.count(heads)))
+    let matching = labels.iter().filter(|(_, pod_labels, _)| query.pods.matches(pod_labels));
+    matching.flat_map(|(_, _, pods_by_node)| {
+        pods_by_node.nodes.iter().map(|(&node, &pod_count)| (node, query.pods.count(pod_count)))
     })
 }

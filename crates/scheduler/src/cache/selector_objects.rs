@@ -175,17 +175,17 @@ impl SelectorObjects {
         let (namespace, name): (Arc<str>, Arc<str>) =
             (meta.namespace.as_ref().into(), meta.name.as_ref().into());
         let key = (kind, namespace.clone(), name.clone());
-        let was_trouble = self.read_errors.remove(&key).is_some();
+        let was_unreadable = self.read_errors.remove(&key).is_some();
         let changed = if present {
             self.set(kind, namespace, name, object)
         } else {
             Ok(self.remove(kind, namespace, name))
         };
         match changed {
-            Ok(changed) => was_trouble || changed,
-            Err(trouble) => {
+            Ok(changed) => was_unreadable || changed,
+            Err(error) => {
                 self.remove(kind, key.1.clone(), key.2.clone());
-                self.read_errors.insert(key, trouble.into());
+                self.read_errors.insert(key, error.into());
                 true
             }
         }
@@ -198,26 +198,24 @@ impl SelectorObjects {
         namespace: &str,
         controller: Option<&Controller>,
     ) -> Option<String> {
-        let troubles = self.read_errors.iter().filter(|((_, other, _), _)| **other == *namespace);
-        let mut matters = troubles.filter(|((kind, _, name), _)| match kind {
+        let read_errors = self.read_errors.iter().filter(|((_, other, _), _)| **other == *namespace);
+        let mut relevant = read_errors.filter(|((kind, _, name), _)| match kind {
             SelectorObjectKind::Service => true,
             SelectorObjectKind::Controller(kind) => {
                 controller.is_some_and(|controller| controller.kind == *kind && controller.name == *name)
             }
             _ => false,
         });
-        matters
-            .next()
-            .map(|((kind, namespace, name), trouble)| format!("{kind} {namespace}/{name}: {trouble}"))
+        relevant.next().map(|((kind, namespace, name), error)| format!("{kind} {namespace}/{name}: {error}"))
     }
 
     /// The error of an unreadable disruption budget.
     pub(crate) fn budget_read_error(&self) -> Option<String> {
-        let mut troubles =
+        let mut read_errors =
             self.read_errors.iter().filter(|((kind, ..), _)| *kind == SelectorObjectKind::Budget);
-        troubles
+        read_errors
             .next()
-            .map(|((kind, namespace, name), trouble)| format!("{kind} {namespace}/{name}: {trouble}"))
+            .map(|((kind, namespace, name), error)| format!("{kind} {namespace}/{name}: {error}"))
     }
 
     fn set(
@@ -313,15 +311,17 @@ impl SelectorObjects {
         for selector in matching {
             merged.extend(selector.iter().map(|(key, value)| (&**key, &**value)));
         }
-        let found =
+        let controller_selector =
             controller.and_then(|controller| self.controllers.get(&(namespace.clone(), controller.clone())));
-        if let Some(ControllerSelector::Labels(selector)) = found {
+        if let Some(ControllerSelector::Labels(selector)) = controller_selector {
             merged.extend(selector.iter().map(|(key, value)| (&**key, &**value)));
         }
         let selector = Selector::of_labels(merged);
-        match found {
+        match controller_selector {
             // A selector that matches nothing has no requirements to add.
-            Some(ControllerSelector::Selector(own)) if !own.is_nothing() => selector.and(own),
+            Some(ControllerSelector::Selector(own_selector)) if !own_selector.is_nothing() => {
+                selector.and(own_selector)
+            }
             _ => selector,
         }
     }

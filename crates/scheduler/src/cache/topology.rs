@@ -116,35 +116,35 @@ impl TopologyKey {
         }
         self.remove_node(node);
         let Some(value) = labels.get_shared(&self.name) else { return };
-        let number = match self.ids_by_value.get(value) {
+        let value_id = match self.ids_by_value.get(value) {
             Some(&number) => number,
             None => {
-                let number = self.free_ids.pop().unwrap_or(self.node_counts.len() as u32);
-                if number as usize == self.node_counts.len() {
+                let value_id = self.free_ids.pop().unwrap_or(self.node_counts.len() as u32);
+                if value_id as usize == self.node_counts.len() {
                     self.node_counts.push((value.clone(), 0));
                 } else {
-                    self.node_counts[number as usize] = (value.clone(), 0);
+                    self.node_counts[value_id as usize] = (value.clone(), 0);
                 }
-                self.ids_by_value.insert(value.clone(), number);
-                number
+                self.ids_by_value.insert(value.clone(), value_id);
+                value_id
             }
         };
-        self.node_counts[number as usize].1 += 1;
-        self.domains[node.index()] = TopologyDomain(number << 1 | 1);
+        self.node_counts[value_id as usize].1 += 1;
+        self.domains[node.index()] = TopologyDomain(value_id << 1 | 1);
     }
 
     fn remove_node(&mut self, node: NodeId) {
-        let Some(place) = self.domains.get_mut(node.index()) else { return };
-        let number = place.value_id();
-        if !place.is_present() {
+        let Some(domain) = self.domains.get_mut(node.index()) else { return };
+        let value_id = domain.value_id();
+        if !domain.is_present() {
             return;
         }
-        *place = ABSENT;
-        let (value, nodes) = &mut self.node_counts[number];
+        *domain = ABSENT;
+        let (value, nodes) = &mut self.node_counts[value_id];
         *nodes -= 1;
         if *nodes == 0 {
             self.ids_by_value.remove(value);
-            self.free_ids.push(number as u32);
+            self.free_ids.push(value_id as u32);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn preemption(args: &ConfigValue<'_>) -> Result<DefaultPreemptionArgs
         min_candidate_nodes_absolute: at_least(&absolute, absolute.int32()?.unwrap_or(100), 0)?.into(),
     };
     if args.min_candidate_nodes_percentage == 0 && args.min_candidate_nodes_absolute == 0 {
-        return Err(absolute.bad("must not be zero while minCandidateNodesPercentage is zero as well"));
+        return Err(absolute.bad("must not be zero if minCandidateNodesPercentage is zero"));
     }
     Ok(args)
 }
@@ -107,7 +107,7 @@ pub(super) fn spread(args: &ConfigValue<'_>) -> Result<SpreadDefaults, BadConfig
     for node in node.list()? {
         let constraint = default_constraint(&node)?;
         if !seen.insert((constraint.topology_key.clone(), constraint.hard)) {
-            return Err(node.bad("there is a constraint with this topologyKey and whenUnsatisfiable already"));
+            return Err(node.bad("duplicate topologyKey and whenUnsatisfiable"));
         }
         constraints.push(constraint);
     }
@@ -115,8 +115,8 @@ pub(super) fn spread(args: &ConfigValue<'_>) -> Result<SpreadDefaults, BadConfig
     match kind.text()?.unwrap_or_default() {
         "List" => Ok(SpreadDefaults::List(constraints)),
         "System" | "" if constraints.is_empty() => Ok(SpreadDefaults::System),
-        "System" | "" => Err(kind.bad("defaultConstraints count only if this is List")),
-        other => Err(kind.bad(format!("{other:?} is none of System, List"))),
+        "System" | "" => Err(kind.bad("must be List if defaultConstraints are set")),
+        other => Err(kind.bad(format!("unknown value {other:?}: expected System or List"))),
     }
 }
 
@@ -138,7 +138,9 @@ fn default_constraint(node: &ConfigValue<'_>) -> Result<DefaultSpreadConstraint,
     let topology_key = key.text()?.unwrap_or_default();
     check_key(topology_key).map_err(|why| key.bad(why))?;
     if selector.non_null().is_some() {
-        return Err(selector.bad("a default constraint has no selector: that of the pod's owner is used"));
+        return Err(
+            selector.bad("must not be set in a default constraint: the selector of the pod's owner is used")
+        );
     }
     let honors = |name: &str, default: bool| {
         let policy = fields.get(name).text()?;
@@ -150,7 +152,11 @@ fn default_constraint(node: &ConfigValue<'_>) -> Result<DefaultSpreadConstraint,
         hard: match action.text()?.unwrap_or_default() {
             "DoNotSchedule" => true,
             "ScheduleAnyway" => false,
-            other => return Err(action.bad(format!("{other:?} is none of DoNotSchedule, ScheduleAnyway"))),
+            other => {
+                return Err(
+                    action.bad(format!("unknown value {other:?}: expected DoNotSchedule or ScheduleAnyway"))
+                );
+            }
         },
         min_domains: fields.get("minDomains").int32()?,
         honor_affinity: honors("nodeAffinityPolicy", true)?,
@@ -172,7 +178,7 @@ pub(super) fn check_volume_binding(args: &ConfigValue<'_>) -> Result<(), BadConf
     let points = fields.get("shape");
     shape(&points)?;
     if points.non_null().is_some() {
-        return Err(points.bad("needs the feature gate StorageCapacityScoring, which is off: leave it out"));
+        return Err(points.bad("requires the feature gate StorageCapacityScoring, which is disabled"));
     }
     Ok(())
 }
@@ -185,7 +191,7 @@ pub(super) fn check_dynamic_resources(args: &ConfigValue<'_>) -> Result<(), BadC
         return Err(filter.bad("must not be negative"));
     }
     if binding.duration()?.is_some_and(|nanos| nanos < 1_000_000_000) {
-        return Err(binding.bad("must be a second at least"));
+        return Err(binding.bad("must be at least 1s"));
     }
     Ok(())
 }
@@ -209,9 +215,9 @@ mod tests {
         };
         assert_eq!(read("", &[]).unwrap(), SpreadDefaults::System);
         assert_eq!(read("List", &[]).unwrap(), SpreadDefaults::List(Vec::new()));
-        check(read("", &[&constraint]), "defaultingType", "only if this is List");
-        check(read("Lists", &[]), "defaultingType", "none of System, List");
-        check(read("List", &[&constraint, &constraint]), "defaultConstraints[1]", "already");
+        check(read("", &[&constraint]), "defaultingType", "must be List");
+        check(read("Lists", &[]), "defaultingType", "expected System or List");
+        check(read("List", &[&constraint, &constraint]), "defaultConstraints[1]", "duplicate");
     }
 
     #[test]
@@ -235,15 +241,15 @@ mod tests {
             })))
         };
         assert!(read(0, 1).is_ok() && read(1, 0).is_ok());
-        check(read(0, 0), "minCandidateNodesAbsolute", "as well");
+        check(read(0, 0), "minCandidateNodesAbsolute", "must not be zero");
         check(read(101, 0), "minCandidateNodesPercentage", "from 0 to 100");
-        check(read(0, -1), "minCandidateNodesAbsolute", "0 at least");
+        check(read(0, -1), "minCandidateNodesAbsolute", "at least 0");
     }
 
     #[test]
     fn arguments_may_have_only_their_own_kind() {
         let read = |kind: &str| inter_pod_affinity(&ConfigValue::root(&json!({"kind": kind})));
         assert!(read("InterPodAffinityArgs").is_ok() && read("").is_ok());
-        check(read("NodeAffinityArgs"), "kind", "InterPodAffinityArgs, or none");
+        check(read("NodeAffinityArgs"), "kind", "must be InterPodAffinityArgs");
     }
 }

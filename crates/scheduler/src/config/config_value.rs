@@ -26,8 +26,8 @@ impl<'v> ConfigValue<'v> {
     }
 
     /// An error about this value.
-    pub(super) fn bad(&self, why: impl Into<String>) -> BadConfiguration {
-        BadConfiguration::new(&self.path, why)
+    pub(super) fn bad(&self, reason: impl Into<String>) -> BadConfiguration {
+        BadConfiguration::new(&self.path, reason)
     }
 
     /// Its path.
@@ -45,12 +45,12 @@ impl<'v> ConfigValue<'v> {
         let fields = match self.value {
             Value::Null => None,
             Value::Object(fields) => Some(fields),
-            other => return Err(self.bad(format!("{} where an object is expected", type_name_of(other)))),
+            other => return Err(self.bad(format!("expected an object, found {}", type_name_of(other)))),
         };
         let unknown = fields.into_iter().flat_map(Map::keys).find(|name| !names.contains(&name.as_str()));
         if let Some(name) = unknown {
-            let why = format!("there is no such field; there are {}", names.join(", "));
-            return Err(BadConfiguration::new(&child_path(&self.path, name), why));
+            let reason = format!("unknown field; expected {}", names.join(", "));
+            return Err(BadConfiguration::new(&child_path(&self.path, name), reason));
         }
         Ok(ConfigFields { path: self.path.clone(), fields })
     }
@@ -60,7 +60,7 @@ impl<'v> ConfigValue<'v> {
         let elements = match self.value {
             Value::Null => &[],
             Value::Array(elements) => elements.as_slice(),
-            other => return Err(self.bad(format!("{} where a list is expected", type_name_of(other)))),
+            other => return Err(self.bad(format!("expected a list, found {}", type_name_of(other)))),
         };
         let node = |(index, value)| ConfigValue { path: format!("{}[{index}]", self.path), value };
         Ok(elements.iter().enumerate().map(node).collect())
@@ -71,7 +71,7 @@ impl<'v> ConfigValue<'v> {
         match self.value {
             Value::Null => Ok(None),
             Value::String(text) => Ok(Some(text)),
-            other => Err(self.bad(format!("{} where a text is expected", type_name_of(other)))),
+            other => Err(self.bad(format!("expected a string, found {}", type_name_of(other)))),
         }
     }
 
@@ -80,7 +80,7 @@ impl<'v> ConfigValue<'v> {
         match self.value {
             Value::Null => Ok(None),
             Value::Bool(flag) => Ok(Some(*flag)),
-            other => Err(self.bad(format!("{} where true or false is expected", type_name_of(other)))),
+            other => Err(self.bad(format!("expected true or false, found {}", type_name_of(other)))),
         }
     }
 
@@ -97,9 +97,9 @@ impl<'v> ConfigValue<'v> {
             Value::Null => Ok(None),
             Value::Number(number) => match number.as_i64() {
                 Some(number) => Ok(Some(number)),
-                None => Err(self.bad(format!("{number} is not a whole number of 64 bits"))),
+                None => Err(self.bad(format!("{number} is not a 64-bit integer"))),
             },
-            other => Err(self.bad(format!("{} where a whole number is expected", type_name_of(other)))),
+            other => Err(self.bad(format!("expected an integer, found {}", type_name_of(other)))),
         }
     }
 
@@ -109,7 +109,7 @@ impl<'v> ConfigValue<'v> {
             Value::Null => Ok(()),
             Value::Number(number) if number.as_f64().is_some_and(|n| (n as f32).is_finite()) => Ok(()),
             Value::Number(number) => Err(self.bad(format!("{number} is too large"))),
-            other => Err(self.bad(format!("{} where a number is expected", type_name_of(other)))),
+            other => Err(self.bad(format!("expected a number, found {}", type_name_of(other)))),
         }
     }
 
@@ -132,7 +132,7 @@ impl<'v> ConfigValue<'v> {
         }
         let text = self.text()?.unwrap_or_default();
         if !is_base64(text) {
-            return Err(self.bad("this is not Base64 of the standard alphabet with padding"));
+            return Err(self.bad("invalid base64"));
         }
         Ok(text.bytes().any(|b| !is_line_break(b)))
     }
@@ -154,14 +154,14 @@ impl<'v> ConfigFields<'v> {
     pub(super) fn duration(&self, name: &str) -> Result<Option<i64>, BadConfiguration> {
         let node = self.get(name);
         if self.fields.is_some_and(|fields| fields.get(name) == Some(&Value::Null)) {
-            return Err(node.bad("null is not a duration such as 15s; leave the field out"));
+            return Err(node.bad("null is not a duration such as 15s; omit the field"));
         }
         node.duration()
     }
 }
 
-fn child_path(place: &str, name: &str) -> String {
-    if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
+fn child_path(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
 fn type_name_of(value: &Value) -> &'static str {
@@ -169,7 +169,7 @@ fn type_name_of(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
@@ -280,10 +280,7 @@ mod tests {
         let a = ConfigValue::root(&document).fields(&["a"]).unwrap().get("a");
         let b = a.fields(&["b"]).unwrap().get("b").list().unwrap();
         let error = b[0].fields(&["c", "e"]).err().unwrap();
-        assert_eq!(
-            (error.place.as_str(), error.why.as_str()),
-            ("a.b[0].d", "there is no such field; there are c, e")
-        );
+        assert_eq!((error.place.as_str(), error.why.as_str()), ("a.b[0].d", "unknown field; expected c, e"));
     }
 
     #[test]

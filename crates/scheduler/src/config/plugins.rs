@@ -57,7 +57,7 @@ impl<'v> ProfilePlugins<'v> {
             let set = PluginSet::read_at(point, &fields, version)?;
             plugins.used.extend(set.enabled.iter().map(|(plugin, _)| *plugin));
             let list = expanded(point, &set, &multi, version)
-                .map_err(|twice| multi_node.bad(format!("{twice} is enabled twice; name it once")))?;
+                .map_err(|duplicate| multi_node.bad(format!("{duplicate} is enabled twice")))?;
             plugins.lists.push(list);
             match point {
                 ExtensionPoint::Score => plugins.weights = set.enabled,
@@ -68,13 +68,13 @@ impl<'v> ProfilePlugins<'v> {
         plugins.weights.extend(multi);
         plugins.check_weights(node, version)?;
 
-        for (point, name, does) in [
-            (ExtensionPoint::QueueSort, Plugin::PrioritySort, "orders the queue"),
-            (ExtensionPoint::Bind, Plugin::DefaultBinder, "binds"),
+        for (point, name, role) in [
+            (ExtensionPoint::QueueSort, Plugin::PrioritySort, "sorts the queue"),
+            (ExtensionPoint::Bind, Plugin::DefaultBinder, "binds pods"),
         ] {
             if plugins.at(point).is_empty() {
                 let point = point.name();
-                return Err(node.bad(format!("no plugin {does}: enable {name} at {point} or multiPoint")));
+                return Err(node.bad(format!("no plugin {role}: enable {name} at {point} or multiPoint")));
             }
         }
         Ok(plugins)
@@ -90,8 +90,7 @@ impl<'v> ProfilePlugins<'v> {
                 continue;
             }
             if total < 0 {
-                let why =
-                    format!("the weights before that of {plugin} are below zero in sum; give one at least");
+                let why = format!("the sum of the weights before {plugin} is negative");
                 return Err(node.bad(why));
             }
             total += self.weight(*plugin);
@@ -111,8 +110,9 @@ impl<'v> ProfilePlugins<'v> {
 
     /// The weight in `score`, else that in `multiPoint`; zero defaults to one.
     fn weight(&self, plugin: Plugin) -> i64 {
-        let given = self.weights.iter().find(|(other, _)| *other == plugin).map_or(0, |(_, weight)| *weight);
-        if given == 0 { 1 } else { i64::from(given) }
+        let configured_weight =
+            self.weights.iter().find(|(other, _)| *other == plugin).map_or(0, |(_, weight)| *weight);
+        if configured_weight == 0 { 1 } else { i64::from(configured_weight) }
     }
 }
 
@@ -146,13 +146,13 @@ impl<'v> PluginSet<'v> {
                 let names: Vec<_> =
                     plugin.extension_points(version).iter().map(|point| point.name()).collect();
                 return Err(bad(format!(
-                    "{plugin} does nothing at {}, only at {}",
+                    "{plugin} does not implement {}, only {}",
                     point.name(),
                     names.join(", ")
                 )));
             }
             if set.enabled[..index].iter().any(|(other, _)| other == plugin) {
-                return Err(bad(format!("{plugin} is enabled twice; name it once")));
+                return Err(bad(format!("{plugin} is enabled twice")));
             }
         }
         Ok(set)
@@ -219,19 +219,17 @@ fn find_supported(node: &ConfigValue<'_>, version: Version) -> Result<Plugin, Ba
     match plugin_by_name(name) {
         Some(plugin) if version < plugin.registration().since => {
             let since = plugin.registration().since;
-            Err(node.bad(format!("{name} came with Kubernetes {since}; this is {version}: leave it out")))
+            Err(node.bad(format!("{name} requires Kubernetes {since}; this is {version}")))
         }
         Some(plugin) => Ok(plugin),
-        None if ALPHA.contains(&name) => {
-            Err(node.bad(format!("{name} is an alpha plugin, which is not simulated: leave it out")))
-        }
+        None if ALPHA.contains(&name) => Err(node.bad(format!("the alpha plugin {name} is not simulated"))),
         None if REMOVED.contains(&name) => {
-            Err(node.bad(format!("{name} was removed from kube-scheduler: NodeVolumeLimits does its work")))
+            Err(node.bad(format!("{name} was removed from kube-scheduler: use NodeVolumeLimits")))
         }
         None => {
             let names: Vec<_> = Plugin::DEFAULT.iter().map(|plugin| plugin.name()).collect();
             Err(node.bad(format!(
-                "{name:?} is not one of kube-scheduler's own plugins, and no others are simulated; there are {}",
+                "unknown plugin {name:?}: only kube-scheduler's own are simulated: {}",
                 names.join(", ")
             )))
         }
@@ -241,19 +239,20 @@ fn find_supported(node: &ConfigValue<'_>, version: Version) -> Result<Plugin, Ba
 /// The default plugins that are not disabled, with the last weight given, then the other enabled plugins.
 fn merged_with_defaults(set: PluginSet<'_>, version: Version) -> Vec<(Plugin, i32)> {
     let is_in_profile = |plugin: Plugin| version >= plugin.registration().default_since;
-    let kept = |plugin: Plugin| is_in_profile(plugin) && !set.disables("*") && !set.disables(plugin.name());
-    let mut taken = BTreeSet::new();
+    let is_kept =
+        |plugin: Plugin| is_in_profile(plugin) && !set.disables("*") && !set.disables(plugin.name());
+    let mut overridden_indices = BTreeSet::new();
     let mut merged = Vec::new();
-    for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| kept(*plugin)) {
+    for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| is_kept(*plugin)) {
         match set.enabled.iter().rposition(|(other, _)| *other == plugin) {
             Some(index) => {
-                taken.insert(index);
+                overridden_indices.insert(index);
                 merged.push(set.enabled[index]);
             }
             None => merged.push((plugin, plugin.registration().weight)),
         }
     }
-    let rest = set.enabled.iter().enumerate().filter(|(index, _)| !taken.contains(index));
+    let rest = set.enabled.iter().enumerate().filter(|(index, _)| !overridden_indices.contains(index));
     merged.extend(rest.map(|(_, entry)| *entry));
     merged
 }
@@ -374,7 +373,7 @@ mod tests {
     fn weights_below_zero_are_refused_once_they_outweigh_those_before() {
         assert!(scores("NodeAffinity=-3", "").is_ok());
         let error = scores("NodeAffinity=-4", "").unwrap_err();
-        assert!(error.why.contains("before that of NodeResourcesFit"), "{error}");
+        assert!(error.why.contains("before NodeResourcesFit"), "{error}");
         assert!(scores("-*,PrioritySort,DefaultBinder,ImageLocality=-9", "").is_ok());
     }
 

@@ -39,21 +39,21 @@ impl Extenders {
             check_tls(&fields.get("tlsConfig"))?;
             let weight = fields.get("weight");
             if weight.int64()?.unwrap_or(0) <= 0 && !prioritize.is_empty() {
-                return Err(weight.bad("an extender that prioritizes needs a weight above zero"));
+                return Err(weight.bad("must be positive for an extender with prioritizeVerb"));
             }
             if !bind.is_empty() {
                 if let Some(first) = binder {
                     return Err(fields
                         .get("bindVerb")
-                        .bad(format!("only one extender can bind, and {first} does")));
+                        .bad(format!("only one extender can bind, found {first} before")));
                 }
                 binder = Some(extender.path().to_owned());
             }
             for resource in fields.get("managedResources").list()? {
                 extenders.read_resource(&resource, &mut managed)?;
             }
-            let place = extender.path();
-            extenders.left_out.push(format!("the extender {url:?} is not called ({place})"));
+            let path = extender.path();
+            extenders.left_out.push(format!("the extender {url:?} is not called ({path})"));
         }
         Ok(extenders)
     }
@@ -70,7 +70,7 @@ impl Extenders {
             return Err(node.bad(format!("{name:?} is not an extended resource such as example.com/gpu")));
         }
         if !managed.insert(name) {
-            return Err(node.bad(format!("{name} is managed twice; name it once")));
+            return Err(node.bad(format!("duplicate resource {name}")));
         }
         if fields.get("ignoredByScheduler").flag()? == Some(true) {
             self.ignored_resources.push(name.into());
@@ -110,7 +110,7 @@ fn check_tls(node: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
     let has_authority = fields.get("caFile").text()?.is_some_and(|file| !file.is_empty())
         || fields.get("caData").has_bytes()?;
     if insecure.flag()? == Some(true) && has_authority {
-        return Err(insecure.bad("a connection that trusts anybody needs no caFile or caData: leave one out"));
+        return Err(insecure.bad("insecure cannot be combined with caFile or caData"));
     }
     Ok(())
 }
@@ -145,16 +145,14 @@ pub(super) fn check_leader_election(node: &ConfigValue<'_>) -> Result<(), BadCon
     }
     for (name, nanos) in [("leaseDuration", lease), ("renewDeadline", renew), ("retryPeriod", retry)] {
         if nanos <= 0 {
-            return Err(fields.get(name).bad("must be longer than zero"));
+            return Err(fields.get(name).bad("must be positive"));
         }
     }
     if lease <= renew {
         return Err(fields.get("leaseDuration").bad("must be longer than renewDeadline"));
     }
     if !["", "leases"].contains(&lock) {
-        return Err(fields
-            .get("resourceLock")
-            .bad(format!("{lock:?} is not leases, the only lock there is")));
+        return Err(fields.get("resourceLock").bad(format!("{lock:?} is not supported; must be leases")));
     }
     Ok(())
 }

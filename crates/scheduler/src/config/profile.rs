@@ -53,8 +53,8 @@ impl ProfileReader<'_> {
             }
             let name = &read.profile.scheduler_name;
             if !names.insert(name.clone()) {
-                let why = format!("two profiles are called {name:?}; each needs a name of its own");
-                return Err(BadConfiguration::new(&format!("{}.schedulerName", node.path()), why));
+                let reason = format!("duplicate schedulerName {name:?}");
+                return Err(BadConfiguration::new(&format!("{}.schedulerName", node.path()), reason));
             }
             profiles.push(read);
         }
@@ -72,7 +72,7 @@ impl ProfileReader<'_> {
         let name_node = fields.get("schedulerName");
         let name = name_node.text()?.unwrap_or(default_name);
         if name.is_empty() {
-            return Err(name_node.bad("a profile needs the name that pods call it by"));
+            return Err(name_node.bad("must not be empty"));
         }
         let plugins = ProfilePlugins::read(&fields.get("plugins"), self.version)?;
         let args = PluginArgs::read(&fields.get("pluginConfig"), left_out)?;
@@ -82,7 +82,7 @@ impl ProfileReader<'_> {
             && !plugins.used.contains(&Plugin::NodeResourcesFit)
         {
             return Err(node.bad(
-                "extenders manage resources that the scheduler is to ignore, which takes NodeResourcesFit: enable it",
+                "NodeResourcesFit must be enabled, because extenders have resources with ignoredByScheduler",
             ));
         }
         let absent = ConfigFields::NONE.get("");
@@ -128,19 +128,17 @@ impl<'v> PluginArgs<'v> {
             let node = fields.get("name");
             let name = node.text()?.unwrap_or_default();
             if !names.insert(name) {
-                return Err(node.bad(format!("{name:?} has arguments already; give them once")));
+                return Err(node.bad(format!("duplicate arguments for {name:?}")));
             }
             if plugins::REMOVED.contains(&name) {
-                return Err(
-                    node.bad(format!("{name} was removed from kube-scheduler: leave its arguments out"))
-                );
+                return Err(node.bad(format!("{name} was removed from kube-scheduler")));
             }
             match plugins::plugin_by_name(name) {
                 Some(plugin) => args.0.push((plugin, fields.get("args"))),
                 None => {
-                    let place = node.path();
+                    let path = node.path();
                     left_out.push(format!(
-                        "{name:?} is not a plugin that is simulated: its arguments have no effect ({place})"
+                        "plugin {name:?} is not simulated: its arguments are ignored ({path})"
                     ));
                 }
             }
@@ -159,14 +157,14 @@ fn check_queue_sort(
     first: &ReadProfile<'_>,
     read: &ReadProfile<'_>,
 ) -> Result<(), BadConfiguration> {
-    let place = node.path();
+    let path = node.path();
     if read.queue_sort != first.queue_sort {
-        let why = "must be the same in all profiles: there is one queue";
-        return Err(BadConfiguration::new(&format!("{place}.plugins.queueSort"), why));
+        let reason = "must be the same in all profiles: there is one queue";
+        return Err(BadConfiguration::new(&format!("{path}.plugins.queueSort"), reason));
     }
     if read.queue_sort_args != first.queue_sort_args {
-        let why = "the arguments of PrioritySort must be the same in all profiles: there is one queue";
-        return Err(BadConfiguration::new(&format!("{place}.pluginConfig"), why));
+        let reason = "the arguments of PrioritySort must be the same in all profiles: there is one queue";
+        return Err(BadConfiguration::new(&format!("{path}.pluginConfig"), reason));
     }
     Ok(())
 }

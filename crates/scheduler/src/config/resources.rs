@@ -70,9 +70,9 @@ impl<'v> UncheckedFitArgs<'v> {
             ignored_by_extenders.to_vec()
         };
         if let Some((node, _)) = self.ignored_groups.iter().find(|(_, group)| group.contains('/')) {
-            return Err(
-                node.bad("a group is the part of a resource's name before the slash: leave the rest out")
-            );
+            return Err(node.bad(
+                "a group is the part of a resource name before the slash and must not contain a slash",
+            ));
         }
         for ResourceWeight { weight, number, .. } in &self.resources {
             in_range(weight, *number, 1..=100)?;
@@ -84,8 +84,9 @@ impl<'v> UncheckedFitArgs<'v> {
                 ScoringStrategy::RequestedToCapacityRatio(checked_shape(&self.ratio, &self.shape)?)
             }
             Some((node, other)) => {
-                let why =
-                    format!("{other:?} is none of LeastAllocated, MostAllocated, RequestedToCapacityRatio");
+                let why = format!(
+                    "unknown type {other:?}: expected LeastAllocated, MostAllocated or RequestedToCapacityRatio"
+                );
                 return Err(node.bad(why));
             }
         };
@@ -93,7 +94,7 @@ impl<'v> UncheckedFitArgs<'v> {
             && !matches!(strategy, ScoringStrategy::RequestedToCapacityRatio(_))
         {
             if version >= Version::V1_36 {
-                return Err(self.ratio.bad("counts only if type is RequestedToCapacityRatio: leave it out"));
+                return Err(self.ratio.bad("allowed only if type is RequestedToCapacityRatio"));
             }
             checked_shape(&self.ratio, &self.shape)?;
         }
@@ -113,10 +114,10 @@ pub(super) fn balanced(args: &ConfigValue<'_>) -> Result<Vec<Arc<str>>, BadConfi
     let mut seen = BTreeSet::new();
     for ResourceWeight { name, weight, text, number } in &resources {
         if *number != 1 {
-            return Err(weight.bad(format!("{number} is not 1, the only weight there is here")));
+            return Err(weight.bad(format!("must be 1, found {number}")));
         }
         if !seen.insert(*text) {
-            return Err(name.bad(format!("{text} is named twice; name it once")));
+            return Err(name.bad(format!("duplicate resource {text}")));
         }
     }
     Ok(or_cpu_and_memory(resources).into_iter().map(|(name, _)| name).collect())
@@ -161,13 +162,13 @@ fn checked_shape(
     shape: &[ShapePoint<'_>],
 ) -> Result<Vec<(i64, i64)>, BadConfiguration> {
     if shape.is_empty() {
-        return Err(ratio.bad("needs a shape of one point at least: {utilization, score}"));
+        return Err(ratio.bad("requires a shape with at least one point: {utilization, score}"));
     }
     let mut points: Vec<(i64, i64)> = Vec::new();
     for ShapePoint { utilization: (node, utilization), score: (score_node, score) } in shape {
         let utilization = i64::from(in_range(node, *utilization, 0..=100)?);
         if points.last().is_some_and(|(before, _)| *before >= utilization) {
-            return Err(node.bad("must be higher than that of the point before"));
+            return Err(node.bad("must be greater than that of the previous point"));
         }
         points.push((utilization, in_range(score_node, *score, 0..=10)?.into()));
     }
@@ -210,9 +211,9 @@ mod tests {
         let points = vec![(0, 0), (50, 10), (100, 3)];
         assert_eq!(fit(ratio(&points)).unwrap().strategy, ScoringStrategy::RequestedToCapacityRatio(points));
         let place = "scoringStrategy.requestedToCapacityRatio";
-        check(fit(ratio(&[])), place, "one point at least");
+        check(fit(ratio(&[])), place, "at least one point");
         let point = |field: &str| format!("{place}.shape[1].{field}");
-        check(fit(ratio(&[(5, 0), (5, 1)])), &point("utilization"), "higher");
+        check(fit(ratio(&[(5, 0), (5, 1)])), &point("utilization"), "greater");
         check(fit(ratio(&[(5, 0), (101, 1)])), &point("utilization"), "from 0 to 100");
         check(fit(ratio(&[(5, 0), (6, 11)])), &point("score"), "from 0 to 10");
     }
@@ -240,7 +241,7 @@ mod tests {
         let read = |resources: Value| balanced(&ConfigValue::root(&json!({"resources": resources})));
         assert_eq!(read(json!([])).unwrap(), ["cpu".into(), "memory".into()]);
         assert_eq!(read(json!([{"name": "x", "weight": 0}])).unwrap(), ["x".into()]);
-        check(read(json!([{"name": "x", "weight": 2}])), "resources[0].weight", "not 1");
-        check(read(json!([{"name": "x"}, {"name": "x"}])), "resources[1].name", "twice");
+        check(read(json!([{"name": "x", "weight": 2}])), "resources[0].weight", "must be 1");
+        check(read(json!([{"name": "x"}, {"name": "x"}])), "resources[1].name", "duplicate");
     }
 }

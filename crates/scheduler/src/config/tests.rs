@@ -248,15 +248,15 @@ fn an_error_says_where_and_what_would_be_right() {
         "In, NotIn",
     );
     check_refused(json!({"percentageOfNodesToScore": 101}), "percentageOfNodesToScore", "from 0 to 100");
-    check_refused(json!({"parallelism": 0}), "parallelism", "1 at least");
+    check_refused(json!({"parallelism": 0}), "parallelism", "at least 1");
     check_refused(json!({"profils": []}), "profils", "profiles");
     let two = json!([{"schedulerName": "a"}, {"schedulerName": "a"}]);
-    check_refused(json!({"profiles": two}), "profiles[1].schedulerName", "a name of its own");
+    check_refused(json!({"profiles": two}), "profiles[1].schedulerName", "duplicate schedulerName");
     check_refused(json!({"kind": "Deployment"}), "kind", "KubeSchedulerConfiguration");
     check_refused(
         json!({"apiVersion": "kubescheduler.config.k8s.io/v1beta3"}),
         "apiVersion",
-        "is not kubescheduler.config.k8s.io/v1",
+        "must be kubescheduler.config.k8s.io/v1",
     );
     assert_eq!(Settings::read(&json!([])).unwrap_err().place, "the document");
 }
@@ -273,13 +273,13 @@ fn check_plugin_refused(plugin: &str, why: &str) {
 
 #[test]
 fn plugins_that_cannot_be_simulated_are_refused_by_name() {
-    check_plugin_refused("Coscheduling", "there are SchedulingGates, PrioritySort,");
+    check_plugin_refused("Coscheduling", "are simulated: SchedulingGates, PrioritySort,");
     check_plugin_refused("GangScheduling", "alpha plugin");
     check_plugin_refused("EBSLimits", "was removed");
     check_plugin_refused("NodeName", "enabled twice");
-    check_plugin_refused("ImageLocality", "does nothing at filter, only at score");
-    check_plugin_refused("Unreadable", "is not one of kube-scheduler's own");
-    check_plugin_refused("", "is not one of kube-scheduler's own");
+    check_plugin_refused("ImageLocality", "does not implement filter, only score");
+    check_plugin_refused("Unreadable", "only kube-scheduler's own are simulated");
+    check_plugin_refused("", "only kube-scheduler's own are simulated");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn unsupported_configuration_is_reported() {
         [
             "the extender \"http://a\" is not called (extenders[0])",
             "the extender \"http://b\" is not called (extenders[1])",
-            "\"Coscheduling\" is not a plugin that is simulated: its arguments have no effect (profiles[0].pluginConfig[0].name)",
+            "plugin \"Coscheduling\" is not simulated: its arguments are ignored (profiles[0].pluginConfig[0].name)",
         ]
     );
 }

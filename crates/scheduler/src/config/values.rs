@@ -18,7 +18,7 @@ pub(super) fn fields_of<'v>(
     for (name, right) in [("apiVersion", API_VERSION), ("kind", &format!("{plugin}Args"))] {
         let node = fields.get(name);
         if node.text()?.is_some_and(|text| !text.is_empty() && text != right) {
-            return Err(node.bad(format!("the arguments of {plugin} have the {name} {right}, or none")));
+            return Err(node.bad(format!("must be {right} for {plugin}, or omitted")));
         }
     }
     Ok(fields)
@@ -43,7 +43,7 @@ pub(super) fn in_range<T: PartialOrd + Display>(
         return Ok(number);
     }
     let (low, high) = range.into_inner();
-    Err(node.bad(format!("{number} is out of range: it must be from {low} to {high}")))
+    Err(node.bad(format!("{number} is out of range: must be from {low} to {high}")))
 }
 
 /// The number, if it is not lower.
@@ -55,5 +55,5 @@ pub(super) fn at_least<T: PartialOrd + Display>(
     if number >= low {
         return Ok(number);
     }
-    Err(node.bad(format!("{number} is out of range: it must be {low} at least")))
+    Err(node.bad(format!("{number} is out of range: must be at least {low}")))
 }

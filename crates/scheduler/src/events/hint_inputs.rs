@@ -6,7 +6,7 @@ use model::Object;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::hint_volumes::{HintVolumes, VolumeJson};
+use super::hint_volumes::{HintVolumeJson, HintVolumes};
 
 /// What the queue keeps of a pod for queueing hints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,7 +27,7 @@ struct PodJson {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SpecJson {
-    volumes: Option<Vec<VolumeJson>>,
+    volumes: Option<Vec<HintVolumeJson>>,
 }
 
 #[derive(Default, Deserialize)]

@@ -28,7 +28,7 @@ enum HintVolume {
 /// An entry of `spec.volumes`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct VolumeJson {
+pub(crate) struct HintVolumeJson {
     name: Option<Arc<str>>,
     persistent_volume_claim: Option<ClaimJson>,
     ephemeral: Option<serde::de::IgnoredAny>,
@@ -95,7 +95,7 @@ struct RbdJson {
 // === impl HintVolumes ===
 
 impl HintVolumes {
-    pub(crate) fn of(pod: &Object, volumes: Vec<VolumeJson>) -> HintVolumes {
+    pub(crate) fn of(pod: &Object, volumes: Vec<HintVolumeJson>) -> HintVolumes {
         let meta = pod.meta();
         HintVolumes(volumes.into_iter().filter_map(|volume| HintVolume::of(&meta.name, volume)).collect())
     }
@@ -147,7 +147,7 @@ impl HintVolumes {
 // === impl HintVolume ===
 
 impl HintVolume {
-    fn of(pod: &str, json: VolumeJson) -> Option<HintVolume> {
+    fn of(pod: &str, json: HintVolumeJson) -> Option<HintVolume> {
         if let Some(claim) = json.persistent_volume_claim {
             return Some(HintVolume::Claim(claim.claim_name.unwrap_or_default()));
         }

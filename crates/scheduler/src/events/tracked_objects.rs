@@ -150,9 +150,9 @@ fn read_details(kind: TrackedObjectKind, value: &Value) -> TrackedDetails {
         },
         TrackedObjectKind::CsiStorageCapacity => {
             let size = |field: &str| Some(value.get(field)?.as_str()?.to_owned());
-            let most = size("maximumVolumeSize").or_else(|| size("capacity"));
-            let most = most.and_then(|size| Quantity::parse(&size).ok());
-            TrackedDetails::CsiStorageCapacity { max_volume_size: most.map(|size| size.value()) }
+            let max_size = size("maximumVolumeSize").or_else(|| size("capacity"));
+            let max_size = max_size.and_then(|size| Quantity::parse(&size).ok());
+            TrackedDetails::CsiStorageCapacity { max_volume_size: max_size.map(|size| size.value()) }
         }
         TrackedObjectKind::VolumeAttachment => {
             TrackedDetails::VolumeAttachment { driver: text("/spec/attacher") }
@@ -181,12 +181,12 @@ impl TrackedObjects {
         &mut self,
         kind: TrackedObjectKind,
         object: &Object,
-        thing: Option<Arc<TrackedObject>>,
+        tracked: Option<Arc<TrackedObject>>,
     ) -> Option<Arc<TrackedObject>> {
         let meta = object.meta();
         let key = (kind, meta.namespace.as_ref().into(), meta.name.as_ref().into());
-        match thing {
-            Some(thing) => self.0.insert(key, thing),
+        match tracked {
+            Some(tracked) => self.0.insert(key, tracked),
             None => self.0.remove(&key),
         }
     }

@@ -49,7 +49,7 @@ pub(crate) const REGISTRATION: Registration =
     ])
     .queueing_hint(queueing_hint);
 
-const NOT_SIMULATED: &str = "dynamic resource allocation is not simulated yet";
+const NOT_SIMULATED: &str = "dynamic resource allocation is not simulated";
 
 /// The PostFilter message for a pod without claims.
 pub(crate) const NOTHING_TO_DEALLOCATE: &str = "no new claims to deallocate";
@@ -72,12 +72,12 @@ pub(crate) fn filter(
     scalars: &ScalarResourceNames,
     selector_objects: &SelectorObjects,
 ) -> Result<(), Status> {
-    let by_devices = |&(id, wanted): &(_, i64)| {
-        wanted != 0
+    let is_device_backed = |&(id, requested): &(_, i64)| {
+        requested != 0
             && node.allocatable.scalar(id) == 0
             && selector_objects.is_device_class_resource(scalars.name(id))
     };
-    if spec.requests.scalars.iter().any(by_devices) {
+    if spec.requests.scalars.iter().any(is_device_backed) {
         return Err(Status::unresolvable(Plugin::DynamicResources, NOT_SIMULATED));
     }
     Ok(())
@@ -86,14 +86,14 @@ pub(crate) fn filter(
 /// The pod itself changed, or a claim was deallocated or is of the pod's namespace. The pod's own claims are not known
 /// here.
 fn queueing_hint(hint: &HintContext<'_>) -> bool {
-    let (old, thing) = match hint.event.objects {
+    let (old, object) = match hint.event.objects {
         EventObjects::Node { .. } => return true,
         EventObjects::Pod { .. } => return hint.is_own_pod_event(),
         EventObjects::Tracked { old, new } => (old, new.or(old)),
     };
-    let Some(thing) = thing else { return true };
-    let TrackedDetails::ResourceClaim { is_allocated } = thing.details else { return true };
-    let was =
+    let Some(object) = object else { return true };
+    let TrackedDetails::ResourceClaim { is_allocated } = object.details else { return true };
+    let was_allocated =
         old.is_some_and(|old| matches!(old.details, TrackedDetails::ResourceClaim { is_allocated: true }));
-    (was && !is_allocated) || thing.namespace == hint.pod.name.namespace
+    (was_allocated && !is_allocated) || object.namespace == hint.pod.name.namespace
 }

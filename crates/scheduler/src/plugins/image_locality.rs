@@ -21,12 +21,12 @@ pub(crate) fn score(spec: &SchedulingSpec, images: &ImageStates, nodes: usize, v
         if version >= Version::V1_36 { &spec.images[..] } else { &spec.images[..spec.container_count] };
     let mut sum = 0_i64;
     if !images.is_empty() {
-        for (size, on) in names.iter().filter_map(|name| images.get(name)) {
-            let spread = f64::from(on) / nodes as f64;
+        for (size, node_count) in names.iter().filter_map(|name| images.get(name)) {
+            let spread = f64::from(node_count) / nodes as f64;
             sum = sum.wrapping_add((size as f64 * spread) as i64);
         }
     }
-    let most = MAX_CONTAINER_THRESHOLD.wrapping_mul(containers);
-    let sum = if sum < MIN_THRESHOLD { MIN_THRESHOLD } else { sum.min(most) };
-    100_i64.wrapping_mul(sum - MIN_THRESHOLD).checked_div(most - MIN_THRESHOLD).unwrap_or(0)
+    let max_sum = MAX_CONTAINER_THRESHOLD.wrapping_mul(containers);
+    let sum = if sum < MIN_THRESHOLD { MIN_THRESHOLD } else { sum.min(max_sum) };
+    100_i64.wrapping_mul(sum - MIN_THRESHOLD).checked_div(max_sum - MIN_THRESHOLD).unwrap_or(0)
 }

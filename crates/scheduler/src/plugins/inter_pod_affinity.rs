@@ -79,55 +79,60 @@ impl AffinityState {
         version: Version,
         pod: &Pod,
     ) -> AffinityState {
-        let shape = &pod.spec;
-        let means = |world: &ClusterCache, terms: &[PodAffinityTerm]| -> Vec<ResolvedTerm> {
-            terms.iter().map(|term| resolve_term(world, term, version)).collect()
+        let pod_spec = &pod.spec;
+        let resolve_terms = |cluster: &ClusterCache, terms: &[PodAffinityTerm]| -> Vec<ResolvedTerm> {
+            terms.iter().map(|term| resolve_term(cluster, term, version)).collect()
         };
-        let affinity_meanings = means(cache, &shape.required_affinity);
-        let anti_meanings = means(cache, &shape.required_anti_affinity);
-        let tally = |world: &mut ClusterCache, who: Vec<ResolvedTerm>, term: &PodAffinityTerm| {
-            let key = world.topology_key(&term.topology_key);
-            let ground = NodeScope { group_by: GroupBy::Domain(key), nodes: CountedNodes::default() };
-            (world.counts_for(CountQuery { pods: PodFilter::AllTerms(who), scope: ground }), key)
-        };
-        let affinity = shape
+        let resolved_affinity = resolve_terms(cache, &pod_spec.required_affinity);
+        let resolved_anti_affinity = resolve_terms(cache, &pod_spec.required_anti_affinity);
+        let counts =
+            |cluster: &mut ClusterCache, resolved_terms: Vec<ResolvedTerm>, term: &PodAffinityTerm| {
+                let key = cluster.topology_key(&term.topology_key);
+                let scope = NodeScope { group_by: GroupBy::Domain(key), nodes: CountedNodes::default() };
+                (cluster.counts_for(CountQuery { pods: PodFilter::AllTerms(resolved_terms), scope }), key)
+            };
+        let affinity = pod_spec
             .required_affinity
             .iter()
-            .map(|term| tally(cache, affinity_meanings.clone(), term))
+            .map(|term| counts(cache, resolved_affinity.clone(), term))
             .collect();
-        let anti = shape.required_anti_affinity.iter().zip(&anti_meanings);
-        let anti = anti.map(|(term, meaning)| tally(cache, vec![meaning.clone()], term)).collect();
-        let likes = shape.preferred_affinity.iter().map(|(weight, term)| {
-            let who = vec![resolve_term(cache, term, version)];
-            let (tally, key) = tally(cache, who, term);
-            (tally, key, *weight)
+        let anti_affinity = pod_spec.required_anti_affinity.iter().zip(&resolved_anti_affinity);
+        let anti_affinity = anti_affinity
+            .map(|(term, resolved_term)| counts(cache, vec![resolved_term.clone()], term))
+            .collect();
+        let preferred = pod_spec.preferred_affinity.iter().map(|(weight, term)| {
+            let resolved_terms = vec![resolve_term(cache, term, version)];
+            let (counts, key) = counts(cache, resolved_terms, term);
+            (counts, key, *weight)
         });
-        let likes: Vec<_> = likes.collect();
-        let means_itself = !affinity_meanings.is_empty()
-            && affinity_meanings.iter().all(|meaning| meaning.matches(&pod.name.namespace, &pod.labels));
-        let (mut unwanted, mut liked) = (Vec::new(), Vec::new());
-        for wish in cache.terms_matching(pod) {
-            let key = cache.term_counts(wish).key;
-            match cache.term_kind(wish) {
-                TermKind::RequiredAnti => unwanted.push((wish, key)),
+        let preferred: Vec<_> = preferred.collect();
+        let matches_itself = !resolved_affinity.is_empty()
+            && resolved_affinity
+                .iter()
+                .all(|resolved_term| resolved_term.matches(&pod.name.namespace, &pod.labels));
+        let (mut existing_anti_affinity, mut preferred_by_existing) = (Vec::new(), Vec::new());
+        for term_id in cache.terms_matching(pod) {
+            let key = cache.term_counts(term_id).key;
+            match cache.term_kind(term_id) {
+                TermKind::RequiredAnti => existing_anti_affinity.push((term_id, key)),
                 TermKind::Required if args.hard_pod_affinity_weight > 0 => {
-                    liked.push((wish, key, args.hard_pod_affinity_weight))
+                    preferred_by_existing.push((term_id, key, args.hard_pod_affinity_weight))
                 }
                 TermKind::Required => {}
-                TermKind::Preferred(weight) => liked.push((wish, key, weight)),
+                TermKind::Preferred(weight) => preferred_by_existing.push((term_id, key, weight)),
             }
         }
-        let is_indifferent = args.ignore_preferred_terms_of_existing_pods && likes.is_empty();
+        let ignores_preferences = args.ignore_preferred_terms_of_existing_pods && preferred.is_empty();
         AffinityState {
             affinity,
-            affinity_terms: affinity_meanings,
-            matches_itself: means_itself,
-            anti_affinity: anti,
-            anti_affinity_terms: anti_meanings,
-            existing_anti_affinity: unwanted,
-            preferred: likes,
-            preferred_by_existing: liked,
-            ignores_preferences: is_indifferent,
+            affinity_terms: resolved_affinity,
+            matches_itself,
+            anti_affinity,
+            anti_affinity_terms: resolved_anti_affinity,
+            existing_anti_affinity,
+            preferred,
+            preferred_by_existing,
+            ignores_preferences,
         }
     }
 
@@ -135,33 +140,35 @@ impl AffinityState {
     pub(crate) fn is_skipped(&self, cache: &ClusterCache) -> bool {
         self.affinity.is_empty()
             && self.anti_affinity.is_empty()
-            && self.existing_anti_affinity.iter().all(|(wish, _)| cache.term_counts(*wish).total() == 0)
+            && self.existing_anti_affinity.iter().all(|(term_id, _)| cache.term_counts(*term_id).total() == 0)
     }
 
     /// Looks up domains and counts, valid until pods change. `None` if every node passes.
     pub(crate) fn prepare_filter<'a>(&self, cache: &'a ClusterCache) -> Option<AffinityFilter<'a>> {
-        let counted =
-            |&(tally, key): &(CountsId, TopologyKeyId)| (cache.topology.domains(key), cache.counts(tally));
-        let wished = self
+        let with_domains =
+            |&(counts, key): &(CountsId, TopologyKeyId)| (cache.topology.domains(key), cache.counts(counts));
+        let existing_terms = self
             .existing_anti_affinity
             .iter()
-            .map(|&(wish, key)| (cache.topology.domains(key), cache.term_counts(wish)));
-        let nobody = self.affinity.iter().all(|(tally, _)| cache.counts(*tally).total() == 0);
-        let ready = AffinityFilter {
-            affinity: self.affinity.iter().map(counted).collect(),
-            is_first_in_series: nobody && self.matches_itself,
+            .map(|&(term_id, key)| (cache.topology.domains(key), cache.term_counts(term_id)));
+        let no_matches = self.affinity.iter().all(|(counts, _)| cache.counts(*counts).total() == 0);
+        let affinity_filter = AffinityFilter {
+            affinity: self.affinity.iter().map(with_domains).collect(),
+            is_first_in_series: no_matches && self.matches_itself,
             anti_affinity: self
                 .anti_affinity
                 .iter()
-                .map(counted)
-                .filter(|(_, tally)| tally.total() > 0)
+                .map(with_domains)
+                .filter(|(_, counts)| counts.total() > 0)
                 .collect(),
-            existing_anti_affinity: wished.filter(|(_, wishers)| wishers.total() > 0).collect(),
+            existing_anti_affinity: existing_terms
+                .filter(|(_, term_counts)| term_counts.total() > 0)
+                .collect(),
         };
-        let silent = self.affinity.is_empty()
-            && ready.anti_affinity.is_empty()
-            && ready.existing_anti_affinity.is_empty();
-        (!silent).then_some(ready)
+        let is_empty = self.affinity.is_empty()
+            && affinity_filter.anti_affinity.is_empty()
+            && affinity_filter.existing_anti_affinity.is_empty();
+        (!is_empty).then_some(affinity_filter)
     }
 
     /// Filters a node with pods added or removed.
@@ -171,44 +178,44 @@ impl AffinityState {
         cache: &ClusterCache,
         node: NodeId,
     ) -> Result<(), CommonStatus> {
-        let mut found = true;
-        let mut nobody = true;
-        for &(tally, key) in &self.affinity {
-            let place = cache.topology.domain(key, node);
-            if !place.is_present() {
+        let mut is_matched = true;
+        let mut no_matches = true;
+        for &(counts, key) in &self.affinity {
+            let domain = cache.topology.domain(key, node);
+            if !domain.is_present() {
                 return Err(CommonStatus::AffinityUnmatched);
             }
-            let tally = cache.counts(tally);
-            found &= i64::from(tally.at(place.value_id())) + delta.affinity > 0;
-            nobody &= tally.total() as i64 + delta.affinity == 0;
+            let counts = cache.counts(counts);
+            is_matched &= i64::from(counts.at(domain.value_id())) + delta.affinity > 0;
+            no_matches &= counts.total() as i64 + delta.affinity == 0;
         }
-        if !(found || self.matches_itself && nobody) {
+        if !(is_matched || self.matches_itself && no_matches) {
             return Err(CommonStatus::AffinityUnmatched);
         }
-        for (index, &(tally, key)) in self.anti_affinity.iter().enumerate() {
-            let place = cache.topology.domain(key, node);
-            if place.is_present()
-                && i64::from(cache.counts(tally).at(place.value_id())) + delta.anti_affinity[index] > 0
+        for (index, &(counts, key)) in self.anti_affinity.iter().enumerate() {
+            let domain = cache.topology.domain(key, node);
+            if domain.is_present()
+                && i64::from(cache.counts(counts).at(domain.value_id())) + delta.anti_affinity[index] > 0
             {
                 return Err(CommonStatus::AntiAffinityViolated);
             }
         }
         // kube-scheduler counts by domain, not by term: a decrease of one term may hide an increase of another.
         let mut keys: Vec<(TopologyKeyId, i64)> = delta.existing_anti_affinity.clone();
-        for &(wish, key) in &self.existing_anti_affinity {
-            let place = cache.topology.domain(key, node);
-            if place.is_present() {
-                keys.push((key, i64::from(cache.term_counts(wish).at(place.value_id()))));
+        for &(term_id, key) in &self.existing_anti_affinity {
+            let domain = cache.topology.domain(key, node);
+            if domain.is_present() {
+                keys.push((key, i64::from(cache.term_counts(term_id).at(domain.value_id()))));
             }
         }
         keys.sort_unstable();
-        let mut rest = &keys[..];
-        while let Some(&(key, _)) = rest.first() {
-            let same = rest.partition_point(|(other, _)| *other == key);
-            if rest[..same].iter().map(|(_, count)| count).sum::<i64>() > 0 {
+        let mut remaining = &keys[..];
+        while let Some(&(key, _)) = remaining.first() {
+            let group_len = remaining.partition_point(|(other, _)| *other == key);
+            if remaining[..group_len].iter().map(|(_, count)| count).sum::<i64>() > 0 {
                 return Err(CommonStatus::ExistingAntiAffinityViolated);
             }
-            rest = &rest[same..];
+            remaining = &remaining[group_len..];
         }
         Ok(())
     }
@@ -234,13 +241,13 @@ impl AffinityState {
     ) {
         let (namespace, labels) = (&other.name.namespace, &other.labels);
         if !self.affinity_terms.is_empty()
-            && self.affinity_terms.iter().all(|meaning| meaning.matches(namespace, labels))
+            && self.affinity_terms.iter().all(|resolved_term| resolved_term.matches(namespace, labels))
         {
             delta.affinity += by;
         }
-        for (shift, meaning) in delta.anti_affinity.iter_mut().zip(&self.anti_affinity_terms) {
-            if meaning.matches(namespace, labels) {
-                *shift += by;
+        for (count, resolved_term) in delta.anti_affinity.iter_mut().zip(&self.anti_affinity_terms) {
+            if resolved_term.matches(namespace, labels) {
+                *count += by;
             }
         }
         if other.spec.required_anti_affinity.is_empty() {
@@ -260,28 +267,31 @@ impl AffinityState {
     /// Whether no preferred term matches any pod, so that scoring is skipped.
     pub(crate) fn is_score_skipped(&self, cache: &ClusterCache) -> bool {
         self.ignores_preferences
-            || (self.preferred.iter().all(|(tally, ..)| cache.counts(*tally).total() == 0)
-                && self.preferred_by_existing.iter().all(|(wish, ..)| cache.term_counts(*wish).total() == 0))
+            || (self.preferred.iter().all(|(counts, ..)| cache.counts(*counts).total() == 0)
+                && self
+                    .preferred_by_existing
+                    .iter()
+                    .all(|(term_id, ..)| cache.term_counts(*term_id).total() == 0))
     }
 
     /// Sums the weights of matching preferred terms, in both directions.
     pub(crate) fn score(&self, cache: &ClusterCache, nodes: &[NodeId], scores: &mut [i64]) {
         scores.fill(0);
-        for &(tally, key, weight) in &self.preferred {
-            let (tally, places) = (cache.counts(tally), cache.topology.domains(key));
+        for &(counts, key, weight) in &self.preferred {
+            let (counts, domains) = (cache.counts(counts), cache.topology.domains(key));
             for (node, score) in nodes.iter().zip(&mut *scores) {
-                let place = places[node.index()];
-                if place.is_present() {
-                    *score += weight * i64::from(tally.at(place.value_id()));
+                let domain = domains[node.index()];
+                if domain.is_present() {
+                    *score += weight * i64::from(counts.at(domain.value_id()));
                 }
             }
         }
-        for &(wish, key, weight) in &self.preferred_by_existing {
-            let (wishers, places) = (cache.term_counts(wish), cache.topology.domains(key));
+        for &(term_id, key, weight) in &self.preferred_by_existing {
+            let (term_counts, domains) = (cache.term_counts(term_id), cache.topology.domains(key));
             for (node, score) in nodes.iter().zip(&mut *scores) {
-                let place = places[node.index()];
-                if place.is_present() {
-                    *score += weight * i64::from(wishers.at(place.value_id()));
+                let domain = domains[node.index()];
+                if domain.is_present() {
+                    *score += weight * i64::from(term_counts.at(domain.value_id()));
                 }
             }
         }
@@ -293,26 +303,26 @@ impl AffinityState {
 impl AffinityFilter<'_> {
     /// Filters a node.
     pub(crate) fn filter(&self, node: NodeId) -> Result<(), CommonStatus> {
-        let mut found = true;
-        for (places, tally) in &self.affinity {
-            let place = places[node.index()];
-            if !place.is_present() {
+        let mut is_matched = true;
+        for (domains, counts) in &self.affinity {
+            let domain = domains[node.index()];
+            if !domain.is_present() {
                 return Err(CommonStatus::AffinityUnmatched);
             }
-            found &= tally.at(place.value_id()) > 0;
+            is_matched &= counts.at(domain.value_id()) > 0;
         }
-        if !found && !self.is_first_in_series {
+        if !is_matched && !self.is_first_in_series {
             return Err(CommonStatus::AffinityUnmatched);
         }
-        for (places, tally) in &self.anti_affinity {
-            let place = places[node.index()];
-            if place.is_present() && tally.at(place.value_id()) > 0 {
+        for (domains, counts) in &self.anti_affinity {
+            let domain = domains[node.index()];
+            if domain.is_present() && counts.at(domain.value_id()) > 0 {
                 return Err(CommonStatus::AntiAffinityViolated);
             }
         }
-        for (places, wishers) in &self.existing_anti_affinity {
-            let place = places[node.index()];
-            if place.is_present() && wishers.at(place.value_id()) > 0 {
+        for (domains, term_counts) in &self.existing_anti_affinity {
+            let domain = domains[node.index()];
+            if domain.is_present() && term_counts.at(domain.value_id()) > 0 {
                 return Err(CommonStatus::ExistingAntiAffinityViolated);
             }
         }
@@ -322,31 +332,34 @@ impl AffinityFilter<'_> {
 
 /// Scales scores from 0 to 100 between minimum and maximum.
 pub(crate) fn normalise(scores: &[i64], normalised: &mut [i64]) {
-    let least = scores.iter().copied().min().unwrap_or(0);
-    let difference = scores.iter().copied().max().unwrap_or(0) - least;
+    let min_score = scores.iter().copied().min().unwrap_or(0);
+    let score_range = scores.iter().copied().max().unwrap_or(0) - min_score;
     for (score, normalised) in scores.iter().zip(normalised) {
-        *normalised =
-            if difference > 0 { (100.0 * ((score - least) as f64 / difference as f64)) as i64 } else { 0 };
+        *normalised = if score_range > 0 {
+            (100.0 * ((score - min_score) as f64 / score_range as f64)) as i64
+        } else {
+            0
+        };
     }
 }
 
 /// Resolves a term of the incoming pod: its namespace selector is matched against namespaces first, and then once more
 /// against no labels at all. From 1.34 to 1.36 the latter is a bug of kube-scheduler, and so part of its decisions.
 fn resolve_term(cache: &ClusterCache, term: &PodAffinityTerm, version: Version) -> ResolvedTerm {
-    let by_labels = &term.namespace_selector;
-    let anything_goes =
-        by_labels.matches(|_| None) && (by_labels.is_everything() || version >= Version::V1_34);
-    if anything_goes {
+    let namespace_selector = &term.namespace_selector;
+    let selects_all = namespace_selector.matches(|_| None)
+        && (namespace_selector.is_everything() || version >= Version::V1_34);
+    if selects_all {
         return ResolvedTerm { namespaces: None, selector: term.selector.clone() };
     }
     let mut namespaces = term.namespaces.clone();
-    if !by_labels.is_nothing() {
-        let found = cache
+    if !namespace_selector.is_nothing() {
+        let matching_namespaces = cache
             .selector_objects
             .namespaces
             .iter()
-            .filter(|(_, labels)| by_labels.matches(|key| labels.get(key)));
-        namespaces.extend(found.map(|(name, _)| name.clone()));
+            .filter(|(_, labels)| namespace_selector.matches(|key| labels.get(key)));
+        namespaces.extend(matching_namespaces.map(|(name, _)| name.clone()));
         namespaces.sort_unstable();
         namespaces.dedup();
     }
@@ -365,24 +378,26 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 /// Whether the node joined a domain of a required affinity term, or left one of an anti-affinity term.
 fn domain_changed(pod: &Pod, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
     let value = |node: &NodeSpec, key: &str| node.labels.get_shared(key).cloned();
-    let near = pod.spec.required_affinity.iter().any(|term| match old {
+    let affinity_changed = pod.spec.required_affinity.iter().any(|term| match old {
         None => value(new, &term.topology_key).is_some(),
         Some(old) => {
             value(new, &term.topology_key).is_some()
                 && value(old, &term.topology_key) != value(new, &term.topology_key)
         }
     });
-    near || pod.spec.required_anti_affinity.iter().any(|term| match old {
-        None => true,
-        Some(old) => {
-            value(old, &term.topology_key).is_some()
-                && value(old, &term.topology_key) != value(new, &term.topology_key)
-        }
-    })
+    affinity_changed
+        || pod.spec.required_anti_affinity.iter().any(|term| match old {
+            None => true,
+            Some(old) => {
+                value(old, &term.topology_key).is_some()
+                    && value(old, &term.topology_key) != value(new, &term.topology_key)
+            }
+        })
 }
 
 fn matching_pods_changed(hint: &HintContext<'_>, old: Option<&Pod>, new: Option<&Pod>) -> bool {
-    let (near, far) = (&hint.pod.spec.required_affinity, &hint.pod.spec.required_anti_affinity);
+    let (affinity_terms, anti_affinity_terms) =
+        (&hint.pod.spec.required_affinity, &hint.pod.spec.required_anti_affinity);
     if old.is_some() && new.is_some() && hint.is_own_pod_event() {
         return true;
     }
@@ -391,13 +406,14 @@ fn matching_pods_changed(hint: &HintContext<'_>, old: Option<&Pod>, new: Option<
     }
     match (old, new) {
         (Some(old), Some(new)) => {
-            (!pod_matches_all_terms(near, old) && pod_matches_all_terms(near, new))
-                || (pod_matches_all_terms(far, old) && !pod_matches_all_terms(far, new))
+            (!pod_matches_all_terms(affinity_terms, old) && pod_matches_all_terms(affinity_terms, new))
+                || (pod_matches_all_terms(anti_affinity_terms, old)
+                    && !pod_matches_all_terms(anti_affinity_terms, new))
         }
-        (None, Some(new)) => pod_matches_all_terms(near, new),
-        (Some(gone), None) => {
-            pod_matches_all_terms(far, gone)
-                || pod_matches_all_terms(&gone.spec.required_anti_affinity, hint.pod)
+        (None, Some(new)) => pod_matches_all_terms(affinity_terms, new),
+        (Some(deleted), None) => {
+            pod_matches_all_terms(anti_affinity_terms, deleted)
+                || pod_matches_all_terms(&deleted.spec.required_anti_affinity, hint.pod)
         }
         (None, None) => true,
     }
@@ -405,6 +421,6 @@ fn matching_pods_changed(hint: &HintContext<'_>, old: Option<&Pod>, new: Option<
 
 /// Whether there are terms and all of them match a pod. Namespace labels are not looked up here, as in kube-scheduler.
 fn pod_matches_all_terms(terms: &[PodAffinityTerm], pod: &Pod) -> bool {
-    let means = |term: &PodAffinityTerm| term.matches(&pod.name.namespace, &pod.labels, &Labels::NONE);
-    !terms.is_empty() && terms.iter().all(means)
+    let matches_pod = |term: &PodAffinityTerm| term.matches(&pod.name.namespace, &pod.labels, &Labels::NONE);
+    !terms.is_empty() && terms.iter().all(matches_pod)
 }

@@ -13,7 +13,7 @@ use crate::status::Status;
 pub(crate) const REGISTRATION: Registration = Registration::new("NodeAffinity", |_| {
     &[ExtensionPoint::PreFilter, ExtensionPoint::Filter, ExtensionPoint::PreScore, ExtensionPoint::Score]
 })
-.filter(FilterTraits::NODE_LOCAL)
+.filter(FilterTraits::NODE_ONLY)
 .weight(2)
 .events(&[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeLabel])
 .queueing_hint(queueing_hint);
@@ -29,8 +29,12 @@ pub(crate) fn pre_filter(spec: &SchedulingSpec) -> Result<Option<Vec<Arc<str>>>,
     Ok(Some(names.into_iter().map(Arc::from).collect()))
 }
 
-pub(crate) fn filter(spec: &SchedulingSpec, added: &AddedAffinity, node: &NodeSpec) -> Result<(), Status> {
-    if !matches_added_affinity(added, node) {
+pub(crate) fn filter(
+    spec: &SchedulingSpec,
+    added_affinity: &AddedAffinity,
+    node: &NodeSpec,
+) -> Result<(), Status> {
+    if !matches_added_affinity(added_affinity, node) {
         let reason = "node(s) didn't match scheduler-enforced node affinity";
         return Err(Status::unresolvable(Plugin::NodeAffinity, reason));
     }
@@ -42,16 +46,16 @@ pub(crate) fn filter(spec: &SchedulingSpec, added: &AddedAffinity, node: &NodeSp
 }
 
 /// Whether neither pod nor profile has preferred node affinity.
-pub(crate) fn is_score_skipped(spec: &SchedulingSpec, added: &AddedAffinity) -> bool {
-    !spec.has_preferred_node_affinity && added.preferred.is_empty()
+pub(crate) fn is_score_skipped(spec: &SchedulingSpec, added_affinity: &AddedAffinity) -> bool {
+    !spec.has_preferred_node_affinity && added_affinity.preferred.is_empty()
 }
 
 /// The sum of the weights of matching preferred terms.
-pub(crate) fn score(spec: &SchedulingSpec, added: &AddedAffinity, node: &NodeSpec) -> i64 {
+pub(crate) fn score(spec: &SchedulingSpec, added_affinity: &AddedAffinity, node: &NodeSpec) -> i64 {
     let label = |key: &str| node.labels.get(key);
-    let preferred = added.preferred.iter().chain(&spec.preferred_node_affinity);
-    let met = preferred.filter(|(_, term)| term.matches(&node.name, label).unwrap_or(false));
-    met.map(|(weight, _)| weight).sum()
+    let preferred = added_affinity.preferred.iter().chain(&spec.preferred_node_affinity);
+    let matching_terms = preferred.filter(|(_, term)| term.matches(&node.name, label).unwrap_or(false));
+    matching_terms.map(|(weight, _)| weight).sum()
 }
 
 /// A node matches the pod's node affinity and did not before. A pod with invalid terms is always requeued.
@@ -68,7 +72,7 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 }
 
 /// Whether the node matches the profile's required `addedAffinity`.
-fn matches_added_affinity(added: &AddedAffinity, node: &NodeSpec) -> bool {
+fn matches_added_affinity(added_affinity: &AddedAffinity, node: &NodeSpec) -> bool {
     let label = |key: &str| node.labels.get(key);
-    added.required.as_ref().is_none_or(|nodes| nodes.matches(&node.name, label).unwrap_or(false))
+    added_affinity.required.as_ref().is_none_or(|nodes| nodes.matches(&node.name, label).unwrap_or(false))
 }

@@ -10,7 +10,7 @@ use crate::status::Status;
 
 pub(crate) const REGISTRATION: Registration =
     Registration::new("NodeDeclaredFeatures", |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter])
-        .filter(FilterTraits::NODE_LOCAL.with_missing_state_error(
+        .filter(FilterTraits::NODE_ONLY.with_missing_state_error(
             r#"error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found"#,
         ))
         .since(Version::V1_35)

@@ -8,7 +8,7 @@ use crate::pod::Pod;
 use crate::status::Status;
 
 pub(crate) const REGISTRATION: Registration = Registration::new("NodeName", |_| &[ExtensionPoint::Filter])
-    .filter(FilterTraits::NODE_LOCAL)
+    .filter(FilterTraits::NODE_ONLY)
     .events(&[ClusterEvent::NodeAdd]);
 
 /// Rejects all nodes but the one that the pod names.

@@ -10,7 +10,7 @@ use crate::status::Status;
 pub(crate) const REGISTRATION: Registration =
     Registration::new("NodePorts", |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter])
         .filter(
-            FilterTraits::NODE_AND_PODS
+            FilterTraits::NODE_WITH_PODS
                 .with_missing_state_error(r#"reading "PreFilterNodePorts" from cycleState: not found"#),
         )
         .events(&[ClusterEvent::NodeAdd, ClusterEvent::AssignedPodDelete])
@@ -18,7 +18,7 @@ pub(crate) const REGISTRATION: Registration =
 
 /// Rejects a node on which a host port is in use.
 pub(crate) fn filter(spec: &SchedulingSpec, usage: &NodeUsage) -> Result<(), Status> {
-    if spec.host_ports.iter().any(|wanted| usage.used_ports.iter().any(|used| wanted.conflicts(used))) {
+    if spec.host_ports.iter().any(|requested| usage.used_ports.iter().any(|used| requested.conflicts(used))) {
         let reason = "node(s) didn't have free ports for the requested pod ports";
         return Err(Status::unschedulable(Plugin::NodePorts, reason));
     }
@@ -27,7 +27,7 @@ pub(crate) fn filter(spec: &SchedulingSpec, usage: &NodeUsage) -> Result<(), Sta
 
 /// A pod with a conflicting host port was deleted.
 fn queueing_hint(hint: &HintContext<'_>) -> bool {
-    let EventObjects::Pod { old: Some(gone), new: None, .. } = hint.event.objects else { return true };
+    let EventObjects::Pod { old: Some(deleted_pod), new: None, .. } = hint.event.objects else { return true };
     let conflicts = |port| hint.pod.spec.host_ports.iter().any(|own| own.conflicts(port));
-    gone.is_assigned_or_nominated() && gone.spec.host_ports.iter().any(conflicts)
+    deleted_pod.is_assigned_or_nominated() && deleted_pod.spec.host_ports.iter().any(conflicts)
 }

@@ -47,13 +47,14 @@ impl BalancedAllocation {
         }
         let (mut before, mut after) = (SmallVec::<[f64; 4]>::new(), SmallVec::<[f64; 4]>::new());
         for &resource in &self.resources {
-            let (has, wanted) = (node.allocatable.get(resource), spec.balanced_requests.get(resource));
-            if has == 0 || (wanted == 0 && matches!(resource, Resource::Scalar(_))) {
+            let (allocatable, requested) =
+                (node.allocatable.get(resource), spec.balanced_requests.get(resource));
+            if allocatable == 0 || (requested == 0 && matches!(resource, Resource::Scalar(_))) {
                 continue;
             }
             let used = usage.requested.get(resource);
-            before.push((used as f64 / has as f64).min(1.0));
-            after.push((used.wrapping_add(wanted) as f64 / has as f64).min(1.0));
+            before.push((used as f64 / allocatable as f64).min(1.0));
+            after.push((used.wrapping_add(requested) as f64 / allocatable as f64).min(1.0));
         }
         if self.version < Version::V1_36 {
             return balanced_resource_score(&after);

@@ -23,7 +23,7 @@ pub(crate) const REGISTRATION: Registration = Registration::new("NodeResourcesFi
     ]
 })
 .filter(
-    FilterTraits::NODE_AND_PODS
+    FilterTraits::NODE_WITH_PODS
         .with_missing_state_error(r#"error reading "PreFilterNodeResourcesFit" from cycleState: not found"#),
 )
 .weight(1)
@@ -68,63 +68,63 @@ impl Fit {
         selector_objects: &SelectorObjects,
     ) -> Result<(), Status> {
         let mut reasons = Reasons::new();
-        let mut hopeless = false;
+        let mut exceeds_allocatable = false;
         if usage.pods.len() as i64 + 1 > node.allowed_pods {
             reasons.push("Too many pods".into());
         }
-        let asked = &spec.requests;
-        if !asked.is_empty() {
-            let (has, used) = (&node.allocatable, &usage.requested);
-            let mut check = |wanted: i64, has: i64, used: i64, reason: &'static str| {
-                if wanted > 0 && wanted > has.wrapping_sub(used) {
+        let requests = &spec.requests;
+        if !requests.is_empty() {
+            let (allocatable, used) = (&node.allocatable, &usage.requested);
+            let mut check = |requested: i64, allocatable: i64, used: i64, reason: &'static str| {
+                if requested > 0 && requested > allocatable.wrapping_sub(used) {
                     reasons.push(reason.into());
-                    hopeless |= wanted > has;
+                    exceeds_allocatable |= requested > allocatable;
                 }
             };
-            check(asked.cpu, has.cpu, used.cpu, "Insufficient cpu");
-            check(asked.memory, has.memory, used.memory, "Insufficient memory");
+            check(requests.cpu, allocatable.cpu, used.cpu, "Insufficient cpu");
+            check(requests.memory, allocatable.memory, used.memory, "Insufficient memory");
             check(
-                asked.ephemeral_storage,
-                has.ephemeral_storage,
+                requests.ephemeral_storage,
+                allocatable.ephemeral_storage,
                 used.ephemeral_storage,
                 "Insufficient ephemeral-storage",
             );
-            let named = reasons.len();
-            for &(id, wanted) in &asked.scalars {
-                let (has, used) = (has.scalar(id), used.scalar(id));
-                if wanted == 0 || wanted <= has.wrapping_sub(used) {
+            let scalars_start = reasons.len();
+            for &(id, requested) in &requests.scalars {
+                let (allocatable, used) = (allocatable.scalar(id), used.scalar(id));
+                if requested == 0 || requested <= allocatable.wrapping_sub(used) {
                     continue;
                 }
                 let name = scalars.name(id);
                 if self.ignores(name)
-                    || (has == 0
+                    || (allocatable == 0
                         && self.version >= Version::V1_36
                         && selector_objects.is_device_class_resource(name))
                 {
                     continue;
                 }
                 reasons.push(format!("Insufficient {name}").into());
-                hopeless |= wanted > has;
+                exceeds_allocatable |= requested > allocatable;
             }
             // kube-scheduler's order is that of a Go map here; ours must not depend on the order in which resource
             // names were interned.
-            reasons[named..].sort_unstable();
+            reasons[scalars_start..].sort_unstable();
         }
         if reasons.is_empty() {
             return Ok(());
         }
-        let unresolvable = hopeless && self.version >= Version::V1_34;
+        let unresolvable = exceeds_allocatable && self.version >= Version::V1_34;
         let code = if unresolvable { Code::UnschedulableAndUnresolvable } else { Code::Unschedulable };
         Err(Status { plugin: Plugin::NodeResourcesFit, code, reasons })
     }
 
     /// The score of a node by the profile's scoring strategy.
     pub(crate) fn score(&self, spec: &SchedulingSpec, node: &NodeSpec, usage: &NodeUsage) -> i64 {
-        let (mut sum, mut weights) = (0_i64, 0_i64);
+        let (mut sum, mut weight_sum) = (0_i64, 0_i64);
         for &(resource, weight) in &self.resources {
-            let wanted = spec.non_zero_requests.get(resource);
-            let has = node.allocatable.get(resource);
-            if has == 0 || (wanted == 0 && matches!(resource, Resource::Scalar(_))) {
+            let requested = spec.non_zero_requests.get(resource);
+            let allocatable = node.allocatable.get(resource);
+            if allocatable == 0 || (requested == 0 && matches!(resource, Resource::Scalar(_))) {
                 continue;
             }
             let used = match resource {
@@ -132,29 +132,33 @@ impl Fit {
                 Resource::Memory => usage.non_zero_memory,
                 other => usage.requested.get(other),
             };
-            let used = used.wrapping_add(wanted);
+            let used = used.wrapping_add(requested);
             let score = match &self.args.strategy {
                 ScoringStrategy::LeastAllocated => {
-                    if used > has {
+                    if used > allocatable {
                         0
                     } else {
-                        has.wrapping_sub(used).wrapping_mul(MAX_NODE_SCORE).wrapping_div(has)
+                        allocatable.wrapping_sub(used).wrapping_mul(MAX_NODE_SCORE).wrapping_div(allocatable)
                     }
                 }
                 ScoringStrategy::MostAllocated => {
-                    used.min(has).wrapping_mul(MAX_NODE_SCORE).wrapping_div(has)
+                    used.min(allocatable).wrapping_mul(MAX_NODE_SCORE).wrapping_div(allocatable)
                 }
-                ScoringStrategy::RequestedToCapacityRatio(curve) => score_at_utilization(curve, used, has),
+                ScoringStrategy::RequestedToCapacityRatio(curve) => {
+                    score_at_utilization(curve, used, allocatable)
+                }
             };
             if score > 0 || !matches!(self.args.strategy, ScoringStrategy::RequestedToCapacityRatio(_)) {
                 sum = sum.wrapping_add(score.wrapping_mul(weight));
-                weights = weights.wrapping_add(weight);
+                weight_sum = weight_sum.wrapping_add(weight);
             }
         }
-        match (weights, &self.args.strategy) {
+        match (weight_sum, &self.args.strategy) {
             (0, _) => 0,
-            (_, ScoringStrategy::RequestedToCapacityRatio(_)) => (sum as f64 / weights as f64).round() as i64,
-            _ => sum.wrapping_div(weights),
+            (_, ScoringStrategy::RequestedToCapacityRatio(_)) => {
+                (sum as f64 / weight_sum as f64).round() as i64
+            }
+            _ => sum.wrapping_div(weight_sum),
         }
     }
 
@@ -168,20 +172,20 @@ impl Fit {
 }
 
 /// The score at a utilization from 0 to 100, interpolated between the points of the shape.
-fn score_at_utilization(curve: &[(i64, i64)], used: i64, has: i64) -> i64 {
-    let utilization = if used > has { 100 } else { used.wrapping_mul(100).wrapping_div(has) };
-    let mut before: Option<(i64, i64)> = None;
+fn score_at_utilization(curve: &[(i64, i64)], used: i64, allocatable: i64) -> i64 {
+    let utilization = if used > allocatable { 100 } else { used.wrapping_mul(100).wrapping_div(allocatable) };
+    let mut previous_point: Option<(i64, i64)> = None;
     for &(x, y) in curve {
         let y = y * 10;
         if utilization <= x {
-            return match before {
+            return match previous_point {
                 None => y,
                 Some((x0, y0)) => y0 + (y - y0) * (utilization - x0) / (x - x0),
             };
         }
-        before = Some((x, y));
+        previous_point = Some((x, y));
     }
-    before.map_or(0, |(_, y)| y)
+    previous_point.map_or(0, |(_, y)| y)
 }
 
 /// A node on which the pod would fit, a pod that was deleted or scaled down, or a device class that backs a requested
@@ -190,7 +194,7 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
     match hint.event.objects {
         EventObjects::Node { old, new: Some(new) } => schedulable_after_node_change(hint, old, new),
         EventObjects::Node { new: None, .. } => true,
-        EventObjects::Pod { old: Some(gone), new: None, .. } => gone.is_assigned_or_nominated(),
+        EventObjects::Pod { old: Some(deleted_pod), new: None, .. } => deleted_pod.is_assigned_or_nominated(),
         EventObjects::Pod { old: Some(old), new: Some(new), .. } => {
             hint.is_own_pod_event()
                 || (new.node_name.is_some() && frees_requested_resource(hint.pod, old, new))
@@ -204,38 +208,39 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 
 /// Whether the pod would fit on the empty node, and a resource that it requests grew.
 fn schedulable_after_node_change(hint: &HintContext<'_>, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
-    let (asked, world) = (&hint.pod.spec.requests, hint.cache);
-    let by_device =
-        |id, has: i64| has == 0 && world.selector_objects.is_device_class_resource(world.scalars.name(id));
-    let has = &new.allocatable;
+    let (requests, cache) = (&hint.pod.spec.requests, hint.cache);
+    let is_device_backed =
+        |id, has: i64| has == 0 && cache.selector_objects.is_device_class_resource(cache.scalars.name(id));
+    let allocatable = &new.allocatable;
     let fits = new.allowed_pods >= 1
-        && (asked.is_empty()
-            || (asked.cpu <= has.cpu.max(0)
-                && asked.memory <= has.memory.max(0)
-                && asked.ephemeral_storage <= has.ephemeral_storage.max(0)
-                && asked.scalars.iter().all(|&(id, wanted)| {
-                    let has = has.scalar(id);
-                    wanted == 0 || wanted <= has || by_device(id, has)
+        && (requests.is_empty()
+            || (requests.cpu <= allocatable.cpu.max(0)
+                && requests.memory <= allocatable.memory.max(0)
+                && requests.ephemeral_storage <= allocatable.ephemeral_storage.max(0)
+                && requests.scalars.iter().all(|&(id, requested)| {
+                    let allocatable = allocatable.scalar(id);
+                    requested == 0 || requested <= allocatable || is_device_backed(id, allocatable)
                 })));
     let Some(old) = old.filter(|_| fits) else { return fits };
-    let had = &old.allocatable;
+    let old_allocatable = &old.allocatable;
     new.allowed_pods > old.allowed_pods
-        || (asked.cpu > 0 && has.cpu > had.cpu)
-        || (asked.memory > 0 && has.memory > had.memory)
-        || (asked.ephemeral_storage > 0 && has.ephemeral_storage > had.ephemeral_storage)
-        || asked.scalars.iter().any(|&(id, wanted)| {
-            let now = has.scalar(id);
-            wanted != 0 && (now > had.scalar(id) || by_device(id, now))
+        || (requests.cpu > 0 && allocatable.cpu > old_allocatable.cpu)
+        || (requests.memory > 0 && allocatable.memory > old_allocatable.memory)
+        || (requests.ephemeral_storage > 0
+            && allocatable.ephemeral_storage > old_allocatable.ephemeral_storage)
+        || requests.scalars.iter().any(|&(id, requested)| {
+            let new_amount = allocatable.scalar(id);
+            requested != 0 && (new_amount > old_allocatable.scalar(id) || is_device_backed(id, new_amount))
         })
 }
 
 /// Whether another pod's request of a resource that the pod requests was reduced.
 fn frees_requested_resource(pod: &Pod, old: &Pod, new: &Pod) -> bool {
-    let (asked, old, new) = (&pod.usage.requested, &old.usage.requested, &new.usage.requested);
-    (asked.cpu != 0 && old.cpu > new.cpu)
-        || (asked.memory != 0 && old.memory > new.memory)
-        || (asked.ephemeral_storage != 0 && old.ephemeral_storage > new.ephemeral_storage)
-        || asked.scalars.iter().any(|&(id, wanted)| wanted != 0 && old.scalar(id) > new.scalar(id))
+    let (requests, old, new) = (&pod.usage.requested, &old.usage.requested, &new.usage.requested);
+    (requests.cpu != 0 && old.cpu > new.cpu)
+        || (requests.memory != 0 && old.memory > new.memory)
+        || (requests.ephemeral_storage != 0 && old.ephemeral_storage > new.ephemeral_storage)
+        || requests.scalars.iter().any(|&(id, requested)| requested != 0 && old.scalar(id) > new.scalar(id))
 }
 
 /// Whether a device class backs a resource that the pod requests, and did not before.
@@ -244,18 +249,18 @@ fn schedulable_after_device_class_change(
     old: Option<&TrackedObject>,
     class: &TrackedObject,
 ) -> bool {
-    let asked = |name: &str| {
+    let is_requested = |name: &str| {
         let mut scalars = hint.pod.spec.requests.scalars.iter();
         scalars.any(|(id, _)| **hint.cache.scalars.name(*id) == *name)
     };
-    let name_of = |class: &TrackedObject| match &class.details {
+    let resource_name = |class: &TrackedObject| match &class.details {
         TrackedDetails::DeviceClass { extended_resource_name: resource } => resource.clone(),
         _ => None,
     };
-    let resource = name_of(class);
+    let resource = resource_name(class);
     match old {
-        Some(old) if name_of(old).unwrap_or_default() == resource.clone().unwrap_or_default() => false,
-        None if asked(&format!("deviceclass.resource.kubernetes.io/{}", class.name)) => true,
-        _ => resource.is_some_and(|resource| asked(&resource)),
+        Some(old) if resource_name(old).unwrap_or_default() == resource.clone().unwrap_or_default() => false,
+        None if is_requested(&format!("deviceclass.resource.kubernetes.io/{}", class.name)) => true,
+        _ => resource.is_some_and(|resource| is_requested(&resource)),
     }
 }

@@ -11,7 +11,7 @@ use crate::status::Status;
 
 pub(crate) const REGISTRATION: Registration =
     Registration::new("NodeUnschedulable", |_| &[ExtensionPoint::Filter])
-        .filter(FilterTraits::NODE_LOCAL)
+        .filter(FilterTraits::NODE_ONLY)
         .events(&[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeTaint, ClusterEvent::UpdatePodToleration])
         .queueing_hint(queueing_hint);
 

@@ -39,14 +39,14 @@ pub(crate) struct NodeVolumeLimitsState {
 }
 
 pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &StorageCache) -> Option<NodeVolumeLimitsState> {
-    let matters = |volume: &PodVolume| !matches!(volume, PodVolume::Inline { attachable: None, .. });
-    if !pod.volumes.volumes.iter().any(matters) {
+    let needs_attachment = |volume: &PodVolume| !matches!(volume, PodVolume::Inline { attachable: None, .. });
+    if !pod.volumes.volumes.iter().any(needs_attachment) {
         return None;
     }
     let attached = |has_csi_node| {
         let attached =
             storage.attached_volumes(pod.namespace, pod.volumes, VolumeOwner::Incoming, has_csi_node);
-        attached.map_err(|trouble| trouble.to_status(PLUGIN))
+        attached.map_err(|error| error.to_status(PLUGIN))
     };
     let volumes = attached(true);
     let mut drivers: SmallVec<[(Arc<str>, usize); 2]> = SmallVec::new();
@@ -65,28 +65,31 @@ pub(crate) fn filter(
     pod_changes: &PodChanges<'_>,
     storage: &StorageCache,
 ) -> Result<(), Status> {
-    let known = storage.node(node.name);
-    let Some((known, csi_node)) = known.and_then(|known| Some((known, known.csi_node.as_ref()?))) else {
+    let node_volumes = storage.node(node.name);
+    let Some((node_volumes, csi_node)) =
+        node_volumes.and_then(|node_volumes| Some((node_volumes, node_volumes.csi_node.as_ref()?)))
+    else {
         return state.without_csi_node.clone();
     };
     let volumes = state.volumes.as_ref().map_err(Status::clone)?;
     if volumes.is_empty() {
         return Ok(());
     }
-    let limits = &csi_node.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?.limits;
+    let limits = &csi_node.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?.limits;
     if limits.is_empty() {
         return Ok(());
     }
-    let there = NodeVolumesWithChanges::new(known, node, pod_changes, storage)?;
+    let with_changes = NodeVolumesWithChanges::new(node_volumes, node, pod_changes, storage)?;
     for (driver, new) in &state.drivers {
         let Some((_, limit)) = limits.iter().find(|(name, _)| name == driver) else { continue };
-        let fits =
-            |new: usize| i64::try_from(there.attached_count(driver) + new).is_ok_and(|sum| sum <= *limit);
+        let fits = |new: usize| {
+            i64::try_from(with_changes.attached_count(driver) + new).is_ok_and(|sum| sum <= *limit)
+        };
         if fits(*new) {
             continue;
         }
         let of_driver = volumes.iter().filter(|volume| volume.driver == *driver);
-        let new = of_driver.filter(|volume| there.uses(volume).by_pods == 0).count();
+        let new = of_driver.filter(|volume| with_changes.uses(volume).by_pods == 0).count();
         if new > 0 && !fits(new) {
             return Err(Status::unschedulable(PLUGIN, "node(s) exceed max volume count"));
         }
@@ -105,31 +108,31 @@ struct NodeVolumesWithChanges<'a> {
 
 impl<'a> NodeVolumesWithChanges<'a> {
     fn new(
-        known: &'a NodeVolumes,
+        node_volumes: &'a NodeVolumes,
         node: &VolumeNode<'_>,
         pod_changes: &PodChanges<'_>,
         storage: &StorageCache,
     ) -> Result<NodeVolumesWithChanges<'a>, Status> {
         let mut by_pods = BTreeMap::new();
-        let trouble = known.errors.iter().find(|(pod, _)| !pod_changes.removed.contains(pod));
-        if let Some((_, trouble)) = trouble {
-            return Err(trouble.to_status(PLUGIN));
+        let error = node_volumes.errors.iter().find(|(pod, _)| !pod_changes.removed.contains(pod));
+        if let Some((_, error)) = error {
+            return Err(error.to_status(PLUGIN));
         }
         for pod in pod_changes.removed {
-            let Some((place, _, Ok(attached))) = storage.placed_pod(*pod) else { continue };
-            for volume in attached.iter().filter(|_| place == node.name) {
+            let Some((node_name, _, Ok(attached))) = storage.placed_pod(*pod) else { continue };
+            for volume in attached.iter().filter(|_| node_name == node.name) {
                 *by_pods.entry(volume.clone()).or_default() -= 1;
             }
         }
         for pod in pod_changes.added {
             let attached = storage.attached_volumes(pod.namespace, pod.volumes, VolumeOwner::Placed, true);
-            for volume in attached.map_err(|trouble| trouble.to_status(PLUGIN))? {
+            for volume in attached.map_err(|error| error.to_status(PLUGIN))? {
                 *by_pods.entry(volume).or_default() += 1;
             }
         }
-        let lost = known.unreadable.values().next().or_else(|| storage.unreadable_attachment());
-        lost.map_or(Ok(NodeVolumesWithChanges { node: known, by_pods }), |why| {
-            Err(unreadable_status(PLUGIN, why))
+        let unreadable = node_volumes.unreadable.values().next().or_else(|| storage.unreadable_attachment());
+        unreadable.map_or(Ok(NodeVolumesWithChanges { node: node_volumes, by_pods }), |error| {
+            Err(unreadable_status(PLUGIN, error))
         })
     }
 
@@ -161,14 +164,14 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
             old.is_some_and(Pod::is_assigned_or_nominated) && volumes.may_be_attached()
         }),
         EventObjects::Tracked { old, new } => {
-            let (Some(own), Some(thing)) = (hint.volumes, new.or(old)) else { return true };
-            match (&thing.details, old.map(|old| &old.details)) {
-                (TrackedDetails::None, _) => hint.uses_claim(own, thing),
+            let (Some(own_volumes), Some(object)) = (hint.volumes, new.or(old)) else { return true };
+            match (&object.details, old.map(|old| &old.details)) {
+                (TrackedDetails::None, _) => hint.uses_claim(own_volumes, object),
                 (
                     TrackedDetails::CsiNode { limits, .. },
                     Some(TrackedDetails::CsiNode { limits: before, .. }),
                 ) => limits.iter().any(|(driver, limit)| *limit > before.get(driver).copied().unwrap_or(0)),
-                (TrackedDetails::VolumeAttachment { driver }, _) => own.may_be_attached_by(driver),
+                (TrackedDetails::VolumeAttachment { driver }, _) => own_volumes.may_be_attached_by(driver),
                 _ => true,
             }
         }
@@ -224,7 +227,7 @@ mod tests {
                 let view = VolumeNode { name: &node, labels: &Labels::default() };
                 match filter(&state, &view, &PodChanges::default(), &storage) {
                     Ok(()) => "fits".to_owned(),
-                    Err(refusal) => describe(&refusal),
+                    Err(status) => describe(&status),
                 }
             }
         };

@@ -93,10 +93,14 @@ pub(crate) fn constraints(
     pod: &Pod,
     hard: bool,
 ) -> Vec<SpreadConstraint> {
-    let own = &pod.spec.spread_constraints;
+    let own_constraints = &pod.spec.spread_constraints;
     let chosen = |constraint: &&SpreadConstraint| constraint.hard == Some(hard);
-    if !own.is_empty() {
-        return own.iter().filter(chosen).map(|constraint| with_label_keys(constraint, pod)).collect();
+    if !own_constraints.is_empty() {
+        return own_constraints
+            .iter()
+            .filter(chosen)
+            .map(|constraint| with_label_keys(constraint, pod))
+            .collect();
     }
     let system;
     let list = match defaults {
@@ -146,9 +150,9 @@ fn default_constraint(key: &str, max_skew: i32) -> DefaultSpreadConstraint {
 fn with_label_keys(constraint: &SpreadConstraint, pod: &Pod) -> SpreadConstraint {
     let values = constraint.match_label_keys.iter().filter_map(|key| Some((&**key, pod.labels.get(key)?)));
     let mut constraint = constraint.clone();
-    let own: Vec<_> = values.collect();
-    if !own.is_empty() && !constraint.selector.is_nothing() {
-        constraint.selector = Selector::of_labels(own).and(&constraint.selector);
+    let own_labels: Vec<_> = values.collect();
+    if !own_labels.is_empty() && !constraint.selector.is_nothing() {
+        constraint.selector = Selector::of_labels(own_labels).and(&constraint.selector);
     }
     constraint
 }
@@ -175,7 +179,7 @@ impl HardConstraints {
         keys.sort_unstable();
         keys.dedup();
         let namespace = pod.name.namespace.clone();
-        let planned = constraints.iter().zip(all_keys).map(|(constraint, key)| HardConstraint {
+        let resolved = constraints.iter().zip(all_keys).map(|(constraint, key)| HardConstraint {
             key,
             max_skew: i64::from(constraint.max_skew),
             min_domains: usize::try_from(constraint.min_domains).unwrap_or(0),
@@ -189,7 +193,7 @@ impl HardConstraints {
                 },
             }),
         });
-        let constraints = planned.collect();
+        let constraints = resolved.collect();
         HardConstraints { namespace, constraints }
     }
 
@@ -200,8 +204,8 @@ impl HardConstraints {
     /// Looks up domains and counts, valid until pods change.
     pub(crate) fn prepare_filter<'a>(&self, cache: &'a ClusterCache) -> SpreadFilter<'a> {
         let constraints = self.constraints.iter().map(|constraint| {
-            let (places, tally) = (cache.topology.domains(constraint.key), cache.counts(constraint.counts));
-            (places, tally, constraint.max_existing(cache, None))
+            let (domains, counts) = (cache.topology.domains(constraint.key), cache.counts(constraint.counts));
+            (domains, counts, constraint.max_existing(cache, None))
         });
         SpreadFilter(constraints.collect())
     }
@@ -214,14 +218,14 @@ impl HardConstraints {
         node: NodeId,
     ) -> Result<(), CommonStatus> {
         for (constraint, &shift) in self.constraints.iter().zip(&delta.0) {
-            let place = cache.topology.domain(constraint.key, node);
-            if !place.is_present() {
+            let domain = cache.topology.domain(constraint.key, node);
+            if !domain.is_present() {
                 return Err(CommonStatus::MissingSpreadLabel);
             }
-            let tally = cache.counts(constraint.counts);
-            let count = i64::from(tally.at(place.value_id())) + shift;
-            let shifted = (shift != 0).then_some((place.value_id(), count));
-            if count > constraint.max_existing(cache, shifted) {
+            let counts = cache.counts(constraint.counts);
+            let count = i64::from(counts.at(domain.value_id())) + shift;
+            let changed_domain = (shift != 0).then_some((domain.value_id(), count));
+            if count > constraint.max_existing(cache, changed_domain) {
                 return Err(CommonStatus::MaxSkewExceeded);
             }
         }
@@ -237,7 +241,7 @@ impl HardConstraints {
     /// empty selector matches all pods.
     pub(crate) fn update_with_pod(
         &self,
-        shift: &mut SpreadDelta,
+        delta: &mut SpreadDelta,
         cache: &ClusterCache,
         pod: &Pod,
         node: NodeId,
@@ -250,11 +254,11 @@ impl HardConstraints {
         {
             return;
         }
-        for (constraint, shift) in self.constraints.iter().zip(&mut shift.0) {
+        for (constraint, delta) in self.constraints.iter().zip(&mut delta.0) {
             if constraint.selector.matches(|label| pod.labels.get(label))
                 && cache.is_node_counted(constraint.counts, node)
             {
-                *shift += by;
+                *delta += by;
             }
         }
     }
@@ -262,12 +266,12 @@ impl HardConstraints {
 
 impl HardConstraint {
     /// The highest count with which a domain passes; `shifted` is a domain with another count than the kept one.
-    fn max_existing(&self, cache: &ClusterCache, shifted: Option<(usize, i64)>) -> i64 {
-        let (domains, fewest) = cache.min_match(self.counts, shifted.map(|(place, _)| place));
-        let fewest = fewest.map_or(i64::from(i32::MAX), i64::from);
-        let fewest = shifted.map_or(fewest, |(_, count)| fewest.min(count));
-        let fewest = if domains < self.min_domains { 0 } else { fewest };
-        self.max_skew + fewest - self.self_match
+    fn max_existing(&self, cache: &ClusterCache, changed_domain: Option<(usize, i64)>) -> i64 {
+        let (domains, min_count) = cache.min_match(self.counts, changed_domain.map(|(domain, _)| domain));
+        let min_count = min_count.map_or(i64::from(i32::MAX), i64::from);
+        let min_count = changed_domain.map_or(min_count, |(_, count)| min_count.min(count));
+        let min_count = if domains < self.min_domains { 0 } else { min_count };
+        self.max_skew + min_count - self.self_match
     }
 }
 
@@ -276,12 +280,12 @@ impl HardConstraint {
 impl SpreadFilter<'_> {
     /// Filters a node.
     pub(crate) fn filter(&self, node: NodeId) -> Result<(), CommonStatus> {
-        for (places, tally, limit) in &self.0 {
-            let place = places[node.index()];
-            if !place.is_present() {
+        for (domains, counts, limit) in &self.0 {
+            let domain = domains[node.index()];
+            if !domain.is_present() {
                 return Err(CommonStatus::MissingSpreadLabel);
             }
-            if i64::from(tally.at(place.value_id())) > *limit {
+            if i64::from(counts.at(domain.value_id())) > *limit {
                 return Err(CommonStatus::MaxSkewExceeded);
             }
         }
@@ -302,11 +306,11 @@ impl SoftConstraints {
             with_keys.sort_unstable();
             with_keys.dedup();
         }
-        let planned = constraints.iter().map(|constraint| {
+        let resolved = constraints.iter().map(|constraint| {
             let key = cache.topology_key(&constraint.topology_key);
             let is_hostname = *constraint.topology_key == *HOSTNAME;
-            let who = PodFilter::Spread(pod.name.namespace.clone(), constraint.selector.clone());
-            let ground = if is_hostname {
+            let pod_filter = PodFilter::Spread(pod.name.namespace.clone(), constraint.selector.clone());
+            let scope = if is_hostname {
                 // Counted per node, regardless of the inclusion policies.
                 NodeScope { group_by: GroupBy::Node, nodes: CountedNodes::default() }
             } else {
@@ -315,10 +319,10 @@ impl SoftConstraints {
                     nodes: counted_nodes(pod, constraint, with_keys.clone()),
                 }
             };
-            let tally = cache.counts_for(CountQuery { pods: who, scope: ground });
-            SoftConstraint { key, is_hostname, max_skew: constraint.max_skew, counts: tally }
+            let counts = cache.counts_for(CountQuery { pods: pod_filter, scope });
+            SoftConstraint { key, is_hostname, max_skew: constraint.max_skew, counts }
         });
-        SoftConstraints { constraints: planned.collect(), needs_all_keys }
+        SoftConstraints { constraints: resolved.collect(), needs_all_keys }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -330,7 +334,7 @@ impl SoftConstraints {
         &self,
         cache: &ClusterCache,
         nodes: &[NodeId],
-        marks: &mut ScoreScratch,
+        scratch: &mut ScoreScratch,
         scores: &mut Vec<Option<i64>>,
     ) {
         let is_ignored = |node: NodeId| {
@@ -342,30 +346,30 @@ impl SoftConstraints {
         };
         scores.clear();
         scores.extend(nodes.iter().map(|&node| (!is_ignored(node)).then_some(0)));
-        let compared = scores.iter().flatten().count();
-        let mut sums = std::mem::take(&mut marks.sums);
+        let scored_nodes = scores.iter().flatten().count();
+        let mut sums = std::mem::take(&mut scratch.sums);
         sums.clear();
         sums.resize(nodes.len(), 0.0);
         for constraint in &self.constraints {
-            let places = cache.topology.domains(constraint.key);
-            let size = if constraint.is_hostname {
-                compared
+            let domains = cache.topology.domains(constraint.key);
+            let domain_count = if constraint.is_hostname {
+                scored_nodes
             } else {
-                let places = nodes
+                let domains = nodes
                     .iter()
                     .zip(&*scores)
                     .filter(|(_, score)| score.is_some())
-                    .map(|(node, _)| places[node.index()].value_id());
-                marks.count_distinct(places, cache.topology.value_id_bound(constraint.key))
+                    .map(|(node, _)| domains[node.index()].value_id());
+                scratch.count_distinct(domains, cache.topology.value_id_bound(constraint.key))
             };
-            let weight = go::ln((size + 2) as f64);
-            let more = f64::from(constraint.max_skew.wrapping_sub(1));
-            let tally = cache.counts(constraint.counts);
+            let weight = go::ln((domain_count + 2) as f64);
+            let skew_offset = f64::from(constraint.max_skew.wrapping_sub(1));
+            let counts = cache.counts(constraint.counts);
             for (&node, sum) in nodes.iter().zip(&mut sums) {
-                let place = places[node.index()];
-                if place.is_present() {
-                    let at = if constraint.is_hostname { node.index() } else { place.value_id() };
-                    *sum += f64::from(tally.at(at)) * weight + more;
+                let domain = domains[node.index()];
+                if domain.is_present() {
+                    let index = if constraint.is_hostname { node.index() } else { domain.value_id() };
+                    *sum += f64::from(counts.at(index)) * weight + skew_offset;
                 }
             }
         }
@@ -374,19 +378,19 @@ impl SoftConstraints {
                 *score = sum.round() as i64;
             }
         }
-        marks.sums = sums;
+        scratch.sums = sums;
     }
 }
 
 /// Scales scores from 0 to 100, the lowest raw score being the best; ignored nodes get 0.
 pub(crate) fn normalise(scores: &[Option<i64>], normalised: &mut [i64]) {
-    let least = scores.iter().flatten().copied().min().unwrap_or(0);
-    let most = scores.iter().flatten().copied().max().unwrap_or(0).max(0);
+    let min_score = scores.iter().flatten().copied().min().unwrap_or(0);
+    let max_score = scores.iter().flatten().copied().max().unwrap_or(0).max(0);
     for (score, normalised) in scores.iter().zip(normalised) {
         *normalised = match score {
             None | Some(-1) => 0,
-            Some(_) if most == 0 => 100,
-            Some(score) => 100 * (most + least - score) / most,
+            Some(_) if max_score == 0 => 100,
+            Some(score) => 100 * (max_score + min_score - score) / max_score,
         };
     }
 }
@@ -410,9 +414,9 @@ impl ScoreScratch {
             self.last_round.resize(end, 0);
         }
         let mut distinct = 0;
-        for place in places {
-            if self.last_round[place] != self.round {
-                self.last_round[place] = self.round;
+        for domain in places {
+            if self.last_round[domain] != self.round {
+                self.last_round[domain] = self.round;
                 distinct += 1;
             }
         }
@@ -431,19 +435,23 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 }
 
 fn domains_changed(constraints: &[SpreadConstraint], old: Option<&NodeSpec>, new: Option<&NodeSpec>) -> bool {
-    let counts = |node: &NodeSpec| constraints.iter().all(|one| node.labels.get(&one.topology_key).is_some());
+    let is_counted = |node: &NodeSpec| {
+        constraints.iter().all(|constraint| node.labels.get(&constraint.topology_key).is_some())
+    };
     // A missing label equals an empty one here.
     let value = |labels: &Labels, key: &str| labels.get(key).unwrap_or_default().to_owned();
     match (old, new) {
         (Some(old), Some(new)) => {
-            let moved = || {
-                constraints
-                    .iter()
-                    .any(|one| value(&old.labels, &one.topology_key) != value(&new.labels, &one.topology_key))
+            let is_domain_changed = || {
+                constraints.iter().any(|constraint| {
+                    value(&old.labels, &constraint.topology_key)
+                        != value(&new.labels, &constraint.topology_key)
+                })
             };
-            counts(old) != counts(new) || (counts(new) && (moved() || old.taints != new.taints))
+            is_counted(old) != is_counted(new)
+                || (is_counted(new) && (is_domain_changed() || old.taints != new.taints))
         }
-        (None, Some(node)) | (Some(node), None) => counts(node),
+        (None, Some(node)) | (Some(node), None) => is_counted(node),
         (None, None) => true,
     }
 }
@@ -454,25 +462,29 @@ fn counts_changed(
     old: Option<&Pod>,
     new: Option<&Pod>,
 ) -> bool {
-    let (pod, itself) = (hint.pod, hint.is_own_pod_event());
-    let involved = |other: &Pod| {
-        itself || (other.is_assigned_or_nominated() && other.name.namespace == pod.name.namespace)
+    let (pod, is_own_event) = (hint.pod, hint.is_own_pod_event());
+    let is_relevant = |other: &Pod| {
+        is_own_event || (other.is_assigned_or_nominated() && other.name.namespace == pod.name.namespace)
     };
-    if ![old, new].into_iter().flatten().all(involved) {
+    if ![old, new].into_iter().flatten().all(is_relevant) {
         return false;
     }
-    let means =
+    let matches_pod =
         |constraint: &SpreadConstraint, pod: &Pod| constraint.selector.matches(|key| pod.labels.get(key));
     match (old, new) {
         (Some(old), Some(new)) => {
-            let tolerates_more = itself
+            let tolerates_more = is_own_event
                 && old.spec.tolerations != new.spec.tolerations
                 && constraints.iter().any(|constraint| constraint.honor_taints);
             tolerates_more
                 || (old.labels != new.labels
-                    && constraints.iter().any(|constraint| means(constraint, old) != means(constraint, new)))
+                    && constraints
+                        .iter()
+                        .any(|constraint| matches_pod(constraint, old) != matches_pod(constraint, new)))
         }
-        (Some(one), None) | (None, Some(one)) => constraints.iter().any(|constraint| means(constraint, one)),
+        (Some(changed_pod), None) | (None, Some(changed_pod)) => {
+            constraints.iter().any(|constraint| matches_pod(constraint, changed_pod))
+        }
         (None, None) => true,
     }
 }

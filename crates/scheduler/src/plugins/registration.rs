@@ -87,11 +87,11 @@ impl Registration {
 
 impl FilterTraits {
     /// Depends on the node alone.
-    pub(crate) const NODE_LOCAL: FilterTraits =
+    pub(crate) const NODE_ONLY: FilterTraits =
         FilterTraits { is_node_local: true, depends_on_pods: false, missing_state_error: None };
     /// Depends on the node and its pods.
-    pub(crate) const NODE_AND_PODS: FilterTraits =
-        FilterTraits { depends_on_pods: true, ..FilterTraits::NODE_LOCAL };
+    pub(crate) const NODE_WITH_PODS: FilterTraits =
+        FilterTraits { depends_on_pods: true, ..FilterTraits::NODE_ONLY };
     /// Depends on more than the node, but not on pods.
     pub(crate) const CLUSTER: FilterTraits =
         FilterTraits { is_node_local: false, depends_on_pods: false, missing_state_error: None };

@@ -72,21 +72,22 @@ impl Plugin {
         (self.registration().extension_points)(version)
     }
 
-    /// Whether it is registered for such an event.
+    /// Whether it is registered for such an event. Taint updates go to plugins registered for new nodes: an untainted
+    /// node may be one that a pod could not use before, as kube-scheduler treats it.
     pub(crate) fn is_registered_for(self, cluster_event: ClusterEvent) -> bool {
-        let sort = if cluster_event == ClusterEvent::UpdateNodeTaint {
+        let event = if cluster_event == ClusterEvent::UpdateNodeTaint {
             ClusterEvent::NodeAdd
         } else {
             cluster_event
         };
-        self.registration().events.contains(&sort)
+        self.registration().events.contains(&event)
     }
 
     /// Whether an event that it is registered for may help a pod that it rejected.
     pub(crate) fn evaluate_hint(self, hint: &HintContext<'_>) -> bool {
-        let own = self.registration();
-        let is_asked_for = own.events.contains(&hint.event.cluster_event);
-        !is_asked_for || (own.queueing_hint)(hint)
+        let registration = self.registration();
+        let is_registered = registration.events.contains(&hint.event.cluster_event);
+        !is_registered || (registration.queueing_hint)(hint)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::status::Status;
 pub(crate) const REGISTRATION: Registration = Registration::new("TaintToleration", |_| {
     &[ExtensionPoint::Filter, ExtensionPoint::PreScore, ExtensionPoint::Score]
 })
-.filter(FilterTraits::NODE_LOCAL)
+.filter(FilterTraits::NODE_ONLY)
 .weight(3)
 .events(&[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeTaint, ClusterEvent::UpdatePodToleration])
 .queueing_hint(queueing_hint);

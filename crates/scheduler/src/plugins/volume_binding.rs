@@ -114,12 +114,12 @@ pub(crate) fn pre_filter(
     let mut waits_for_volume = false;
     for name in pod.volumes.claims() {
         let Some(claim) = storage.latest_claim(pod.namespace, name) else { continue };
-        let claim = claim.map_err(|why| unreadable_status(PLUGIN, why))?;
+        let claim = claim.map_err(|error| unreadable_status(PLUGIN, error))?;
         if claim.is_bound {
             state.bound.push(match storage.latest_volume(&claim.volume) {
                 None => BoundVolume::Missing,
                 Some(Ok(volume)) => BoundVolume::Volume(volume.clone()),
-                Some(Err(why)) => BoundVolume::Unreadable(why.clone()),
+                Some(Err(error)) => BoundVolume::Unreadable(error.clone()),
             });
             continue;
         }
@@ -164,7 +164,7 @@ pub(crate) fn reserve(
 
 /// Returns whether the pod has claims. Fails if one is missing, lost or being deleted.
 fn check_claims(pod: VolumePod<'_>, storage: &StorageCache) -> Result<bool, Status> {
-    let refuse = |why: String| Err(Status::unresolvable(PLUGIN, why));
+    let reject = |error: String| Err(Status::unresolvable(PLUGIN, error));
     let mut has_claims = false;
     for volume in &pod.volumes.volumes {
         let (name, is_ephemeral) = match volume {
@@ -174,25 +174,25 @@ fn check_claims(pod: VolumePod<'_>, storage: &StorageCache) -> Result<bool, Stat
         };
         has_claims = true;
         let Some(claim) = storage.claim(pod.namespace, name) else {
-            return refuse(match is_ephemeral {
+            return reject(match is_ephemeral {
                 true => format!(
                     "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
                 ),
                 false => VolumeError::claim_not_found(name),
             });
         };
-        let claim = claim.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?;
+        let claim = claim.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?;
         if claim.is_lost {
             let volume = &claim.volume;
-            return refuse(format!(
+            return reject(format!(
                 "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
             ));
         }
         if claim.is_deleting {
-            return refuse(format!("persistentvolumeclaim {name:?} is being deleted"));
+            return reject(format!("persistentvolumeclaim {name:?} is being deleted"));
         }
-        if is_ephemeral && let Err(why) = pod.volumes.check_owner(claim) {
-            return refuse(why);
+        if is_ephemeral && let Err(error) = pod.volumes.check_owner(claim) {
+            return reject(error);
         }
     }
     Ok(has_claims)
@@ -204,7 +204,7 @@ fn delay_binding_class<'s>(
     storage: &'s StorageCache,
 ) -> Result<Option<&'s Arc<StorageClass>>, Status> {
     let Some(class) = storage.class(&claim.class) else { return Ok(None) };
-    let class = class.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?;
+    let class = class.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?;
     match class.binding_mode {
         Some(VolumeBindingMode::WaitForFirstConsumer) => Ok(Some(class)),
         Some(VolumeBindingMode::Immediate) => Ok(None),
@@ -223,7 +223,7 @@ fn find_pod_volumes<'a>(
         match bound {
             BoundVolume::Volume(volume) if is_reachable(volume, node, storage)? => continue,
             BoundVolume::Volume(_) => reasons.push("node(s) didn't match PersistentVolume's node affinity"),
-            BoundVolume::Unreadable(why) => return Err(unreadable_status(PLUGIN, why)),
+            BoundVolume::Unreadable(error) => return Err(unreadable_status(PLUGIN, error)),
             BoundVolume::Missing => is_volume_missing = true,
         }
         break;
@@ -261,12 +261,12 @@ fn check_unbound_claims<'a>(
         return Ok(UnmetClaims::Volume);
     }
     found.provisions.extend(&state.claims_to_provision);
-    let mut taken = BTreeSet::new();
+    let mut taken_volumes = BTreeSet::new();
     for unbound in &state.claims_to_find {
         let candidates = unbound.candidates.as_ref().map_err(Status::clone)?;
-        match candidates.find(node.labels, |volume| !taken.contains(&volume.name)) {
+        match candidates.find(node.labels, |volume| !taken_volumes.contains(&volume.name)) {
             Some(volume) => {
-                taken.insert(&volume.name);
+                taken_volumes.insert(&volume.name);
                 found.binds.push((&unbound.claim, volume));
             }
             None => found.provisions.push(unbound),
@@ -291,11 +291,12 @@ fn is_reachable(
 ) -> Result<bool, Status> {
     let mut affinity = &volume.affinity;
     if let Some(InTreeVolume { plugin, migrated }) = &volume.in_tree
-        && let Some(csi_node) = storage.node(node.name).and_then(|known| known.csi_node.as_ref())
-        && csi_node.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?.has_migrated(*plugin)
+        && let Some(csi_node) =
+            storage.node(node.name).and_then(|node_volumes| node_volumes.csi_node.as_ref())
+        && csi_node.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?.has_migrated(*plugin)
     {
-        let could_not = |why: &String| error_status(format!("could not translate pv: {why}"));
-        affinity = &migrated.as_ref().map_err(could_not)?.affinity;
+        let translation_error = |error: &String| error_status(format!("could not translate pv: {error}"));
+        affinity = &migrated.as_ref().map_err(translation_error)?.affinity;
     }
     Ok(affinity.as_ref().is_none_or(|affinity| selects(affinity, node.labels)))
 }
@@ -305,8 +306,8 @@ fn selects(affinity: &kubernetes::selector::NodeSelector, labels: &Labels) -> bo
     affinity.matches("", |key| labels.get(key)).unwrap_or(false)
 }
 
-fn error_status(why: String) -> Status {
-    Status { plugin: PLUGIN, code: Code::Error, reasons: smallvec![why.into()] }
+fn error_status(error: String) -> Status {
+    Status { plugin: PLUGIN, code: Code::Error, reasons: smallvec![error.into()] }
 }
 
 // === impl UnboundClaim ===
@@ -322,11 +323,11 @@ impl UnboundClaim {
             Some(_) => Ok(CandidateVolumes::default()),
             None => CandidateVolumes::new(claim, storage),
         };
-        let room = match class.can_provision() {
+        let capacity = match class.can_provision() {
             true => ProvisioningCapacity::new(claim, class, storage),
             false => ProvisioningCapacity::Unchecked,
         };
-        UnboundClaim { claim: claim.clone(), class: class.clone(), candidates, capacity: room }
+        UnboundClaim { claim: claim.clone(), class: class.clone(), candidates, capacity }
     }
 
     fn has_capacity(&self, labels: &Labels) -> Result<bool, Status> {
@@ -338,7 +339,7 @@ impl UnboundClaim {
                 Ok(true)
             }
             ProvisioningCapacity::OnNodes(_, None) => Ok(false),
-            ProvisioningCapacity::OnNodes(_, Some(why)) => Err(unreadable_status(PLUGIN, why)),
+            ProvisioningCapacity::OnNodes(_, Some(error)) => Err(unreadable_status(PLUGIN, error)),
         }
     }
 }
@@ -347,17 +348,17 @@ impl UnboundClaim {
 
 impl CandidateVolumes {
     fn new(claim: &PersistentVolumeClaim, storage: &StorageCache) -> Result<CandidateVolumes, Status> {
-        let selector = claim.selector.as_ref().map(Result::as_ref).transpose().map_err(|why| {
+        let selector = claim.selector.as_ref().map(Result::as_ref).transpose().map_err(|error| {
             let key = &claim.key;
             error_status(format!(
-                "error creating internal label selector for claim: {}/{}: {why}",
+                "error creating internal label selector for claim: {}/{}: {error}",
                 key.namespace, key.name
             ))
         })?;
         let request = claim.requested();
         let mut candidates = CandidateVolumes::default();
         for volume in storage.candidate_volumes(claim) {
-            let volume = volume.map_err(|why| unreadable_status(PLUGIN, why))?;
+            let volume = volume.map_err(|error| unreadable_status(PLUGIN, error))?;
             let is_own = volume.is_bound_to(claim);
             if volume.claim.is_some() && !is_own
                 || volume.capacity < request
@@ -387,12 +388,12 @@ impl CandidateVolumes {
         labels: &Labels,
         is_free: impl Fn(&PersistentVolume) -> bool,
     ) -> Option<&Arc<PersistentVolume>> {
-        let reaches = |volume: &PersistentVolume| {
+        let matches_node = |volume: &PersistentVolume| {
             volume.affinity.as_ref().is_none_or(|affinity| selects(affinity, labels))
         };
         match self.pre_bound.iter().find(|volume| is_free(volume)) {
-            Some(own) => reaches(own).then_some(own),
-            None => self.free.iter().find(|volume| is_free(volume) && reaches(volume)),
+            Some(pre_bound) => matches_node(pre_bound).then_some(pre_bound),
+            None => self.free.iter().find(|volume| is_free(volume) && matches_node(volume)),
         }
     }
 }
@@ -410,45 +411,45 @@ impl ProvisioningCapacity {
             None => return ProvisioningCapacity::Unchecked,
             Some(Ok(driver)) if !driver.tracks_capacity => return ProvisioningCapacity::Unchecked,
             Some(Ok(_)) => {}
-            Some(Err(why)) => return ProvisioningCapacity::OnNodes(Vec::new(), Some(why.clone())),
+            Some(Err(error)) => return ProvisioningCapacity::OnNodes(Vec::new(), Some(error.clone())),
         }
-        let (mut nodes, mut lost, bytes) = (Vec::new(), None, request.value());
+        let (mut nodes, mut first_error, bytes) = (Vec::new(), None, request.value());
         for capacity in storage.capacities(&claim.class) {
             match capacity {
-                Ok(capacity) if capacity.max_volume_size.is_some_and(|largest| largest >= bytes) => {
+                Ok(capacity) if capacity.max_volume_size.is_some_and(|max_size| max_size >= bytes) => {
                     nodes.extend(capacity.nodes.clone());
                 }
                 Ok(_) => {}
-                Err(why) => lost = lost.or(Some(why.clone())),
+                Err(error) => first_error = first_error.or(Some(error.clone())),
             }
         }
-        ProvisioningCapacity::OnNodes(nodes, lost)
+        ProvisioningCapacity::OnNodes(nodes, first_error)
     }
 }
 
 /// A claim of the pod was added or updated, or other volumes or capacity may be available.
 fn queueing_hint(hint: &HintContext<'_>) -> bool {
     let EventObjects::Tracked { old, new } = hint.event.objects else { return true };
-    let (Some(own), Some(thing)) = (hint.volumes, new.or(old)) else { return true };
-    match (&thing.details, old.map(|old| &old.details)) {
+    let (Some(own_volumes), Some(object)) = (hint.volumes, new.or(old)) else { return true };
+    match (&object.details, old.map(|old| &old.details)) {
         // Of the registered kinds only a claim has no details.
-        (TrackedDetails::None, _) => hint.uses_claim(own, thing),
+        (TrackedDetails::None, _) => hint.uses_claim(own_volumes, object),
         (
-            TrackedDetails::StorageClass { allowed_topologies: topologies, .. },
-            Some(TrackedDetails::StorageClass { allowed_topologies: before, .. }),
-        ) => topologies != before,
+            TrackedDetails::StorageClass { allowed_topologies, .. },
+            Some(TrackedDetails::StorageClass { allowed_topologies: old_value, .. }),
+        ) => allowed_topologies != old_value,
         (
-            TrackedDetails::CsiNode { migrated_plugins: migrated, .. },
-            Some(TrackedDetails::CsiNode { migrated_plugins: before, .. }),
-        ) => migrated != before,
+            TrackedDetails::CsiNode { migrated_plugins, .. },
+            Some(TrackedDetails::CsiNode { migrated_plugins: old_value, .. }),
+        ) => migrated_plugins != old_value,
         (
             TrackedDetails::CsiDriver { tracks_capacity },
-            Some(TrackedDetails::CsiDriver { tracks_capacity: before }),
-        ) => *before && !tracks_capacity && own.has_inline_csi_driver(&thing.name),
+            Some(TrackedDetails::CsiDriver { tracks_capacity: old_value }),
+        ) => *old_value && !tracks_capacity && own_volumes.has_inline_csi_driver(&object.name),
         (
-            TrackedDetails::CsiStorageCapacity { max_volume_size: most },
-            Some(TrackedDetails::CsiStorageCapacity { max_volume_size: before }),
-        ) => most.is_some() && most > before,
+            TrackedDetails::CsiStorageCapacity { max_volume_size: max_size },
+            Some(TrackedDetails::CsiStorageCapacity { max_volume_size: old_value }),
+        ) => max_size.is_some() && max_size > old_value,
         _ => true,
     }
 }

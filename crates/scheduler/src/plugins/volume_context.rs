@@ -41,12 +41,12 @@ impl PodChanges<'_> {
 }
 
 /// The status for an unreadable object.
-pub(super) fn unreadable_status(plugin: Plugin, why: &UnreadableObject) -> Status {
-    Status::unresolvable(plugin, why.to_string())
+pub(super) fn unreadable_status(plugin: Plugin, error: &UnreadableObject) -> Status {
+    Status::unresolvable(plugin, error.to_string())
 }
 
 /// A status in one line.
 #[cfg(test)]
-pub(super) fn describe(refusal: &Status) -> String {
-    format!("{} {}: {}", refusal.plugin, refusal.code, refusal.message())
+pub(super) fn describe(status: &Status) -> String {
+    format!("{} {}: {}", status.plugin, status.code, status.message())
 }

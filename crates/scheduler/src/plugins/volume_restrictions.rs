@@ -44,17 +44,17 @@ pub(crate) fn pre_filter(
         let Some(claim) = storage.claim(pod.namespace, name) else {
             return Err(Status::unresolvable(PLUGIN, VolumeError::claim_not_found(name)));
         };
-        let claim = claim.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?;
+        let claim = claim.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?;
         if claim.is_read_write_once_pod() {
             own_claims.insert(name.clone());
         }
     }
-    let taken = own_claims.iter().filter(|claim| storage.is_mounted(pod.namespace, claim)).count();
-    let needed = pod.volumes.has_disks() || taken > 0;
-    Ok(needed.then(|| VolumeRestrictionsState {
+    let in_use = own_claims.iter().filter(|claim| storage.is_mounted(pod.namespace, claim)).count();
+    let is_needed = pod.volumes.has_disks() || in_use > 0;
+    Ok(is_needed.then(|| VolumeRestrictionsState {
         volumes: pod.volumes.clone(),
         read_write_once_pod_claims: own_claims,
-        claims_in_use: taken,
+        claims_in_use: in_use,
     }))
 }
 
@@ -85,10 +85,12 @@ impl VolumeRestrictionsState {
         pod_changes: &PodChanges<'_>,
         storage: &StorageCache,
     ) -> bool {
-        let there = storage.node(node.name).into_iter().flat_map(|node| &node.disks);
-        let there = there.filter(|(pod, _)| !pod_changes.removed.contains(pod)).map(|(_, volumes)| volumes);
-        let mut others = there.chain(pod_changes.added.iter().map(|pod| pod.volumes));
-        others.any(|other| self.volumes.disks().any(|disk| other.disks().any(|other| disk.conflicts(other))))
+        let placed_volumes = storage.node(node.name).into_iter().flat_map(|node| &node.disks);
+        let placed_volumes =
+            placed_volumes.filter(|(pod, _)| !pod_changes.removed.contains(pod)).map(|(_, volumes)| volumes);
+        let mut other_volumes = placed_volumes.chain(pod_changes.added.iter().map(|pod| pod.volumes));
+        other_volumes
+            .any(|other| self.volumes.disks().any(|disk| other.disks().any(|other| disk.conflicts(other))))
     }
 
     /// As in kube-scheduler the claims of added and removed pods are counted by name alone, in any namespace, and as
@@ -100,10 +102,10 @@ impl VolumeRestrictionsState {
         let uses = |volumes: &PodVolumes| {
             volumes.named_claims().filter(|claim| self.read_write_once_pod_claims.contains(*claim)).count()
         };
-        let gone = pod_changes.removed.iter().filter_map(|pod| storage.placed_pod(*pod));
-        let gone: usize = gone.map(|(_, volumes, _)| uses(volumes)).sum();
-        let come: usize = pod_changes.added.iter().map(|pod| uses(pod.volumes)).sum();
-        self.claims_in_use + come > gone
+        let removed_uses = pod_changes.removed.iter().filter_map(|pod| storage.placed_pod(*pod));
+        let removed_uses: usize = removed_uses.map(|(_, volumes, _)| uses(volumes)).sum();
+        let added_uses: usize = pod_changes.added.iter().map(|pod| uses(pod.volumes)).sum();
+        self.claims_in_use + added_uses > removed_uses
     }
 }
 
@@ -113,12 +115,14 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
     match hint.event.objects {
         EventObjects::Node { .. } => true,
         EventObjects::Pod { old, volumes, .. } => {
-            let Some(others) = volumes else { return true };
-            if old.is_some_and(|gone| gone.name.namespace != hint.pod.name.namespace) {
+            let Some(deleted_volumes) = volumes else { return true };
+            if old.is_some_and(|deleted_pod| deleted_pod.name.namespace != hint.pod.name.namespace) {
                 return false;
             }
-            let disk = own.disks().any(|own| others.disks().any(|other| own.conflicts(other)));
-            disk || own.named_claims().any(|own| others.named_claims().any(|other| own == other))
+            let has_disk_conflict =
+                own.disks().any(|own| deleted_volumes.disks().any(|other| own.conflicts(other)));
+            has_disk_conflict
+                || own.named_claims().any(|own| deleted_volumes.named_claims().any(|other| own == other))
         }
         EventObjects::Tracked { old, new } => new.or(old).is_none_or(|claim| hint.names_claim(own, claim)),
     }
@@ -161,20 +165,20 @@ mod tests {
         let (namespace, volumes) = ("a".into(), PodVolumes::of(json!([pod])));
         let without: Vec<PodId> = without.iter().map(|id| PodId(*id)).collect();
         let with: Vec<Arc<PodVolumes>> = with.iter().map(|volume| PodVolumes::of(json!([volume]))).collect();
-        let guests: Vec<VolumePod<'_>> =
+        let added_pods: Vec<VolumePod<'_>> =
             with.iter().map(|volumes| VolumePod { namespace: &namespace, volumes }).collect();
         let found = pre_filter(VolumePod { namespace: &namespace, volumes: &volumes }, &storage);
         let found = match found {
             Ok(None) => "skipped".to_owned(),
             Ok(Some(state)) => {
-                let hypothesis = PodChanges { removed: &without, added: &guests };
+                let changes = PodChanges { removed: &without, added: &added_pods };
                 let node = VolumeNode { name: &"n".into(), labels: &Labels::default() };
-                match filter(&state, &node, &hypothesis, &storage) {
+                match filter(&state, &node, &changes, &storage) {
                     Ok(()) => "fits".to_owned(),
-                    Err(refusal) => describe(&refusal),
+                    Err(status) => describe(&status),
                 }
             }
-            Err(refusal) => describe(&refusal),
+            Err(status) => describe(&status),
         };
         assert_eq!(found, expected);
     }

@@ -81,24 +81,24 @@ struct VectorStates {
 
 impl VectorCluster {
     fn of(case: &Value) -> VectorCluster {
-        let mut world = VectorCluster::default();
+        let mut cluster = VectorCluster::default();
         for value in case["objects"].as_array().unwrap() {
             let object = testobjects::object(value);
             let kind = Kind::of(&object.meta().api_version, &object.meta().kind);
             if let Some(kind) = StorageKind::of(&kind) {
-                world.storage.apply(kind, &object).unwrap();
+                cluster.storage.apply(kind, &object).unwrap();
             } else if &*kind.kind == "Node" {
                 let labels: Option<Labels> =
                     serde_json::from_value(value["metadata"]["labels"].clone()).unwrap();
-                world
+                cluster
                     .nodes
                     .push((value["metadata"]["name"].as_str().unwrap().into(), labels.unwrap_or_default()));
             } else if &*kind.kind == "Pod" {
-                world.add_pod(value);
+                cluster.add_pod(value);
             }
         }
-        case["pending"].as_array().unwrap().iter().for_each(|pod| world.add_pod(pod));
-        world
+        case["pending"].as_array().unwrap().iter().for_each(|pod| cluster.add_pod(pod));
+        cluster
     }
 
     fn add_pod(&mut self, value: &Value) {
@@ -115,10 +115,10 @@ impl VectorCluster {
             priority: spec["priority"].as_i64().unwrap_or(0),
             nominated: value["status"]["nominatedNodeName"].as_str().map(str::to_owned),
         };
-        let known = self.pods.entry(format!("{namespace}/{name}")).or_insert(pod).clone();
+        let stored_pod = self.pods.entry(format!("{namespace}/{name}")).or_insert(pod).clone();
         let node = text(&spec["nodeName"]);
         if self.nodes.iter().any(|(name, _)| *name == node) {
-            self.place(&known, &node);
+            self.place(&stored_pod, &node);
         }
     }
 
@@ -132,30 +132,30 @@ impl VectorCluster {
         let mut refusals = 0;
         for expect in case["expect"].as_array().unwrap() {
             let name = expect["pod"].as_str().unwrap();
-            let place = format!("{} {name}", case["id"]);
+            let location = format!("{} {name}", case["id"]);
             let pod = self.pods[name].clone();
             if expect.get("skipped").is_some() || expect.get("preEnqueue").is_some() {
                 continue;
             }
             let Some(volumes) = &pod.volumes else {
-                refusals += self.apply_expected_decision(expect, &pod, None, &place);
+                refusals += self.apply_expected_decision(expect, &pod, None, &location);
                 continue;
             };
             let view = VolumePod { namespace: &pod.namespace, volumes };
             let found = VectorStates::new(view, &self.storage);
             match (found, expect.get("preFilter")) {
                 (found, Some(expected)) if VOLUME_PLUGINS.contains(&expected["plugin"].as_str().unwrap()) => {
-                    assert_eq!(found.err().map(to_vector_json).as_ref(), Some(expected), "{place}");
+                    assert_eq!(found.err().map(to_vector_json).as_ref(), Some(expected), "{location}");
                     refusals += 1;
                 }
                 (_, Some(expected)) if EARLIER_PLUGINS.contains(&expected["plugin"].as_str().unwrap()) => {}
-                (Err(refusal), _) => panic!("{place}: refused by {refusal:?}"),
+                (Err(status), _) => panic!("{location}: refused by {status:?}"),
                 (Ok(_), Some(_)) => {}
                 (Ok(states), None) => {
                     for (node, expected) in expect["nodes"].as_object().into_iter().flatten() {
-                        refusals += self.check_node(&states, &pod, node, expected, &place);
+                        refusals += self.check_node(&states, &pod, node, expected, &location);
                     }
-                    refusals += self.apply_expected_decision(expect, &pod, Some(&states), &place);
+                    refusals += self.apply_expected_decision(expect, &pod, Some(&states), &location);
                 }
             }
         }
@@ -168,7 +168,7 @@ impl VectorCluster {
         pod: &VectorPod,
         node: &str,
         expected: &Value,
-        place: &str,
+        location: &str,
     ) -> usize {
         let (name, labels) = self.nodes.iter().find(|(name, _)| &**name == node).unwrap();
         let plugin = expected["plugin"].as_str().unwrap_or_default();
@@ -189,7 +189,11 @@ impl VectorCluster {
             .filter(&node, &PodChanges { removed: &[], added: &nominated }, &self.storage)
             .and_then(|()| states.filter(&node, &PodChanges::default(), &self.storage));
         let ours = VOLUME_PLUGINS.contains(&plugin);
-        assert_eq!(found.err().map(to_vector_json).as_ref(), ours.then_some(expected), "{place} on {name}");
+        assert_eq!(
+            found.err().map(to_vector_json).as_ref(),
+            ours.then_some(expected),
+            "{location} on {name}"
+        );
         usize::from(ours)
     }
 
@@ -199,7 +203,7 @@ impl VectorCluster {
         expect: &Value,
         pod: &VectorPod,
         states: Option<&VectorStates>,
-        place: &str,
+        location: &str,
     ) -> usize {
         if let Some(node) = expect["node"].as_str() {
             let (name, labels) = self.nodes.iter().find(|(name, _)| &**name == node).unwrap().clone();
@@ -217,19 +221,19 @@ impl VectorCluster {
         if let (Some(node), Some(states)) = (&nominated, states) {
             let (name, labels) = self.nodes.iter().find(|(name, _)| **name == **node).unwrap();
             let node = VolumeNode { name, labels };
-            let hypothesis = PodChanges { removed: &victims, added: &[] };
+            let pod_changes = PodChanges { removed: &victims, added: &[] };
             assert_eq!(
-                states.filter(&node, &hypothesis, &self.storage),
+                states.filter(&node, &pod_changes, &self.storage),
                 Ok(()),
-                "{place} without its victims"
+                "{location} without its victims"
             );
         }
         for victim in &victims {
             self.storage.remove_pod(*victim);
         }
-        let known = self.pods.values_mut().find(|known| known.id == pod.id).unwrap();
-        known.nominated =
-            if expect.get("node").is_some() { None } else { nominated.or(known.nominated.take()) };
+        let stored_pod = self.pods.values_mut().find(|stored_pod| stored_pod.id == pod.id).unwrap();
+        stored_pod.nominated =
+            if expect.get("node").is_some() { None } else { nominated.or(stored_pod.nominated.take()) };
         for name in expect["clearedNominations"].as_array().into_iter().flatten() {
             self.pods.get_mut(name.as_str().unwrap()).unwrap().nominated = None;
         }
@@ -269,12 +273,12 @@ impl VectorStates {
 }
 
 /// A status as in the vectors.
-fn to_vector_json(refusal: Status) -> Value {
-    let mut reasons = refusal.reasons;
+fn to_vector_json(status: Status) -> Value {
+    let mut reasons = status.reasons;
     reasons.sort();
     serde_json::json!({
-        "plugin": refusal.plugin.name(),
-        "code": refusal.code.to_string(),
+        "plugin": status.plugin.name(),
+        "code": status.code.to_string(),
         "reasons": reasons.to_vec(),
     })
 }

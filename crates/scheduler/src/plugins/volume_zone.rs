@@ -39,35 +39,35 @@ pub(crate) fn pre_filter(
     pod: VolumePod<'_>,
     storage: &StorageCache,
 ) -> Result<Option<VolumeZoneState>, Status> {
-    let refuse = |why: String| Status::unresolvable(PLUGIN, why);
+    let reject = |error: String| Status::unresolvable(PLUGIN, error);
     let mut volumes = Vec::new();
     for name in pod.volumes.named_claims() {
         if name.is_empty() {
-            return Err(refuse("PersistentVolumeClaim had no name".to_owned()));
+            return Err(reject("PersistentVolumeClaim had no name".to_owned()));
         }
         let claim =
-            storage.claim(pod.namespace, name).ok_or_else(|| refuse(VolumeError::claim_not_found(name)))?;
-        let claim = claim.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?;
+            storage.claim(pod.namespace, name).ok_or_else(|| reject(VolumeError::claim_not_found(name)))?;
+        let claim = claim.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?;
         if claim.volume.is_empty() {
             if claim.class.is_empty() {
-                return Err(refuse("PersistentVolumeClaim had no pv name and storageClass name".to_owned()));
+                return Err(reject("PersistentVolumeClaim had no pv name and storageClass name".to_owned()));
             }
-            let missing = || refuse(format!("storageclass.storage.k8s.io {:?} not found", claim.class));
+            let missing = || reject(format!("storageclass.storage.k8s.io {:?} not found", claim.class));
             let class = storage.class(&claim.class).ok_or_else(missing)?;
-            match class.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?.binding_mode {
+            match class.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?.binding_mode {
                 Some(VolumeBindingMode::WaitForFirstConsumer) => continue,
                 Some(VolumeBindingMode::Immediate) => {
-                    return Err(refuse("PersistentVolume had no name".to_owned()));
+                    return Err(reject("PersistentVolume had no name".to_owned()));
                 }
                 None => {
                     let class = &claim.class;
-                    return Err(refuse(format!("VolumeBindingMode not set for StorageClass {class:?}")));
+                    return Err(reject(format!("VolumeBindingMode not set for StorageClass {class:?}")));
                 }
             }
         }
-        let missing = || refuse(format!("persistentvolume {:?} not found", claim.volume));
+        let missing = || reject(format!("persistentvolume {:?} not found", claim.volume));
         let volume = storage.volume(&claim.volume).ok_or_else(missing)?;
-        let volume = volume.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?;
+        let volume = volume.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?;
         if !volume.zones.is_empty() {
             volumes.push(volume.clone());
         }
@@ -78,8 +78,9 @@ pub(crate) fn pre_filter(
 pub(crate) fn filter(state: &VolumeZoneState, node: &VolumeNode<'_>) -> Result<(), Status> {
     let labels = node.labels;
     // A node without topology labels is in a cluster of one zone.
-    let says_nothing = || [BETA_ZONE, BETA_REGION, ZONE, REGION].iter().all(|key| labels.get(key).is_none());
-    if state.volumes.iter().all(|volume| is_reachable(volume, labels)) || says_nothing() {
+    let has_no_topology_labels =
+        || [BETA_ZONE, BETA_REGION, ZONE, REGION].iter().all(|key| labels.get(key).is_none());
+    if state.volumes.iter().all(|volume| is_reachable(volume, labels)) || has_no_topology_labels() {
         return Ok(());
     }
     Err(Status::unresolvable(PLUGIN, "node(s) had no available volume zone"))
@@ -87,25 +88,25 @@ pub(crate) fn filter(state: &VolumeZoneState, node: &VolumeNode<'_>) -> Result<(
 
 fn is_reachable(volume: &PersistentVolume, labels: &Labels) -> bool {
     volume.zones.iter().all(|(key, zones)| {
-        let place = labels.get(key).or_else(|| match *key {
+        let node_value = labels.get(key).or_else(|| match *key {
             BETA_ZONE => labels.get(ZONE),
             BETA_REGION => labels.get(REGION),
             _ => None,
         });
-        place.is_some_and(|place| zones.iter().any(|zone| &**zone == place))
+        node_value.is_some_and(|node_value| zones.iter().any(|zone| &**zone == node_value))
     })
 }
 
 /// A claim of the pod was added or updated, the topology of a volume changed, or a class has `WaitForFirstConsumer`.
 fn queueing_hint(hint: &HintContext<'_>) -> bool {
     let EventObjects::Tracked { old, new } = hint.event.objects else { return true };
-    let (Some(own), Some(thing)) = (hint.volumes, new.or(old)) else { return true };
-    match (&thing.details, old.map(|old| &old.details)) {
-        (TrackedDetails::None, _) => hint.names_claim(own, thing),
+    let (Some(own_volumes), Some(object)) = (hint.volumes, new.or(old)) else { return true };
+    match (&object.details, old.map(|old| &old.details)) {
+        (TrackedDetails::None, _) => hint.names_claim(own_volumes, object),
         (
-            TrackedDetails::PersistentVolume { topology_labels: places },
-            Some(TrackedDetails::PersistentVolume { topology_labels: before }),
-        ) => places != before,
+            TrackedDetails::PersistentVolume { topology_labels },
+            Some(TrackedDetails::PersistentVolume { topology_labels: old_labels }),
+        ) => topology_labels != old_labels,
         (TrackedDetails::StorageClass { waits_for_consumer, .. }, _) => *waits_for_consumer,
         _ => true,
     }
@@ -130,9 +131,9 @@ mod tests {
             Ok(None) => "skipped".to_owned(),
             Ok(Some(state)) => match filter(&state, &VolumeNode { name: &"n".into(), labels: &labels }) {
                 Ok(()) => "fits".to_owned(),
-                Err(refusal) => describe(&refusal),
+                Err(status) => describe(&status),
             },
-            Err(refusal) => describe(&refusal),
+            Err(status) => describe(&status),
         };
         assert_eq!(found, expected);
     }

@@ -239,11 +239,11 @@ const DEFAULT_SCHEDULER: &str = "default-scheduler";
 pub(super) fn read(object: &Object, scalars: &mut ScalarResourceNames) -> Result<Pod, String> {
     let PodJson { metadata, spec, status } = view(object)?;
     let resources: PodResources<'_> = view(object)?;
-    let taken = resources.calculate_resource();
+    let resource_usage = resources.calculate_resource();
     let usage = PodUsage {
-        requested: scalars.amounts(&taken.requests),
-        non_zero_cpu: taken.non_zero_cpu.0,
-        non_zero_memory: taken.non_zero_memory.0,
+        requested: scalars.amounts(&resource_usage.requests),
+        non_zero_cpu: resource_usage.non_zero_cpu.0,
+        non_zero_memory: resource_usage.non_zero_memory.0,
     };
     let controller =
         metadata.owner_references.iter().find(|owner| owner.controller == Some(true)).and_then(controller);
@@ -297,22 +297,24 @@ fn scheduling_spec(namespace: &Arc<str>, spec: &SpecJson) -> Result<SchedulingSp
     let containers = spec.containers.iter().chain(&spec.init_containers);
     let image_volumes = spec.volumes.iter().filter_map(VolumeJson::image);
     let images = spec.init_containers.iter().chain(&spec.containers).map(|container| &container.image);
-    let terms = |what: &str, list: &[TermJson]| {
+    let terms = |affinity_field: &str, list: &[TermJson]| {
         let term = |(index, json)| {
             term(namespace, json, || {
-                format!("spec.affinity.{what}.requiredDuringSchedulingIgnoredDuringExecution[{index}]")
+                format!(
+                    "spec.affinity.{affinity_field}.requiredDuringSchedulingIgnoredDuringExecution[{index}]"
+                )
             })
         };
         list.iter().enumerate().map(term).collect::<Result<Vec<_>, String>>()
     };
-    let weighted = |what: &str, sign: i32, list: &[PreferredPodsJson]| {
+    let weighted = |affinity_field: &str, sign: i32, list: &[PreferredPodsJson]| {
         let term = |(index, json): (usize, &PreferredPodsJson)| {
-            let place = || {
+            let path = || {
                 format!(
-                    "spec.affinity.{what}.preferredDuringSchedulingIgnoredDuringExecution[{index}].podAffinityTerm"
+                    "spec.affinity.{affinity_field}.preferredDuringSchedulingIgnoredDuringExecution[{index}].podAffinityTerm"
                 )
             };
-            Ok((i64::from(json.weight.wrapping_mul(sign)), term(namespace, &json.pod_affinity_term, place)?))
+            Ok((i64::from(json.weight.wrapping_mul(sign)), term(namespace, &json.pod_affinity_term, path)?))
         };
         list.iter().enumerate().map(term).collect::<Result<Vec<_>, String>>()
     };
@@ -353,13 +355,9 @@ fn scheduling_spec(namespace: &Arc<str>, spec: &SpecJson) -> Result<SchedulingSp
     })
 }
 
-fn term(
-    namespace: &Arc<str>,
-    json: &TermJson,
-    place: impl Fn() -> String,
-) -> Result<PodAffinityTerm, String> {
+fn term(namespace: &Arc<str>, json: &TermJson, path: impl Fn() -> String) -> Result<PodAffinityTerm, String> {
     let selector = |field: &str, selector: &Option<LabelSelector>| {
-        Selector::of(selector.as_ref()).map_err(|error| format!("{}.{field}: {error}", place()))
+        Selector::of(selector.as_ref()).map_err(|error| format!("{}.{field}: {error}", path()))
     };
     let own = json.namespaces.is_empty() && json.namespace_selector.is_none();
     let mut namespaces = if own { vec![namespace.clone()] } else { json.namespaces.clone() };
@@ -406,11 +404,12 @@ fn spread((index, json): (usize, &SpreadJson)) -> Result<SpreadConstraint, Strin
 
 fn host_ports<'a>(containers: impl Iterator<Item = &'a ContainerJson>) -> Vec<HostPort> {
     let ports = containers.flat_map(|container| &container.ports).filter(|port| port.host_port > 0);
-    let or = |text: &Arc<str>, default: &str| if text.is_empty() { default.into() } else { text.clone() };
+    let or_default =
+        |text: &Arc<str>, default: &str| if text.is_empty() { default.into() } else { text.clone() };
     ports
         .map(|port| HostPort {
-            ip: or(&port.host_ip, HostPort::ALL_ADDRESSES),
-            protocol: or(&port.protocol, "TCP"),
+            ip: or_default(&port.host_ip, HostPort::ALL_ADDRESSES),
+            protocol: or_default(&port.protocol, "TCP"),
             port: port.host_port,
         })
         .collect()

@@ -17,35 +17,35 @@ use crate::events::{
 impl Scheduler {
     pub(crate) fn set_node(&mut self, now: Moment, object: &Object) {
         let new = NodeSpec::read(object, &mut self.cache.scalars);
-        let known = self.cache.nodes.by_name(&new.name).map(|id| self.cache.nodes.spec(id));
-        let sorts = known
+        let current_spec = self.cache.nodes.by_name(&new.name).map(|id| self.cache.nodes.spec(id));
+        let cluster_events = current_spec
             .map_or_else(|| vec![ClusterEvent::NodeAdd], |old| node_scheduling_properties_change(old, &new));
-        if sorts.is_empty() || !self.queue.has_unschedulable() {
+        if cluster_events.is_empty() || !self.queue.has_unschedulable() {
             self.cache.set_node(new);
             return;
         }
-        let old = known.cloned();
+        let old = current_spec.cloned();
         self.cache.set_node(new.clone());
-        for sort in sorts {
-            let about = EventObjects::Node { old: old.as_ref(), new: Some(&new) };
-            self.requeue_for_event(now, &ObservedEvent { cluster_event: sort, objects: about }, |_| true);
+        for cluster_event in cluster_events {
+            let objects = EventObjects::Node { old: old.as_ref(), new: Some(&new) };
+            self.requeue_for_event(now, &ObservedEvent { cluster_event, objects }, |_| true);
         }
     }
 
     pub(crate) fn remove_node(&mut self, now: Moment, name: &str) {
-        let known = self.cache.nodes.by_name(name).map(|id| self.cache.nodes.spec(id).clone());
-        if let Some(old) = &known {
-            let about = EventObjects::Node { old: Some(old), new: None };
+        let current_spec = self.cache.nodes.by_name(name).map(|id| self.cache.nodes.spec(id).clone());
+        if let Some(old) = &current_spec {
+            let objects = EventObjects::Node { old: Some(old), new: None };
             self.requeue_for_event(
                 now,
-                &ObservedEvent { cluster_event: ClusterEvent::NodeDelete, objects: about },
+                &ObservedEvent { cluster_event: ClusterEvent::NodeDelete, objects },
                 |_| true,
             );
         }
         self.cache.remove_node(name);
     }
 
-    /// Handles an event of an object that only queueing hints depend on.
+    /// Evaluates the queueing hints for an event of an object that is neither pod nor node.
     pub(crate) fn apply_tracked_object(
         &mut self,
         now: Moment,
@@ -57,13 +57,13 @@ impl Scheduler {
         let Some(kind) = TrackedObjectKind::of(group, kind) else { return };
         let new = Arc::new(TrackedObject::read(kind, object));
         let old = self.queue.tracked_objects.set(kind, object, present.then(|| new.clone()));
-        let (sort, old, new) = match (present, old) {
+        let (cluster_event, old, new) = match (present, old) {
             (true, None) => (ClusterEvent::Add(kind), None, Some(new)),
             (true, Some(old)) => (ClusterEvent::Update(kind), Some(old), Some(new)),
             (false, old) => (ClusterEvent::Delete(kind), Some(old.unwrap_or(new)), None),
         };
-        let about = EventObjects::Tracked { old: old.as_deref(), new: new.as_deref() };
-        self.requeue_for_event(now, &ObservedEvent { cluster_event: sort, objects: about }, |_| true);
+        let objects = EventObjects::Tracked { old: old.as_deref(), new: new.as_deref() };
+        self.requeue_for_event(now, &ObservedEvent { cluster_event, objects }, |_| true);
     }
 
     pub(crate) fn remove_pod_by_name(
@@ -99,11 +99,11 @@ impl Scheduler {
     }
 
     fn add_pod(&mut self, now: Moment, pod: Pod, object: &Object) {
-        let (bound, own) = (pod.node_name.is_some(), self.is_responsible(&pod));
+        let (is_bound, is_responsible) = (pod.node_name.is_some(), self.is_responsible(&pod));
         let id = self.cache.add_pod(pod);
-        if bound {
+        if is_bound {
             self.requeue_for_assigned_pod(now, id);
-        } else if own {
+        } else if is_responsible {
             self.enqueue(now, id, object);
         }
     }
@@ -138,35 +138,36 @@ impl Scheduler {
 
     /// Handles an update of an assigned pod.
     pub(super) fn update_assigned_pod(&mut self, now: Moment, id: PodId, old: &Pod, pod: Pod) {
-        let sorts = pod_scheduling_properties_change(old, &pod, None);
+        let cluster_events = pod_scheduling_properties_change(old, &pod, None);
         self.cache.update_pod(id, pod);
         if !self.queue.has_unschedulable() {
             return;
         }
         let new = self.cache.pod(id).clone();
-        for sort in sorts {
-            let about = EventObjects::Pod { old: Some(old), new: Some(&new), volumes: None };
-            self.requeue_for_event(now, &ObservedEvent { cluster_event: sort, objects: about }, |_| true);
+        for cluster_event in cluster_events {
+            let objects = EventObjects::Pod { old: Some(old), new: Some(&new), volumes: None };
+            self.requeue_for_event(now, &ObservedEvent { cluster_event, objects }, |_| true);
         }
     }
 
     /// Handles an update of a pending pod.
     fn update_pod_in_queue(&mut self, now: Moment, id: PodId, old: &Pod, object: &Object) {
         let new = self.cache.pod(id).clone();
-        let extras = HintInputs::read(object);
+        let hint_inputs = HintInputs::read(object);
         match self.queue.entries.get(&id) {
             None => self.enqueue(now, id, object),
             Some(entry) => {
-                let sorts = pod_scheduling_properties_change(old, &new, Some((&entry.hint_inputs, &extras)));
+                let cluster_events =
+                    pod_scheduling_properties_change(old, &new, Some((&entry.hint_inputs, &hint_inputs)));
                 if old.nominated_node.is_some() || new.nominated_node.is_some() {
                     self.nominator.set(id, new.nominated_node.as_ref());
                 }
-                let about = EventObjects::Pod { old: Some(old), new: Some(&new), volumes: None };
-                let events: Vec<ObservedEvent<'_>> = sorts
+                let objects = EventObjects::Pod { old: Some(old), new: Some(&new), volumes: None };
+                let events: Vec<ObservedEvent<'_>> = cluster_events
                     .into_iter()
-                    .map(|sort| ObservedEvent { cluster_event: sort, objects: about })
+                    .map(|cluster_event| ObservedEvent { cluster_event, objects })
                     .collect();
-                self.with_queue(|queue, known| queue.update(now, id, &events, extras, known));
+                self.with_queue(|queue, context| queue.update(now, id, &events, hint_inputs, context));
             }
         }
         if old.nominated_node.is_some() && old.nominated_node != new.nominated_node {
@@ -191,39 +192,39 @@ impl Scheduler {
     }
 
     fn remove_pod(&mut self, now: Moment, id: PodId, object: impl FnOnce() -> Object) {
-        let own = self.is_responsible(self.cache.pod(id));
-        let assumed = self.cache.is_assumed(id).then(|| self.cache.node_of(id)).flatten();
-        let assumed = assumed.map(|node| self.cache.nodes.name(node).clone());
+        let is_responsible = self.is_responsible(self.cache.pod(id));
+        let assumed_node = self.cache.is_assumed(id).then(|| self.cache.node_of(id)).flatten();
+        let assumed_node = assumed_node.map(|node| self.cache.nodes.name(node).clone());
         self.nominator.set(id, None);
         self.recorded_nodes.remove(&id);
         self.queue.remove(id);
         self.unreserve_volumes(id);
-        let mut gone = self.cache.remove_pod(id);
-        let of_volumes = [Plugin::VolumeRestrictions, Plugin::NodeVolumeLimits];
+        let mut deleted_pod = self.cache.remove_pod(id);
+        let volume_plugins = [Plugin::VolumeRestrictions, Plugin::NodeVolumeLimits];
         let volumes =
-            self.queue.has_rejected_by_any(&of_volumes).then(|| HintVolumes::read(&object())).flatten();
-        if gone.node_name.is_none() {
-            if !own || (assumed.is_none() && gone.nominated_node.is_none()) {
+            self.queue.has_rejected_by_any(&volume_plugins).then(|| HintVolumes::read(&object())).flatten();
+        if deleted_pod.node_name.is_none() {
+            if !is_responsible || (assumed_node.is_none() && deleted_pod.nominated_node.is_none()) {
                 return;
             }
-            gone.node_name = assumed;
+            deleted_pod.node_name = assumed_node;
         }
-        let held = gone.node_name.is_some();
-        let about = EventObjects::Pod { old: Some(&gone), new: None, volumes: volumes.as_ref() };
+        let was_assigned = deleted_pod.node_name.is_some();
+        let objects = EventObjects::Pod { old: Some(&deleted_pod), new: None, volumes: volumes.as_ref() };
         // A pod that was only nominated blocked pods of the same or a lower priority only.
-        let such = |pod: &Pod| held || pod.priority() <= gone.priority();
+        let is_candidate = |pod: &Pod| was_assigned || pod.priority() <= deleted_pod.priority();
         self.requeue_for_event(
             now,
-            &ObservedEvent { cluster_event: ClusterEvent::AssignedPodDelete, objects: about },
-            such,
+            &ObservedEvent { cluster_event: ClusterEvent::AssignedPodDelete, objects },
+            is_candidate,
         );
     }
 
     fn enqueue(&mut self, now: Moment, id: PodId, object: &Object) {
-        let extras = HintInputs::read(object);
-        if self.with_queue(|queue, known| queue.add(now, id, extras, known)) {
-            let promised = self.cache.pod(id).nominated_node.clone();
-            self.nominator.set(id, promised.as_ref());
+        let hint_inputs = HintInputs::read(object);
+        if self.with_queue(|queue, context| queue.add(now, id, hint_inputs, context)) {
+            let nominated_node = self.cache.pod(id).nominated_node.clone();
+            self.nominator.set(id, nominated_node.as_ref());
         }
     }
 
@@ -231,10 +232,10 @@ impl Scheduler {
     fn requeue_for_assigned_pod(&mut self, now: Moment, id: PodId) {
         if self.queue.has_unschedulable() {
             let pod = self.cache.pod(id).clone();
-            let about = EventObjects::Pod { old: None, new: Some(&pod), volumes: None };
+            let objects = EventObjects::Pod { old: None, new: Some(&pod), volumes: None };
             self.requeue_for_event(
                 now,
-                &ObservedEvent { cluster_event: ClusterEvent::AssignedPodAdd, objects: about },
+                &ObservedEvent { cluster_event: ClusterEvent::AssignedPodAdd, objects },
                 |_| true,
             );
         }
@@ -256,6 +257,6 @@ impl Scheduler {
 
     /// Whether a profile is responsible for the pod.
     pub(super) fn is_responsible(&self, pod: &Pod) -> bool {
-        self.profiles.iter().any(|rules| rules.profile.scheduler_name == pod.spec.scheduler_name)
+        self.profiles.iter().any(|framework| framework.profile.scheduler_name == pod.spec.scheduler_name)
     }
 }

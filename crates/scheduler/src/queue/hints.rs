@@ -26,11 +26,11 @@ pub(super) fn evaluate_hint(
     entry: &QueueEntry,
     event: &ObservedEvent<'_>,
 ) -> bool {
-    let (world, pod) = (context.cache, context.cache.pod(id));
-    let Some(rules) = context.framework(pod) else { return true };
+    let (cache, pod) = (context.cache, context.cache.pod(id));
+    let Some(framework) = context.framework(pod) else { return true };
     plugin.evaluate_hint(&HintContext {
-        cache: world,
-        profile: &rules.profile,
+        cache,
+        profile: &framework.profile,
         pod,
         volumes: entry.hint_inputs.volumes.as_deref(),
         event,

@@ -32,7 +32,7 @@ impl Scheduler {
             Err(decision) => {
                 if let Decision::Gated(_) = *decision {
                     // The API server rejects added gates, but a recording may have them.
-                    self.with_queue(|queue, known| queue.requeue(now, id, known));
+                    self.with_queue(|queue, context| queue.requeue(now, id, context));
                 } else {
                     // A terminating pod returns to the queue only if it is updated. Its nomination is dropped:
                     // kube-scheduler remembers the pod's name there, but not its requests.
@@ -42,16 +42,16 @@ impl Scheduler {
                 return Some(SchedulingAttempt { pod, decision: *decision });
             }
         };
-        let (decision, consequence) = self.decide(now, id, profile);
+        let (decision, effect) = self.decide(now, id, profile);
         let rejectors = match &decision {
             Decision::Refused(rejection) => Some(rejection.unschedulable_plugins.as_slice()),
             Decision::Failed(_) => Some(&[][..]),
             Decision::Placed(_) | Decision::Skipped(_) | Decision::Gated(_) => None,
         };
         if let Some(rejectors) = rejectors {
-            self.with_queue(|queue, known| queue.add_unschedulable(now, id, rejectors, known));
+            self.with_queue(|queue, context| queue.add_unschedulable(now, id, rejectors, context));
         }
-        self.apply_effect(now, id, consequence);
+        self.apply_effect(now, id, effect);
         Some(SchedulingAttempt { pod, decision })
     }
 
@@ -59,7 +59,7 @@ impl Scheduler {
     /// have been unschedulable for more than five minutes are flushed.
     pub fn advance(&mut self, now: Moment) {
         while let Some(tick) = self.queue.next_tick().filter(|tick| *tick <= now) {
-            self.with_queue(|queue, known| queue.tick(tick, known));
+            self.with_queue(|queue, context| queue.tick(tick, context));
         }
     }
 
@@ -118,7 +118,7 @@ impl Scheduler {
             return;
         };
         self.forget_assumed_pod(now, id);
-        self.with_queue(|queue, known| queue.add_unschedulable(now, id, &[], known));
+        self.with_queue(|queue, context| queue.add_unschedulable(now, id, &[], context));
         self.set_nomination(now, id, None);
     }
 
@@ -145,32 +145,32 @@ impl Scheduler {
 
     /// All pending pods, by name.
     pub fn queued_pods(&self) -> impl Iterator<Item = QueuedPodInfo> {
-        let mut all: Vec<QueuedPodInfo> = Vec::with_capacity(self.queue.entries.len());
+        let mut queued: Vec<QueuedPodInfo> = Vec::with_capacity(self.queue.entries.len());
         #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
         for (id, entry) in &self.queue.entries {
             let until = entry.backoff_expiration.unwrap_or(Moment::MIN);
-            let place = match entry.state {
+            let state = match entry.state {
                 EntryState::Active => QueueState::Active,
                 EntryState::Backoff | EntryState::ErrorBackoff => QueueState::Backoff { until },
                 EntryState::Unschedulable => {
                     QueueState::Unschedulable { plugins: entry.rejector_plugins.to_vec() }
                 }
-                EntryState::Gated(by) => QueueState::Gated { plugin: by },
+                EntryState::Gated(plugin) => QueueState::Gated { plugin },
                 EntryState::Binding => continue,
             };
-            all.push(QueuedPodInfo {
+            queued.push(QueuedPodInfo {
                 pod: self.cache.pod(*id).name.clone(),
-                state: place,
+                state,
                 attempts: entry.attempts,
             });
         }
-        all.sort_unstable_by(|a, b| a.pod.cmp(&b.pod));
-        all.into_iter()
+        queued.sort_unstable_by(|a, b| a.pod.cmp(&b.pod));
+        queued.into_iter()
     }
 
     /// Applies the effect of a decision.
-    pub(crate) fn apply_effect(&mut self, now: Moment, id: PodId, consequence: CycleEffect) {
-        match consequence {
+    pub(crate) fn apply_effect(&mut self, now: Moment, id: PodId, effect: CycleEffect) {
+        match effect {
             CycleEffect::Nomination(NominationChange::Unchanged) => {}
             CycleEffect::Assume(node, reservation) => {
                 self.nominator.set(id, None);
@@ -195,11 +195,11 @@ impl Scheduler {
             return;
         }
         let Some(node) = self.cache.node_of(id) else { return };
-        let mut gone = self.cache.pod(id).clone();
-        gone.node_name = Some(self.cache.nodes.name(node).clone());
+        let mut forgotten_pod = self.cache.pod(id).clone();
+        forgotten_pod.node_name = Some(self.cache.nodes.name(node).clone());
         self.cache.forget_pod(id);
         self.unreserve_volumes(id);
-        self.requeue_for_pod_left(now, &gone, id, |_| true);
+        self.requeue_for_pod_left(now, &forgotten_pod, id, |_| true);
     }
 
     /// Drops the volume reservation of a pod.
@@ -214,16 +214,16 @@ impl Scheduler {
     pub(super) fn requeue_for_pod_left(
         &mut self,
         now: Moment,
-        gone: &Pod,
+        departed_pod: &Pod,
         id: PodId,
-        such: impl Fn(&Pod) -> bool,
+        is_candidate: impl Fn(&Pod) -> bool,
     ) {
         let volumes = self.queue.entries.get(&id).and_then(|entry| entry.hint_inputs.volumes.clone());
-        let about = EventObjects::Pod { old: Some(gone), new: None, volumes: volumes.as_deref() };
+        let objects = EventObjects::Pod { old: Some(departed_pod), new: None, volumes: volumes.as_deref() };
         self.requeue_for_event(
             now,
-            &ObservedEvent { cluster_event: ClusterEvent::AssignedPodDelete, objects: about },
-            such,
+            &ObservedEvent { cluster_event: ClusterEvent::AssignedPodDelete, objects },
+            is_candidate,
         );
     }
 
@@ -232,9 +232,11 @@ impl Scheduler {
         &mut self,
         now: Moment,
         event: &ObservedEvent<'_>,
-        such: impl Fn(&Pod) -> bool,
+        is_candidate: impl Fn(&Pod) -> bool,
     ) {
-        self.with_queue(|queue, known| queue.move_all_to_active_or_backoff_queue(now, event, such, known));
+        self.with_queue(|queue, context| {
+            queue.move_all_to_active_or_backoff_queue(now, event, is_candidate, context)
+        });
     }
 
     pub(super) fn with_queue<T>(

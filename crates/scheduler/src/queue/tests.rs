@@ -24,9 +24,9 @@ fn queue_states(scheduler: &Scheduler) -> String {
         };
         format!("{} {place}", queued.pod.name)
     };
-    let mut places: Vec<String> = scheduler.queued_pods().map(place).collect();
-    places.sort_unstable();
-    places.join(", ")
+    let mut states: Vec<String> = scheduler.queued_pods().map(place).collect();
+    states.sort_unstable();
+    states.join(", ")
 }
 
 /// The node of a decision, if the pod is scheduled.

@@ -55,7 +55,8 @@ impl<T: Versioned> AssumeSlot<T> {
     }
 
     fn assume(&mut self, object: &Arc<T>) {
-        if self.applied.as_ref().is_ok_and(|known| known.resource_version() == object.resource_version()) {
+        if self.applied.as_ref().is_ok_and(|current| current.resource_version() == object.resource_version())
+        {
             self.assumed = Some(object.clone());
         }
     }
@@ -70,10 +71,10 @@ impl<T: Versioned> AssumeSlot<T> {
 impl VolumeReservation {
     /// Binds the claim to this volume.
     pub(crate) fn bind(&mut self, claim: &PersistentVolumeClaim, volume: &Arc<PersistentVolume>) {
-        let mine = Some(ClaimRef { key: claim.key.clone(), uid: claim.uid.clone() });
-        let volume = match volume.claim == mine {
+        let claim_ref = Some(ClaimRef { key: claim.key.clone(), uid: claim.uid.clone() });
+        let volume = match volume.claim == claim_ref {
             true => volume.clone(),
-            false => Arc::new(PersistentVolume { claim: mine, ..(**volume).clone() }),
+            false => Arc::new(PersistentVolume { claim: claim_ref, ..(**volume).clone() }),
         };
         self.binds.push((claim.key.clone(), volume));
     }

@@ -206,7 +206,7 @@ impl AzureDisk {
 /// The handle of an EBS volume: the last part of `aws://ZONE/vol-…`, or the whole ID.
 pub(super) fn ebs_handle(id: &str) -> Result<Cow<'_, str>, String> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.into()) };
-    let bad = |why: String| format!("failed to translate Kubernetes ID to EBS Volume ID {why}");
+    let bad = |error: String| format!("failed to translate Kubernetes ID to EBS Volume ID {error}");
     let rest = rest.split(['#', '?']).next().unwrap_or_default();
     let path = rest.find('/').map_or("", |slash| &rest[slash..]);
     let path = unescape(path).map_err(|escape| {
@@ -233,7 +233,7 @@ fn gce_volume_handle(labels: &Labels, disk: &str) -> Result<String, String> {
     if !zones.contains(ZONE_SEPARATOR) {
         return Ok(gce_handle(Some(zones), disk));
     }
-    let bad = |why: String| format!("failed to get region from zones: {why}");
+    let bad = |error: String| format!("failed to get region from zones: {error}");
     let mut regions = BTreeSet::new();
     for zone in zones.split(ZONE_SEPARATOR) {
         let parts: Vec<&str> = zone.split('-').collect();
@@ -361,7 +361,7 @@ mod tests {
             let InTreeVolume { plugin, migrated } = volume.in_tree.unwrap();
             assert_eq!(plugin.name(), row["plugin"], "{row}");
             match migrated {
-                Err(why) => assert_eq!(why, row["error"], "{row}"),
+                Err(error) => assert_eq!(error, row["error"], "{row}"),
                 Ok(migrated) => {
                     let driver: Arc<str> = row["driver"].as_str().unwrap().into();
                     let handle: Arc<str> = row["handle"].as_str().unwrap().into();

@@ -47,7 +47,7 @@ impl NodeVolumes {
         }
         match attached {
             Ok(attached) => attached.iter().for_each(|volume| self.change(volume, |uses| uses.by_pods += 1)),
-            Err(trouble) => drop(self.errors.insert(pod, trouble.clone())),
+            Err(error) => drop(self.errors.insert(pod, error.clone())),
         }
     }
 
@@ -68,7 +68,7 @@ impl NodeVolumes {
         match volume {
             Ok(Some(volume)) => self.change(volume, |uses| uses.by_attachments += 1),
             Ok(None) => {}
-            Err(why) => drop(self.unreadable.insert(name.clone(), why.clone())),
+            Err(error) => drop(self.unreadable.insert(name.clone(), error.clone())),
         }
     }
 
@@ -113,8 +113,8 @@ impl NodeVolumes {
         if was_used == is_used {
             return;
         }
-        let place = self.attached.binary_search_by(|(driver, _)| driver.cmp(&volume.driver));
-        match (place, is_used) {
+        let search_result = self.attached.binary_search_by(|(driver, _)| driver.cmp(&volume.driver));
+        match (search_result, is_used) {
             (Ok(index), true) => self.attached[index].1 += 1,
             (Err(index), true) => self.attached.insert(index, (volume.driver.clone(), 1)),
             (Ok(index), false) => {

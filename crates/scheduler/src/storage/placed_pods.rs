@@ -57,20 +57,20 @@ impl StorageCache {
 
     /// Removes a pod, if it was added.
     pub(crate) fn remove_pod(&mut self, pod: PodId) {
-        let Some(placed) = self.pods.remove(&pod) else { return };
-        self.update_node(&placed.node, |node| node.remove_pod(pod, &placed.attached));
-        let key = |claim| ClaimKey::new(&placed.namespace, claim);
-        for claim in placed.volumes.named_claims() {
+        let Some(placed_pod) = self.pods.remove(&pod) else { return };
+        self.update_node(&placed_pod.node, |node| node.remove_pod(pod, &placed_pod.attached));
+        let key = |claim| ClaimKey::new(&placed_pod.namespace, claim);
+        for claim in placed_pod.volumes.named_claims() {
             self.update_claim_entry(&key(claim), |entry| entry.mounts -= 1);
         }
-        for claim in placed.volumes.claims() {
+        for claim in placed_pod.volumes.claims() {
             self.update_claim_entry(&key(claim), |entry| entry.pods.remove(&pod));
         }
     }
 
     /// The node and the volumes of an assigned pod.
     pub(crate) fn placed_pod(&self, pod: PodId) -> Option<(&Arc<str>, &Arc<PodVolumes>, &AttachedVolumes)> {
-        self.pods.get(&pod).map(|placed| (&placed.node, &placed.volumes, &placed.attached))
+        self.pods.get(&pod).map(|placed_pod| (&placed_pod.node, &placed_pod.volumes, &placed_pod.attached))
     }
 
     /// The attached volumes of a pod, each once, sorted. Inline volumes count only on nodes with a CSINode.
@@ -78,7 +78,7 @@ impl StorageCache {
         &self,
         namespace: &Arc<str>,
         volumes: &PodVolumes,
-        whose: VolumeOwner,
+        owner: VolumeOwner,
         has_csi_node: bool,
     ) -> AttachedVolumes {
         let mut attached = Vec::new();
@@ -88,14 +88,14 @@ impl StorageCache {
                     if name.is_empty() {
                         return Err(VolumeError::Failed("PersistentVolumeClaim had no name".to_owned()));
                     }
-                    let claim = match (self.claim(namespace, name), whose) {
+                    let claim = match (self.claim(namespace, name), owner) {
                         (Some(Ok(claim)), _) => claim,
-                        (Some(Err(why)), _) => return Err(VolumeError::Unreadable(why.clone())),
+                        (Some(Err(error)), _) => return Err(VolumeError::Unreadable(error.clone())),
                         (None, VolumeOwner::Placed) => continue,
                         (None, VolumeOwner::Incoming) => {
-                            let why = VolumeError::claim_not_found(name);
+                            let error = VolumeError::claim_not_found(name);
                             return Err(VolumeError::NotFound(format!(
-                                "looking up PVC {namespace}/{name}: {why}"
+                                "looking up PVC {namespace}/{name}: {error}"
                             )));
                         }
                     };
@@ -123,12 +123,12 @@ impl StorageCache {
     ) -> Result<Option<AttachableVolume>, Arc<UnreadableObject>> {
         match self.volume(&claim.volume) {
             Some(Ok(volume)) => return Ok(volume.attachable().cloned()),
-            Some(Err(why)) => return Err(why.clone()),
+            Some(Err(error)) => return Err(error.clone()),
             None => {}
         }
         let Some(class) = self.class(&claim.class) else { return Ok(None) };
         let driver =
-            InTreePlugin::provisioning_driver(&class.as_ref().map_err(|why| why.clone())?.provisioner);
+            InTreePlugin::provisioning_driver(&class.as_ref().map_err(|error| error.clone())?.provisioner);
         let attachable =
             driver.map(|driver| AttachableVolume { driver, handle: VolumeHandle::Claim(claim.key.clone()) });
         Ok(attachable.filter(AttachableVolume::is_counted))
@@ -147,7 +147,7 @@ impl StorageCache {
         let Some(mut entry) = self.attachments.remove(name) else { return };
         let counted = match &entry.known {
             Ok(attachment) => self.attachment_volume(attachment),
-            Err(why) => Err(why.clone()),
+            Err(error) => Err(error.clone()),
         };
         let old = std::mem::replace(&mut entry.counted, counted);
         match &entry.node {
@@ -156,8 +156,8 @@ impl StorageCache {
                 node.add_attachment(name, &entry.counted);
             }),
             None => {
-                let why = entry.counted.as_ref().err();
-                self.attachments_without_node.extend(why.map(|why| (name.clone(), why.clone())));
+                let error = entry.counted.as_ref().err();
+                self.attachments_without_node.extend(error.map(|error| (name.clone(), error.clone())));
             }
         }
         self.attachments.insert(name.clone(), entry);
@@ -173,16 +173,17 @@ impl StorageCache {
     }
 
     fn refresh_pod(&mut self, pod: PodId) {
-        let Some(mut placed) = self.pods.remove(&pod) else { return };
-        let attached = self.attached_volumes(&placed.namespace, &placed.volumes, VolumeOwner::Placed, true);
-        if attached != placed.attached {
-            self.update_node(&placed.node, |node| {
-                node.remove_pod(pod, &placed.attached);
-                node.add_pod(pod, &placed.volumes, &attached);
+        let Some(mut placed_pod) = self.pods.remove(&pod) else { return };
+        let attached =
+            self.attached_volumes(&placed_pod.namespace, &placed_pod.volumes, VolumeOwner::Placed, true);
+        if attached != placed_pod.attached {
+            self.update_node(&placed_pod.node, |node| {
+                node.remove_pod(pod, &placed_pod.attached);
+                node.add_pod(pod, &placed_pod.volumes, &attached);
             });
-            placed.attached = attached;
+            placed_pod.attached = attached;
         }
-        self.pods.insert(pod, placed);
+        self.pods.insert(pod, placed_pod);
     }
 
     /// The volume of an attachment.
@@ -197,7 +198,7 @@ impl StorageCache {
                 let handle = volume.csi.as_ref().map(|csi| csi.handle.clone());
                 Ok(handle.map(|handle| AttachableVolume { driver, handle }))
             }
-            Some(Err(why)) => Err(why.clone()),
+            Some(Err(error)) => Err(error.clone()),
             None => Ok(None),
         }
     }

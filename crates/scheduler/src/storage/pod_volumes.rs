@@ -144,7 +144,7 @@ impl PodVolume {
         }
         let inline = |disk, attachable: Result<AttachableVolume, String>| {
             let attachable = attachable
-                .map_err(|why| format!("converting volume({}) from inline to csi: {why}", json.name));
+                .map_err(|error| format!("converting volume({}) from inline to csi: {error}", json.name));
             Some(PodVolume::Inline { disk, attachable: Some(attachable) })
         };
         if let Some(gce) = &json.gce_persistent_disk {

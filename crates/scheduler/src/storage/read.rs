@@ -110,9 +110,12 @@ impl<'v> ObjectFields<'v> {
         match self.get(path)? {
             None => Ok(Vec::new()),
             Some(Value::Array(items)) => {
-                let place = |index| format!("{}{path}[{index}].", self.path_prefix);
-                let item =
-                    |(index, value)| ObjectFields { value, object: self.object, path_prefix: place(index) };
+                let item_prefix = |index| format!("{}{path}[{index}].", self.path_prefix);
+                let item = |(index, value)| ObjectFields {
+                    value,
+                    object: self.object,
+                    path_prefix: item_prefix(index),
+                };
                 Ok(items.iter().enumerate().map(item).collect())
             }
             Some(other) => Err(self.type_error(path, other, "a list")),
@@ -144,16 +147,16 @@ impl<'v> ObjectFields<'v> {
     fn scalar<T>(
         &self,
         path: &str,
-        wanted: &str,
+        expected: &str,
         read: impl Fn(&'v Value) -> Option<T>,
     ) -> Result<Option<T>, UnreadableObject> {
         let Some(value) = self.get(path)? else { return Ok(None) };
-        read(value).map(Some).ok_or_else(|| self.type_error(path, value, wanted))
+        read(value).map(Some).ok_or_else(|| self.type_error(path, value, expected))
     }
 
-    fn type_error(&self, path: &str, found: &Value, wanted: &str) -> UnreadableObject {
+    fn type_error(&self, path: &str, found: &Value, expected: &str) -> UnreadableObject {
         let found: String = found.to_string().chars().take(80).collect();
-        self.error(path, format!("{found} is not {wanted}"))
+        self.error(path, format!("{found} is not {expected}"))
     }
 }
 
@@ -182,7 +185,7 @@ mod tests {
         );
         check(fields.annotation("a.b/c"), "Thing a/b: metadata.annotations[a.b/c]: 7 is not a string");
         let error = fields.quantity("spec.size").unwrap_err().to_string();
-        assert!(error.starts_with("Thing a/b: spec.size: \"1x\" is not a quantity"), "{error}");
+        assert!(error.starts_with("Thing a/b: spec.size: invalid quantity \"1x\""), "{error}");
     }
 
     #[test]

@@ -250,19 +250,19 @@ proptest! {
             .filter(|pod| plain.pods.get(pod).is_some_and(|(place, _, _)| *place == node))
             .collect();
         let with: Vec<Arc<PodVolumes>> = with.into_iter().map(PodVolumes::of).collect();
-        let guests: Vec<VolumePod<'_>> =
+        let added_pods: Vec<VolumePod<'_>> =
             with.iter().map(|volumes| VolumePod { namespace: &namespace, volumes }).collect();
         let Some(state) = node_volume_limits::pre_filter(pod, &storage) else { return Ok(()) };
-        let hypothesis = PodChanges { removed: &without, added: &guests };
-        let thought = node_volume_limits::filter(&state, &view, &hypothesis, &storage);
+        let pod_changes = PodChanges { removed: &without, added: &added_pods };
+        let with_changes = node_volume_limits::filter(&state, &view, &pod_changes, &storage);
         without.iter().for_each(|pod| storage.remove_pod(*pod));
         for (index, volumes) in with.iter().enumerate() {
             storage.add_pod(PodId(10 + index as u32), &node, &namespace, volumes);
         }
         let done = node_volume_limits::filter(&state, &view, &PodChanges::default(), &storage);
         // Of several errors the reported one may differ.
-        let code = |answer: &Result<(), Status>| answer.as_ref().err().map(|refusal| refusal.code);
-        prop_assert_eq!(code(&thought).is_some(), code(&done).is_some(), "{:?} {:?}", thought, done);
+        let code = |answer: &Result<(), Status>| answer.as_ref().err().map(|status| status.code);
+        prop_assert_eq!(code(&with_changes).is_some(), code(&done).is_some(), "{:?} {:?}", with_changes, done);
     }
 }
 
@@ -277,7 +277,7 @@ fn unreadable_fields_are_named() {
     check_unreadable(
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "a", "name": "c"},
             "spec": {"resources": {"requests": {"storage": "1x"}}}}),
-        "PersistentVolumeClaim a/c: spec.resources.requests.storage: \"1x\" is not a quantity",
+        "PersistentVolumeClaim a/c: spec.resources.requests.storage: invalid quantity \"1x\"",
     );
     check_unreadable(
         json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"},
@@ -302,7 +302,7 @@ fn unreadable_fields_are_named() {
     check_unreadable(
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
             "metadata": {"namespace": "a", "name": "k"}, "maximumVolumeSize": "big"}),
-        "CSIStorageCapacity a/k: maximumVolumeSize: \"big\" is not a quantity",
+        "CSIStorageCapacity a/k: maximumVolumeSize: invalid quantity \"big\"",
     );
 }
 

@@ -49,7 +49,7 @@ fn a_wrong_type_is_reported_unless_the_field_is_unused() {
                         // Selectors are validated as a whole, with the inner path at the end of the message.
                         let named = field_path(&place);
                         let (selector, _) = named.split_once(".match").unwrap_or((&named, ""));
-                        let named = if reason.contains("bad selector") { selector } else { &named };
+                        let named = if reason.contains("invalid selector") { selector } else { &named };
                         assert!(
                             reason.contains(named),
                             "{wrong} at {place}: {reason:?} does not name {named}"

@@ -13,14 +13,14 @@ fn check_pod(place: &str, value: Value, named: &str) {
     let explanation = TestScheduler::with(&[&node("n"), &wrong]).explain("p");
     let reason =
         unreadable_pod(&explanation).unwrap_or_else(|| panic!("{value} at {place}: {explanation:?}"));
-    let named = format!("the pod cannot be understood: {named}");
+    let named = format!("the pod is invalid: {named}");
     assert!(reason.starts_with(&named), "{reason:?} does not name {named:?}");
 
     // When assigned it makes its node unreadable: the free resources are unknown.
     let placed = on(wrong, "n");
     let mut other = TestScheduler::with(&[&node("n"), &node("m"), &placed, &pod("q")]);
     let reason = unreadable_node(&other.explain("q")).expect("what is on the node is unknown");
-    assert!(reason.starts_with("node(s) had a pod that could not be understood: default/p: "), "{reason}");
+    assert!(reason.starts_with("node(s) had an invalid pod: default/p: "), "{reason}");
     assert_eq!(other.outcome("q"), "-> m");
     // As long as it is there.
     other.delete(&placed);
@@ -53,7 +53,7 @@ fn an_allocatable_that_is_no_quantity() {
     wrong["status"]["allocatable"]["memory"] = json!("8 Gi");
     let mut bench = TestScheduler::with(&[&wrong, &node("m"), &pod("p")]);
     let reason = unreadable_node(&bench.explain("p")).expect("nobody knows what the node has");
-    assert!(reason.starts_with("node(s) could not be understood: status.allocatable.memory: "), "{reason}");
+    assert!(reason.starts_with("node(s) were invalid: status.allocatable.memory: "), "{reason}");
     assert_eq!(bench.outcome("p"), "-> m");
     // It is readable again once it is valid.
     bench.modify(&node("n"));

@@ -12,10 +12,10 @@ use super::objects::{Labels, Node, Pod, Term, look_up, selector};
 pub(crate) fn is_not_skipped(cluster: &Cluster, pod: &Pod) -> bool {
     let own = &pod.spec.affinity;
     let labels = cluster.namespace_labels(&pod.metadata.namespace);
-    let objects = |(other, home): (&Pod, &Node)| {
+    let objects = |(other, other_node): (&Pod, &Node)| {
         let mut terms = other.spec.affinity.pod_anti_affinity.required.iter();
         terms.any(|term| {
-            home.label(&term.topology_key).is_some() && existing_term_matches(other, term, pod, &labels)
+            other_node.label(&term.topology_key).is_some() && existing_term_matches(other, term, pod, &labels)
         })
     };
     !own.pod_affinity.required.is_empty()
@@ -25,26 +25,29 @@ pub(crate) fn is_not_skipped(cluster: &Cluster, pod: &Pod) -> bool {
 
 /// The status with which a node is rejected, if it is.
 pub(crate) fn filter(cluster: &Cluster, pod: &Pod, node: &Node) -> Option<Status> {
-    let wanted = &pod.spec.affinity.pod_affinity.required;
-    let near = wanted.iter().all(|term| has_matching_pod_in_domain(cluster, pod, term, node));
-    let has_labels = wanted.iter().all(|term| node.label(&term.topology_key).is_some());
-    let alone = has_labels && no_matching_pod_anywhere(cluster, pod) && matches_all_terms(cluster, pod, pod);
-    if !(near || alone) {
+    let required_terms = &pod.spec.affinity.pod_affinity.required;
+    let near = required_terms.iter().all(|term| has_matching_pod_in_domain(cluster, pod, term, node));
+    let has_labels = required_terms.iter().all(|term| node.label(&term.topology_key).is_some());
+    let is_first_in_series =
+        has_labels && no_matching_pod_anywhere(cluster, pod) && matches_all_terms(cluster, pod, pod);
+    if !(near || is_first_in_series) {
         let reason = "node(s) didn't match pod affinity rules";
         return Some(Status::unresolvable(Plugin::InterPodAffinity, reason));
     }
-    let unwanted = &pod.spec.affinity.pod_anti_affinity.required;
+    let anti_terms = &pod.spec.affinity.pod_anti_affinity.required;
     let has = |term: &Term| {
         pods_in_domain(cluster, term, node).any(|other| incoming_term_matches(cluster, pod, term, other))
     };
-    if unwanted.iter().any(has) {
+    if anti_terms.iter().any(has) {
         let reason = "node(s) didn't match pod anti-affinity rules";
         return Some(Status::unschedulable(Plugin::InterPodAffinity, reason));
     }
     let labels = cluster.namespace_labels(&pod.metadata.namespace);
-    let objects = cluster.placed().any(|(other, home)| {
+    let objects = cluster.placed().any(|(other, other_node)| {
         let mut terms = other.spec.affinity.pod_anti_affinity.required.iter();
-        terms.any(|term| same_domain(term, home, node) && existing_term_matches(other, term, pod, &labels))
+        terms.any(|term| {
+            same_domain(term, other_node, node) && existing_term_matches(other, term, pod, &labels)
+        })
     });
     let reason = "node(s) didn't satisfy existing pods anti-affinity rules";
     objects.then(|| Status::unschedulable(Plugin::InterPodAffinity, reason))
@@ -54,13 +57,13 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, node: &Node) -> Option<Status
 pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Option<(Vec<i64>, Vec<i64>)> {
     let mut sums: BTreeMap<(String, String), i64> = BTreeMap::new();
     let own_labels = cluster.namespace_labels(&pod.metadata.namespace);
-    for (other, home) in cluster.placed() {
+    for (other, other_node) in cluster.placed() {
         let mut add = |term: &Term, weight: i64| {
-            if let Some(value) = home.label(&term.topology_key) {
+            if let Some(value) = other_node.label(&term.topology_key) {
                 *sums.entry((term.topology_key.clone(), value.to_owned())).or_default() += weight;
             }
         };
-        let (mine, theirs) = (&pod.spec.affinity, &other.spec.affinity);
+        let (mine, other_affinity) = (&pod.spec.affinity, &other.spec.affinity);
         for (list, sign) in [(&mine.pod_affinity, 1), (&mine.pod_anti_affinity, -1)] {
             for preferred in &list.preferred {
                 if incoming_term_matches(cluster, pod, &preferred.pod_affinity_term, other) {
@@ -68,12 +71,12 @@ pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Option<(Ve
                 }
             }
         }
-        for term in &theirs.pod_affinity.required {
+        for term in &other_affinity.pod_affinity.required {
             if existing_term_matches(other, term, pod, &own_labels) {
                 add(term, 1);
             }
         }
-        for (list, sign) in [(&theirs.pod_affinity, 1), (&theirs.pod_anti_affinity, -1)] {
+        for (list, sign) in [(&other_affinity.pod_affinity, 1), (&other_affinity.pod_anti_affinity, -1)] {
             for preferred in &list.preferred {
                 if existing_term_matches(other, &preferred.pod_affinity_term, pod, &own_labels) {
                     add(&preferred.pod_affinity_term, sign * preferred.weight);
@@ -107,9 +110,10 @@ fn has_matching_pod_in_domain(cluster: &Cluster, pod: &Pod, term: &Term, node: &
 
 /// Whether no pod that matches all required terms is on a node with one of their topology keys.
 fn no_matching_pod_anywhere(cluster: &Cluster, pod: &Pod) -> bool {
-    !cluster.placed().any(|(other, home)| {
+    !cluster.placed().any(|(other, other_node)| {
         let mut terms = pod.spec.affinity.pod_affinity.required.iter();
-        terms.any(|term| home.label(&term.topology_key).is_some()) && matches_all_terms(cluster, pod, other)
+        terms.any(|term| other_node.label(&term.topology_key).is_some())
+            && matches_all_terms(cluster, pod, other)
     })
 }
 
@@ -119,7 +123,7 @@ fn matches_all_terms(cluster: &Cluster, pod: &Pod, other: &Pod) -> bool {
 }
 
 fn pods_in_domain<'a>(cluster: &'a Cluster, term: &'a Term, node: &'a Node) -> impl Iterator<Item = &'a Pod> {
-    cluster.placed().filter(|(_, home)| same_domain(term, home, node)).map(|(other, _)| other)
+    cluster.placed().filter(|(_, other_node)| same_domain(term, other_node, node)).map(|(other, _)| other)
 }
 
 fn same_domain(term: &Term, a: &Node, b: &Node) -> bool {
@@ -133,11 +137,11 @@ fn same_domain(term: &Term, a: &Node, b: &Node) -> bool {
 /// against no labels at all.
 fn incoming_term_matches(cluster: &Cluster, pod: &Pod, term: &Term, other: &Pod) -> bool {
     let by_labels = selector(term.namespace_selector.as_ref());
-    let known = cluster.namespaces.iter().any(|namespace| {
+    let is_selected = cluster.namespaces.iter().any(|namespace| {
         namespace.metadata.name == other.metadata.namespace
             && by_labels.matches(look_up(&namespace.metadata.labels))
     });
-    term_matches(pod, term, other, known || by_labels.matches(|_| None))
+    term_matches(pod, term, other, is_selected || by_labels.matches(|_| None))
 }
 
 /// Whether a term of an existing pod matches the incoming one, whose namespace has these labels.

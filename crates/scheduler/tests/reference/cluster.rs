@@ -28,25 +28,25 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn apply(&mut self, what: &What) {
-        let object = what.object();
+    pub(crate) fn apply(&mut self, change: &What) {
+        let object = change.object();
         let (json, meta) = (object.as_str(), object.meta());
-        let gone = matches!(what, What::Deleted(_));
+        let is_deleted = matches!(change, What::Deleted(_));
         let same = |namespace: &str, name: &str| *namespace == *meta.namespace && *name == *meta.name;
         match &*meta.kind {
-            "Pod" => self.apply_pod(Pod::read(json), gone),
-            "Node" => self.apply_node(read(json), gone),
+            "Pod" => self.apply_pod(Pod::read(json), is_deleted),
+            "Node" => self.apply_node(read(json), is_deleted),
             "Namespace" => {
                 self.namespaces.retain(|one| one.metadata.name != meta.name);
-                self.namespaces.extend((!gone).then(|| read(json)));
+                self.namespaces.extend((!is_deleted).then(|| read(json)));
             }
             "Service" => {
                 self.services.retain(|one: &Service| !same(&one.metadata.namespace, &one.metadata.name));
-                self.services.extend((!gone).then(|| read(json)));
+                self.services.extend((!is_deleted).then(|| read(json)));
             }
             "ReplicaSet" => {
                 self.replica_sets.retain(|one: &Set| !same(&one.metadata.namespace, &one.metadata.name));
-                self.replica_sets.extend((!gone).then(|| read(json)));
+                self.replica_sets.extend((!is_deleted).then(|| read(json)));
             }
             other => panic!("the test writes no {other}"),
         }
@@ -79,19 +79,19 @@ impl Cluster {
     /// The cluster with the other pods nominated to a node added to it, except those of lower priority; `None` if there
     /// are none.
     pub(crate) fn with_nominated_pods(&self, node: &str, pod: &Pod) -> Option<Cluster> {
-        let is_promised = |other: &Pod| {
+        let is_nominated = |other: &Pod| {
             other.node().is_none()
                 && other.status.nominated_node_name == node
                 && other.spec.priority >= pod.spec.priority
                 && !other.is(&pod.metadata.namespace, &pod.metadata.name)
         };
-        self.pods.iter().any(is_promised).then(|| {
-            let mut with = self.clone();
-            for other in with.pods.iter_mut().filter(|other| is_promised(other)) {
+        self.pods.iter().any(is_nominated).then(|| {
+            let mut with_nominated = self.clone();
+            for other in with_nominated.pods.iter_mut().filter(|other| is_nominated(other)) {
                 other.assumed = Some(node.to_owned());
                 other.only_nominated = true;
             }
-            with
+            with_nominated
         })
     }
 
@@ -113,15 +113,16 @@ impl Cluster {
     /// Updates the snapshot, as before each scheduling cycle.
     pub(crate) fn update_snapshot(&mut self) {
         for name in std::mem::take(&mut self.changed) {
-            let have = self.images.iter().filter(|(_, (_, nodes))| nodes.contains(&name));
-            let seen = have.map(|(image, (size, nodes))| (image.clone(), (*size, nodes.len()))).collect();
-            self.snapshot_images.insert(name, seen);
+            let images_on_node = self.images.iter().filter(|(_, (_, nodes))| nodes.contains(&name));
+            let image_states =
+                images_on_node.map(|(image, (size, nodes))| (image.clone(), (*size, nodes.len()))).collect();
+            self.snapshot_images.insert(name, image_states);
         }
         // The order is rebuilt only if a node was added or removed; a node that was removed and added again keeps its
         // position.
         let listed: BTreeSet<&String> = self.order.iter().collect();
-        let there: BTreeSet<&String> = self.nodes.iter().map(|node| &node.metadata.name).collect();
-        if listed != there {
+        let node_names: BTreeSet<&String> = self.nodes.iter().map(|node| &node.metadata.name).collect();
+        if listed != node_names {
             let most = self.zones.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or(0);
             let turn = |turn| self.zones.iter().filter_map(move |(_, nodes)| nodes.get(turn)).cloned();
             self.order = (0..most).flat_map(turn).collect();

@@ -45,67 +45,70 @@ pub(crate) enum ReferenceDecision {
 }
 
 impl ReferenceScheduler {
-    pub(crate) fn apply(&mut self, what: &What) {
-        self.cluster.apply(what);
+    pub(crate) fn apply(&mut self, change: &What) {
+        self.cluster.apply(change);
     }
 
     /// Every node's verdict, and the decision.
     pub(crate) fn explain(&mut self, namespace: &str, name: &str) -> ReferenceExplanation {
         self.cluster.update_snapshot();
         let pod = self.cluster.pod(namespace, name).expect("the test asks for pods that are there");
-        let all = self.cluster.in_order();
+        let all_nodes = self.cluster.in_order();
         let (pre_filter, nodes) = match filters::only_nodes(pod) {
-            Err(refusal) => (Some(refusal), Vec::new()),
+            Err(status) => (Some(status), Vec::new()),
             Ok(only) => {
                 let is_considered =
                     |node: &&Node| only.as_ref().is_none_or(|only| only.contains(&node.metadata.name));
-                (None, self.verdicts(pod, &all.iter().copied().filter(is_considered).collect::<Vec<_>>()))
+                (
+                    None,
+                    self.verdicts(pod, &all_nodes.iter().copied().filter(is_considered).collect::<Vec<_>>()),
+                )
             }
         };
-        ReferenceExplanation { pre_filter, nodes, decision: self.decide(pod, &all).0 }
+        ReferenceExplanation { pre_filter, nodes, decision: self.decide(pod, &all_nodes).0 }
     }
 
     /// Decides, and assumes the pod on its node.
     pub(crate) fn attempt(&mut self, namespace: &str, name: &str) -> ReferenceDecision {
         self.cluster.update_snapshot();
         let pod = self.cluster.pod(namespace, name).expect("the test asks for pods that are there");
-        let (choice, next_start) = self.decide(pod, &self.cluster.in_order());
+        let (decision, next_start) = self.decide(pod, &self.cluster.in_order());
         self.next_start_node_index = next_start;
-        if let ReferenceDecision::Placed { node, .. } = &choice {
+        if let ReferenceDecision::Placed { node, .. } = &decision {
             self.cluster.assume(namespace, name, node);
         }
-        choice
+        decision
     }
 
     fn verdicts(&self, pod: &Pod, nodes: &[&Node]) -> Vec<(String, NodeVerdict)> {
-        let refusals: Vec<_> = nodes.iter().map(|node| filters::filter(&self.cluster, pod, node)).collect();
-        let fitting = nodes.iter().zip(&refusals).filter(|(_, refusal)| refusal.is_none());
-        let fitting: Vec<&Node> = fitting.map(|(node, _)| *node).collect();
-        let mut scores = scores::score(&self.cluster, pod, &fitting).into_iter();
-        let verdict = |refusal: Option<Status>| match refusal {
-            Some(refusal) => NodeVerdict::Rejected(sorted(refusal)),
+        let statuses: Vec<_> = nodes.iter().map(|node| filters::filter(&self.cluster, pod, node)).collect();
+        let feasible = nodes.iter().zip(&statuses).filter(|(_, status)| status.is_none());
+        let feasible: Vec<&Node> = feasible.map(|(node, _)| *node).collect();
+        let mut scores = scores::score(&self.cluster, pod, &feasible).into_iter();
+        let verdict = |status: Option<Status>| match status {
+            Some(status) => NodeVerdict::Rejected(sorted(status)),
             None => {
                 let scores = scores.next().expect("each that fits has a score");
                 NodeVerdict::Feasible { total: total(&scores), scores }
             }
         };
-        let verdicts = refusals.into_iter().map(verdict);
+        let verdicts = statuses.into_iter().map(verdict);
         nodes.iter().map(|node| node.metadata.name.clone()).zip(verdicts).collect()
     }
 
     /// The decision about a pod, and the next start index.
-    fn decide(&self, pod: &Pod, all: &[&Node]) -> (ReferenceDecision, usize) {
-        let count = all.len();
+    fn decide(&self, pod: &Pod, all_nodes: &[&Node]) -> (ReferenceDecision, usize) {
+        let count = all_nodes.len();
         let mut plugins = BTreeSet::new();
-        let mut considered = all.to_vec();
+        let mut considered = all_nodes.to_vec();
         match filters::only_nodes(pod) {
-            _ if all.is_empty() => {
+            _ if all_nodes.is_empty() => {
                 let message = "no nodes available to schedule pods".to_owned();
                 return (ReferenceDecision::Refused { message, plugins }, self.next_start_node_index);
             }
-            Err(refusal) => {
-                let message = format!("0/{count} nodes are available: {}.", refusal.message());
-                plugins.insert(refusal.plugin.to_string());
+            Err(status) => {
+                let message = format!("0/{count} nodes are available: {}.", status.message());
+                plugins.insert(status.plugin.to_string());
                 return (ReferenceDecision::Refused { message, plugins }, self.next_start_node_index);
             }
             Ok(None) => {}
@@ -115,50 +118,50 @@ impl ReferenceScheduler {
             }
         }
         let narrowed = !plugins.is_empty();
-        let enough = num_feasible_nodes_to_find(considered.len());
-        let (mut fitting, mut refusals) = (Vec::new(), BTreeMap::new());
-        if let Some(promised) = self.cluster.node(&pod.status.nominated_node_name) {
-            let name = promised.metadata.name.clone();
-            match filters::filter(&self.cluster, pod, promised) {
+        let num_to_find = num_feasible_nodes_to_find(considered.len());
+        let (mut feasible, mut statuses) = (Vec::new(), BTreeMap::new());
+        if let Some(nominated) = self.cluster.node(&pod.status.nominated_node_name) {
+            let name = nominated.metadata.name.clone();
+            match filters::filter(&self.cluster, pod, nominated) {
                 None => {
                     return (
                         ReferenceDecision::Placed { node: name, evaluated_nodes: 0, feasible_nodes: 1 },
                         self.next_start_node_index,
                     );
                 }
-                Some(refusal) => refusals.insert(name, refusal),
+                Some(status) => statuses.insert(name, status),
             };
         }
         for index in 0..considered.len() {
             let node = considered[(self.next_start_node_index + index) % considered.len()];
             match filters::filter(&self.cluster, pod, node) {
-                Some(refusal) => drop(refusals.insert(node.metadata.name.clone(), refusal)),
-                None if fitting.len() == enough => break,
-                None => fitting.push(node),
+                Some(status) => drop(statuses.insert(node.metadata.name.clone(), status)),
+                None if feasible.len() == num_to_find => break,
+                None => feasible.push(node),
             }
         }
-        let refusals: Vec<Status> = refusals.into_values().collect();
-        let looked_at = fitting.len() + refusals.len();
-        let next_start = (self.next_start_node_index + looked_at) % count;
-        if fitting.is_empty() {
-            plugins.extend(refusals.iter().map(|refusal| refusal.plugin.to_string()));
-            let message = message(count, &refusals, narrowed.then_some(count - refusals.len()));
+        let statuses: Vec<Status> = statuses.into_values().collect();
+        let evaluated = feasible.len() + statuses.len();
+        let next_start = (self.next_start_node_index + evaluated) % count;
+        if feasible.is_empty() {
+            plugins.extend(statuses.iter().map(|status| status.plugin.to_string()));
+            let message = message(count, &statuses, narrowed.then_some(count - statuses.len()));
             return (ReferenceDecision::Refused { message, plugins }, next_start);
         }
         let totals: Vec<i64> =
-            scores::score(&self.cluster, pod, &fitting).iter().map(|scores| total(scores)).collect();
-        let node = fitting[go::top(&totals)].metadata.name.clone();
+            scores::score(&self.cluster, pod, &feasible).iter().map(|scores| total(scores)).collect();
+        let node = feasible[go::top(&totals)].metadata.name.clone();
         (
-            ReferenceDecision::Placed { node, evaluated_nodes: looked_at, feasible_nodes: fitting.len() },
+            ReferenceDecision::Placed { node, evaluated_nodes: evaluated, feasible_nodes: feasible.len() },
             next_start,
         )
     }
 }
 
 /// A status with its reasons sorted, as the order of extended resources is undefined.
-pub(crate) fn sorted(mut refusal: Status) -> Status {
-    refusal.reasons.sort();
-    refusal
+pub(crate) fn sorted(mut status: Status) -> Status {
+    status.reasons.sort();
+    status
 }
 
 fn total(scores: &[PluginScore]) -> i64 {
@@ -174,12 +177,12 @@ fn num_feasible_nodes_to_find(nodes: usize) -> usize {
     ((nodes as i64 * percentage / 100) as usize).max(100)
 }
 
-fn message(nodes: usize, refusals: &[Status], left_out: Option<usize>) -> String {
+fn message(nodes: usize, statuses: &[Status], excluded_count: Option<usize>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for reason in refusals.iter().flat_map(|refusal| &refusal.reasons) {
+    for reason in statuses.iter().flat_map(|status| &status.reasons) {
         *counts.entry(reason).or_default() += 1;
     }
-    if let Some(count) = left_out.filter(|count| *count > 0) {
+    if let Some(count) = excluded_count.filter(|count| *count > 0) {
         counts.insert("node(s) didn't satisfy plugin(s) [NodeAffinity]", count);
     }
     let mut reasons: Vec<String> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();

@@ -52,15 +52,16 @@ pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Option<(Ve
         return None;
     }
     let need_all = !pod.spec.topology_spread_constraints.is_empty();
-    let compared = |node: &Node| !need_all || has_all(node, &constraints);
-    let candidates: Vec<&&Node> = nodes.iter().filter(|node| compared(node)).collect();
+    let is_scored = |node: &Node| !need_all || has_all(node, &constraints);
+    let candidates: Vec<&&Node> = nodes.iter().filter(|node| is_scored(node)).collect();
     let raw: Vec<Option<i64>> = nodes
         .iter()
         .map(|node| {
-            compared(node).then(|| {
-                let crowds =
-                    constraints.iter().map(|one| one.raw_score(cluster, pod, node, &candidates, &compared));
-                crowds.fold(0.0, |sum, crowd| sum + crowd).round() as i64
+            is_scored(node).then(|| {
+                let raw_scores = constraints
+                    .iter()
+                    .map(|constraint| constraint.raw_score(cluster, pod, node, &candidates, &is_scored));
+                raw_scores.fold(0.0, |sum, raw_score| sum + raw_score).round() as i64
             })
         })
         .collect();
@@ -87,13 +88,13 @@ impl ResolvedConstraint {
     /// The number of pods of a node that match. An empty selector matches none, and terminating pods do not count;
     /// neither applies to nominated pods.
     fn count(&self, cluster: &Cluster, pod: &Pod, node: &Node) -> i64 {
-        let everybody = self.selector.is_everything();
-        let meant = |other: &&Pod| {
+        let is_everything = self.selector.is_everything();
+        let is_counted = |other: &&Pod| {
             other.metadata.namespace == pod.metadata.namespace
-                && (other.only_nominated || (!everybody && other.metadata.deletion_timestamp.is_none()))
+                && (other.only_nominated || (!is_everything && other.metadata.deletion_timestamp.is_none()))
                 && self.selector.matches(look_up(&other.metadata.labels))
         };
-        cluster.pods_on(&node.metadata.name).filter(meant).count() as i64
+        cluster.pods_on(&node.metadata.name).filter(is_counted).count() as i64
     }
 
     /// The constraint's contribution to a node's raw score.
@@ -103,7 +104,7 @@ impl ResolvedConstraint {
         pod: &Pod,
         node: &Node,
         candidates: &[&&Node],
-        compared: &dyn Fn(&Node) -> bool,
+        is_scored: &dyn Fn(&Node) -> bool,
     ) -> f64 {
         let key = &self.constraint.topology_key;
         let Some(value) = node.label(key) else { return 0.0 };
@@ -112,10 +113,10 @@ impl ResolvedConstraint {
         } else {
             let values: BTreeSet<&str> =
                 candidates.iter().map(|node| node.label(key).unwrap_or_default()).collect();
-            let there = cluster.nodes.iter().filter(|other| {
-                compared(other) && other.label(key).unwrap_or_default() == value && self.includes(pod, other)
+            let domain_nodes = cluster.nodes.iter().filter(|other| {
+                is_scored(other) && other.label(key).unwrap_or_default() == value && self.includes(pod, other)
             });
-            (values.len(), there.map(|other| self.count(cluster, pod, other)).sum())
+            (values.len(), domain_nodes.map(|other| self.count(cluster, pod, other)).sum())
         };
         count as f64 * go::ln((size + 2) as f64) + f64::from(self.constraint.max_skew - 1)
     }
@@ -129,8 +130,8 @@ fn has_all(node: &Node, constraints: &[ResolvedConstraint]) -> bool {
 fn resolve(cluster: &Cluster, pod: &Pod, action: &str) -> Vec<ResolvedConstraint> {
     let own = &pod.spec.topology_spread_constraints;
     if !own.is_empty() {
-        let chosen = own.iter().filter(|constraint| constraint.when_unsatisfiable == action);
-        return chosen
+        let matching = own.iter().filter(|constraint| constraint.when_unsatisfiable == action);
+        return matching
             .map(|constraint| {
                 let selector = selector(constraint.label_selector.as_ref());
                 let own = constraint
@@ -157,15 +158,15 @@ fn resolve(cluster: &Cluster, pod: &Pod, action: &str) -> Vec<ResolvedConstraint
 
 /// The combined selector of the services that match the pod and of its ReplicaSet.
 fn default_selector(cluster: &Cluster, pod: &Pod) -> Selector {
-    let mut wanted = BTreeMap::new();
+    let mut merged_labels = BTreeMap::new();
     for service in &cluster.services {
         let Some(labels) = &service.spec.selector else { continue };
         let selects = labels.iter().all(|(key, value)| pod.metadata.labels.get(key) == Some(value));
         if service.metadata.namespace == pod.metadata.namespace && selects {
-            wanted.extend(labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+            merged_labels.extend(labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         }
     }
-    let mut all = Selector::of_labels(wanted);
+    let mut all = Selector::of_labels(merged_labels);
     let Some(owner) = pod.metadata.owner_references.iter().find(|owner| owner.controller) else { return all };
     if (owner.api_version.as_str(), owner.kind.as_str()) == ("apps/v1", "ReplicaSet") {
         let own = cluster.replica_sets.iter().filter(|set| {

@@ -43,26 +43,26 @@ impl Reservation {
     pub(super) fn grow_to(&mut self, bytes: u64) -> Result<()> {
         let size = self.budget.size;
         if bytes > size {
-            let words = format!(
-                "this needs {} of scratch space, and --scratch-size allows {}: start the server with more",
+            let message = format!(
+                "this requires {} of scratch space; --scratch-size is {}: restart the server with a larger one",
                 query::format_bytes(bytes),
                 query::format_bytes(size)
             );
-            return Err(ApiError::new(StatusCode::INSUFFICIENT_STORAGE, words));
+            return Err(ApiError::new(StatusCode::INSUFFICIENT_STORAGE, message));
         }
-        let mut taken = lock(&self.budget.reserved);
-        let others = *taken - self.bytes;
+        let mut reserved = lock(&self.budget.reserved);
+        let others = *reserved - self.bytes;
         if bytes > self.bytes && others + bytes > size {
             return Err(ApiError::unavailable(format!(
-                "this needs {} of scratch space, and other downloads take {} of the {} that --scratch-size allows: \
-                 ask again when they have ended",
+                "this requires {} of scratch space; other downloads use {} of {} (--scratch-size): retry when they have \
+                 ended",
                 query::format_bytes(bytes),
                 query::format_bytes(others),
                 query::format_bytes(size)
             )));
         }
         if bytes > self.bytes {
-            *taken = others + bytes;
+            *reserved = others + bytes;
             self.bytes = bytes;
         }
         Ok(())
@@ -77,8 +77,8 @@ impl Reservation {
 
     /// Sets the reservation to the final length of the file.
     pub(super) fn set_final(&mut self, bytes: u64) {
-        let mut taken = lock(&self.budget.reserved);
-        *taken = *taken - self.bytes + bytes;
+        let mut reserved = lock(&self.budget.reserved);
+        *reserved = *reserved - self.bytes + bytes;
         self.bytes = bytes;
     }
 }

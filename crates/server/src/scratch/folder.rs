@@ -19,17 +19,17 @@ pub(super) struct ScratchFolder {
 // === impl ScratchFolder ===
 
 impl ScratchFolder {
-    pub(super) fn create(place: &Path) -> io::Result<ScratchFolder> {
+    pub(super) fn create(parent: &Path) -> io::Result<ScratchFolder> {
         // Until the folder is locked another server may remove it as a leftover, so check after locking that it still
         // exists.
         for _ in 0..100 {
-            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let Ok(lock) = File::open(folder.path()) else { continue };
             if lock.try_lock().is_ok() && folder.path().is_dir() {
                 return Ok(ScratchFolder { folder, _lock: lock });
             }
         }
-        Err(io::Error::other("other servers remove it again and again"))
+        Err(io::Error::other("other servers keep removing it"))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -35,13 +35,14 @@ pub(super) fn node_from_template(
     nested_field(&mut node, "metadata", "labels").insert(HOSTNAME.to_owned(), name.into());
     object_field(&mut node, "spec").insert("providerID".to_owned(), id.into());
     let taints = object_field(&mut node, "spec").entry("taints").or_insert(Value::Null);
-    let mut kept = taints.take();
-    let all = kept.as_array_mut().map(std::mem::take).unwrap_or_default();
-    let mut all: Vec<Value> = all.into_iter().filter(|taint| taint["key"] != NOT_READY).collect();
+    let mut template_taints = taints.take();
+    let new_taints = template_taints.as_array_mut().map(std::mem::take).unwrap_or_default();
+    let mut new_taints: Vec<Value> =
+        new_taints.into_iter().filter(|taint| taint["key"] != NOT_READY).collect();
     if !is_ready {
-        all.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+        new_taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
     }
-    object_field(&mut node, "spec").insert("taints".to_owned(), all.into());
+    object_field(&mut node, "spec").insert("taints".to_owned(), new_taints.into());
     object_field(&mut node, "status").insert("conditions".to_owned(), json!([ready_condition(is_ready, at)]));
     Object::from_trusted(node.to_string())
 }

@@ -31,12 +31,12 @@ fn node(name: &str, id: &str) -> Object {
 }
 
 fn descriptions(changes: Vec<CloudChange>) -> Vec<String> {
-    let word = |change: CloudChange| match change {
+    let describe = |change: CloudChange| match change {
         CloudChange::Registered { node, .. } => format!("{} registers", node.meta().name),
         CloudChange::Ready { node, .. } => format!("{node} is ready"),
         CloudChange::Deleted { node } => format!("{node} is gone"),
     };
-    changes.into_iter().map(word).collect()
+    changes.into_iter().map(describe).collect()
 }
 
 const A: GroupId = GroupId(0);

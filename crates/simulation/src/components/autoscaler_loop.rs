@@ -64,7 +64,7 @@ const MIN_LOOP_DURATION: Duration = Duration::from_millis(1);
 
 impl AutoscalerLoop {
     /// An autoscaler of a cluster that begins at a moment.
-    pub fn new(setup: AutoscalerSetup, begins: Moment) -> AutoscalerLoop {
+    pub fn new(setup: AutoscalerSetup, start: Moment) -> AutoscalerLoop {
         AutoscalerLoop {
             autoscaler: Autoscaler::new(setup.settings, setup.start).without_unremovable_report(),
             cloud: setup.cloud,
@@ -74,7 +74,7 @@ impl AutoscalerLoop {
             last_result: None,
             last_idle_loop: None,
             pods_without_scale_up: BTreeSet::new(),
-            last_unschedulable: begins,
+            last_unschedulable: start,
         }
     }
 
@@ -90,20 +90,20 @@ impl AutoscalerLoop {
 
     /// Queues a pod update. More may follow before the autoscaler's next activity, and only the pod's state by then
     /// matters. An unschedulable pod is delivered at once, since the autoscaler may start a loop earlier for it.
-    pub fn pod_changed(&mut self, pod: &impl ObservedPod, news: PodUpdate) {
-        let news = match self.queued_updates.get_mut(pod.name()) {
-            Some(known) => {
-                *known = news.max(*known);
-                *known
+    pub fn pod_changed(&mut self, pod: &impl ObservedPod, update: PodUpdate) {
+        let update = match self.queued_updates.get_mut(pod.name()) {
+            Some(queued) => {
+                *queued = update.max(*queued);
+                *queued
             }
             None => {
-                self.queued_updates.insert(pod.name().clone(), news);
-                news
+                self.queued_updates.insert(pod.name().clone(), update);
+                update
             }
         };
         if pod.is_unschedulable() {
             self.queued_updates.swap_remove(pod.name());
-            self.deliver(pod.name(), news, Some(pod));
+            self.deliver(pod.name(), update, Some(pod));
         }
     }
 
@@ -113,13 +113,13 @@ impl AutoscalerLoop {
         &mut self,
         find: impl Fn(&NamespacedName) -> Option<&'p P>,
     ) {
-        for (name, news) in std::mem::take(&mut self.queued_updates) {
-            self.deliver(&name, news, find(&name));
+        for (name, update) in std::mem::take(&mut self.queued_updates) {
+            self.deliver(&name, update, find(&name));
         }
     }
 
-    fn deliver(&mut self, name: &NamespacedName, news: PodUpdate, pod: Option<&impl ObservedPod>) {
-        match (news, pod) {
+    fn deliver(&mut self, name: &NamespacedName, update: PodUpdate, pod: Option<&impl ObservedPod>) {
+        match (update, pod) {
             (PodUpdate::Full, Some(pod)) => self.autoscaler.apply(&What::Modified(pod.object())),
             (_, pod) => self.autoscaler.apply_status_update(name, pod.map(ObservedPod::status_update)),
         }
@@ -172,15 +172,18 @@ impl AutoscalerLoop {
     }
 
     /// Runs a loop if one is due. Its result is to be [returned](AutoscalerLoop::finish) once it has been carried out.
-    pub fn run_once(&mut self, now: Moment, pacer: &mut LatencySampler) -> Option<LoopResult> {
+    pub fn run_once(&mut self, now: Moment, sampler: &mut LatencySampler) -> Option<LoopResult> {
         if self.next_loop() > now {
             return None;
         }
-        let done = self.repeat(now).unwrap_or_else(|| self.compute(now));
-        let took =
-            pacer.draw_for_work(LatencyKind::AutoscalerLoop, now, self.autoscaler.node_check_count(&done));
-        self.busy_until = after(now, took.max(MIN_LOOP_DURATION));
-        Some(done)
+        let loop_result = self.repeat(now).unwrap_or_else(|| self.compute(now));
+        let duration = sampler.draw_for_work(
+            LatencyKind::AutoscalerLoop,
+            now,
+            self.autoscaler.node_check_count(&loop_result),
+        );
+        self.busy_until = after(now, duration.max(MIN_LOOP_DURATION));
+        Some(loop_result)
     }
 
     /// The last loop's result, if another loop would have the same.
@@ -194,16 +197,16 @@ impl AutoscalerLoop {
     }
 
     fn compute(&mut self, now: Moment) -> LoopResult {
-        let done = self.autoscaler.run_once(now, &mut self.cloud);
-        self.last_idle_loop = is_idle_loop(&done).then_some(now);
-        let remaining = done.scale_ups.iter().flat_map(|up| &up.pods_remain_unschedulable);
+        let loop_result = self.autoscaler.run_once(now, &mut self.cloud);
+        self.last_idle_loop = is_idle_loop(&loop_result).then_some(now);
+        let remaining = loop_result.scale_ups.iter().flat_map(|up| &up.pods_remain_unschedulable);
         self.pods_without_scale_up = remaining.map(|remaining| remaining.pod.clone()).collect();
-        done
+        loop_result
     }
 
     /// The result of a loop has been carried out.
-    pub fn finish(&mut self, done: LoopResult) {
-        self.last_result = Some(done);
+    pub fn finish(&mut self, loop_result: LoopResult) {
+        self.last_result = Some(loop_result);
     }
 
     #[cfg(test)]
@@ -218,15 +221,15 @@ impl AutoscalerLoop {
 
     /// Whether the last loop changed nothing and already considered all unschedulable pods.
     pub fn is_idle(&self) -> bool {
-        self.last_idle_loop.is_some_and(|calm| {
-            calm >= after(self.last_unschedulable, self.autoscaler.new_pod_scale_up_delay())
+        self.last_idle_loop.is_some_and(|idle_since| {
+            idle_since >= after(self.last_unschedulable, self.autoscaler.new_pod_scale_up_delay())
         })
     }
 }
 
 /// Whether a loop changed nothing and left nothing for a later one, such as pods that are too new.
-fn is_idle_loop(done: &LoopResult) -> bool {
-    let ups = done.scale_ups.iter().chain(&done.min_size_scale_up);
-    let rests = |result| !matches!(result, ScaleUpResult::Successful | ScaleUpResult::InCooldown);
-    ups.map(|up| up.result).all(rests) && done.scale_down.removed_nodes.is_empty()
+fn is_idle_loop(loop_result: &LoopResult) -> bool {
+    let scale_ups = loop_result.scale_ups.iter().chain(&loop_result.min_size_scale_up);
+    let is_idle_result = |result| !matches!(result, ScaleUpResult::Successful | ScaleUpResult::InCooldown);
+    scale_ups.map(|up| up.result).all(is_idle_result) && loop_result.scale_down.removed_nodes.is_empty()
 }

@@ -47,33 +47,33 @@ impl<'m> ControllerLoop<'m> {
     /// These controllers. In a replay, ReplicaSets get their recorded pod template hashes, and new pods their recorded
     /// counterparts.
     pub fn new(
-        which: &[Controller],
+        enabled: &[Controller],
         seed: u64,
-        recorded: Option<TemplateHashes>,
-        memory: Option<&'m mut dyn RecordedPodSource>,
+        recorded_hashes: Option<TemplateHashes>,
+        recorded_pods: Option<&'m mut dyn RecordedPodSource>,
     ) -> ControllerLoop<'m> {
-        let mut controllers = Controllers::new(which, seed);
-        if let Some(words) = recorded {
-            controllers.use_recorded_hashes(words);
+        let mut controllers = Controllers::new(enabled, seed);
+        if let Some(hashes) = recorded_hashes {
+            controllers.use_recorded_hashes(hashes);
         }
-        ControllerLoop { controllers, recorded_pods: memory, work_at: None, is_working: false }
+        ControllerLoop { controllers, recorded_pods, work_at: None, is_working: false }
     }
 }
 
 impl ControllerLoop<'_> {
     /// An object was added, modified or deleted. Returns when the controllers are to [work](ControllerLoop::work),
     /// unless that is known already.
-    pub fn apply(&mut self, now: Moment, what: &What, pacer: &mut LatencySampler) -> Option<Moment> {
+    pub fn apply(&mut self, now: Moment, what: &What, sampler: &mut LatencySampler) -> Option<Moment> {
         self.controllers.apply(now, what);
         if self.is_working || self.work_at.is_some() || !self.controllers.has_work() {
             return None;
         }
-        let step = if what.object().meta().kind == "Node" {
+        let latency_kind = if what.object().meta().kind == "Node" {
             LatencyKind::DaemonPodCreation
         } else {
             LatencyKind::PodRecreation
         };
-        self.work_at = Some(after(now, pacer.draw(step, now)));
+        self.work_at = Some(after(now, sampler.draw(latency_kind, now)));
         self.work_at
     }
 
@@ -86,11 +86,11 @@ impl ControllerLoop<'_> {
     /// round returns none.
     pub fn work(&mut self, now: Moment) -> Vec<ApiCall> {
         self.is_working = true;
-        let done = self.controllers.process_next_item(now);
-        if done.is_empty() {
+        let api_calls = self.controllers.process_next_item(now);
+        if api_calls.is_empty() {
             (self.is_working, self.work_at) = (false, None);
         }
-        done
+        api_calls
     }
 
     /// Interrupts their work although some is left. Returns when it continues.

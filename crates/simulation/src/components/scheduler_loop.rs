@@ -52,20 +52,20 @@ impl SchedulerLoop {
         if self.busy_until > now {
             return None;
         }
-        let attempted = self.scheduler.schedule_one(now);
-        self.may_have_active_pod = attempted.is_some();
-        attempted
+        let attempt = self.scheduler.schedule_one(now);
+        self.may_have_active_pod = attempt.is_some();
+        attempt
     }
 
     /// Keeps it busy with the attempt that begins now. Returns the attempt's end.
-    pub fn spend_attempt(&mut self, now: Moment, pacer: &mut LatencySampler) -> Moment {
-        self.busy_until = after(now, pacer.draw(LatencyKind::Attempt, now));
+    pub fn spend_attempt(&mut self, now: Moment, sampler: &mut LatencySampler) -> Moment {
+        self.busy_until = after(now, sampler.draw(LatencyKind::Attempt, now));
         self.busy_until
     }
 
     /// Keeps it busy until the unschedulable pod's status is patched.
-    pub fn spend_status_write(&mut self, now: Moment, pacer: &mut LatencySampler) {
-        self.busy_until = after(self.busy_until, pacer.draw(LatencyKind::StatusPatch, now));
+    pub fn spend_status_write(&mut self, now: Moment, sampler: &mut LatencySampler) {
+        self.busy_until = after(self.busy_until, sampler.draw(LatencyKind::StatusPatch, now));
     }
 
     /// Preempts so many victims for an unschedulable pod: they are deleted one after the other.
@@ -74,11 +74,11 @@ impl SchedulerLoop {
         now: Moment,
         pod: &NamespacedName,
         victims: usize,
-        pacer: &mut LatencySampler,
+        sampler: &mut LatencySampler,
     ) -> Preemption {
         let mut at = now;
         let mut next = || {
-            at = after(at, pacer.draw(LatencyKind::Preempt, now));
+            at = after(at, sampler.draw(LatencyKind::Preempt, now));
             at
         };
         let victims: Vec<Moment> = (0..victims).map(|_| next()).collect();

@@ -85,25 +85,25 @@ impl<K: Ord + Clone> TaintEviction<K> {
         node: Option<&Arc<str>>,
         object: impl FnOnce() -> Object,
     ) -> Option<Moment> {
-        let known = self.evictions.get(pod);
-        let tolerated = match node.and_then(|node| self.taints.get(node)) {
+        let scheduled_eviction = self.evictions.get(pod);
+        let toleration_time = match node.and_then(|node| self.taints.get(node)) {
             None => TolerationTime::Forever,
             Some(taints) => {
                 let json: PodJson = object().view().unwrap_or_default();
                 min_toleration_time(taints, &json.spec.tolerations)
             }
         };
-        let eviction = match tolerated {
+        let eviction = match toleration_time {
             TolerationTime::Forever => {
                 self.evictions.remove(pod);
                 return None;
             }
             TolerationTime::For(time, taint) if time.is_zero() => Eviction { at: now, taint },
             TolerationTime::For(time, taint) => {
-                known.cloned().unwrap_or(Eviction { at: after(now, time), taint })
+                scheduled_eviction.cloned().unwrap_or(Eviction { at: after(now, time), taint })
             }
         };
-        if known == Some(&eviction) {
+        if scheduled_eviction == Some(&eviction) {
             return None;
         }
         let at = eviction.at;
@@ -143,7 +143,7 @@ enum TolerationTime {
 fn min_toleration_time(taints: &[Taint], tolerations: &[TimedToleration]) -> TolerationTime {
     let mut shortest = TolerationTime::Forever;
     for taint in taints {
-        let seconds = match tolerations.iter().find(|it| it.toleration.tolerates(taint)) {
+        let seconds = match tolerations.iter().find(|candidate| candidate.toleration.tolerates(taint)) {
             None => 0,
             Some(TimedToleration { toleration_seconds: None, .. }) => continue,
             Some(TimedToleration { toleration_seconds: Some(seconds), .. }) => {

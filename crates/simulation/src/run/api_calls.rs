@@ -17,12 +17,12 @@ impl<O: Observer> Run<'_, O> {
         let now = self.now();
         for _ in 0..MAX_SYNC_ROUNDS {
             let Some(controllers) = &mut self.informers.controllers else { return };
-            let done = controllers.work(now);
-            if done.is_empty() {
+            let api_calls = controllers.work(now);
+            if api_calls.is_empty() {
                 return;
             }
-            for one in done {
-                self.execute_call(one);
+            for api_call in api_calls {
+                self.execute_call(api_call);
             }
         }
         if let Some(controllers) = &mut self.informers.controllers {
@@ -30,9 +30,9 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    fn execute_call(&mut self, what: ApiCall) {
+    fn execute_call(&mut self, api_call: ApiCall) {
         let is_pod = |object| kind_of(object) == Kind::new("", "Pod");
-        match what {
+        match api_call {
             ApiCall::Create(object) if is_pod(&object) => self.create_for_controller(object),
             ApiCall::Create(object) => {
                 let created = self.objects.set(object);
@@ -43,19 +43,19 @@ impl<O: Observer> Run<'_, O> {
                 let updated = self.objects.update(object);
                 self.notify_object(updated);
             }
-            ApiCall::Delete(doomed) => self.delete_for_controller(&doomed),
+            ApiCall::Delete(target) => self.delete_for_controller(&target),
         }
     }
 
-    fn delete_for_controller(&mut self, doomed: &DeleteTarget) {
-        let name = NamespacedName { namespace: doomed.namespace.clone(), name: doomed.name.clone() };
-        if doomed.kind != Kind::new("", "Pod") {
-            let deleted = self.objects.delete(self.timeline.now(), &doomed.kind, &name, &doomed.uid);
+    fn delete_for_controller(&mut self, target: &DeleteTarget) {
+        let name = NamespacedName { namespace: target.namespace.clone(), name: target.name.clone() };
+        if target.kind != Kind::new("", "Pod") {
+            let deleted = self.objects.delete(self.timeline.now(), &target.kind, &name, &target.uid);
             self.notify_object(deleted);
             return;
         }
         let id = self.pods.id_of(&name);
-        if let Some(id) = id.filter(|id| self.pods.get(*id).is_some_and(|pod| pod.uid == doomed.uid)) {
+        if let Some(id) = id.filter(|id| self.pods.get(*id).is_some_and(|pod| pod.uid == target.uid)) {
             self.withdraw(id.demand);
         }
     }

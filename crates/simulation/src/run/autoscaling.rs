@@ -25,22 +25,28 @@ impl<O: Observer> Run<'_, O> {
         self.background();
         self.deliver_pod_updates();
         let Some(autoscaler) = &mut self.informers.autoscaler else { return };
-        let Some(done) = autoscaler.run_once(now, &mut self.timeline.latencies) else { return };
+        let Some(loop_result) = autoscaler.run_once(now, &mut self.timeline.latencies) else { return };
         let observer = &mut self.informers.observer;
-        let decider = autoscaler.autoscaler();
-        observer.on_event(now, &SimulationEvent::LoopFinished { result: &done, autoscaler: decider });
-        for scale_up in
-            done.scale_ups.iter().chain(&done.min_size_scale_up).filter(|it| !it.increases.is_empty())
+        let inner_autoscaler = autoscaler.autoscaler();
+        observer.on_event(
+            now,
+            &SimulationEvent::LoopFinished { result: &loop_result, autoscaler: inner_autoscaler },
+        );
+        for scale_up in loop_result
+            .scale_ups
+            .iter()
+            .chain(&loop_result.min_size_scale_up)
+            .filter(|status| !status.increases.is_empty())
         {
             observer.on_event(now, &SimulationEvent::ScaledUp(scale_up));
         }
-        for removed in &done.scale_down.removed_nodes {
+        for removed in &loop_result.scale_down.removed_nodes {
             let group = autoscaler.group_of(&removed.node);
             observer.on_event(now, &SimulationEvent::ScaledDown { removed, group });
         }
-        self.execute_all(&done.actions, &done.events);
+        self.execute_all(&loop_result.actions, &loop_result.events);
         if let Some(autoscaler) = &mut self.informers.autoscaler {
-            autoscaler.finish(done);
+            autoscaler.finish(loop_result);
         }
         self.background();
     }
@@ -57,9 +63,9 @@ impl<O: Observer> Run<'_, O> {
         for _ in 0..MAX_BACKGROUND_ROUNDS {
             self.deliver_pod_updates();
             let Some(autoscaler) = &mut self.informers.autoscaler else { return };
-            let done = autoscaler.background(self.timeline.now());
-            self.execute_all(&done.actions, &done.events);
-            let was_busy = !done.actions.is_empty() || !done.events.is_empty();
+            let background_result = autoscaler.background(self.timeline.now());
+            self.execute_all(&background_result.actions, &background_result.events);
+            let was_busy = !background_result.actions.is_empty() || !background_result.events.is_empty();
             if !self.apply_cloud_changes() && !was_busy {
                 return;
             }
@@ -104,7 +110,7 @@ impl<O: Observer> Run<'_, O> {
     fn apply_cloud_changes(&mut self) -> bool {
         let Some(autoscaler) = &mut self.informers.autoscaler else { return false };
         let changes = autoscaler.cloud_changes(self.timeline.now());
-        let happened = !changes.is_empty();
+        let has_changes = !changes.is_empty();
         for change in changes {
             match change {
                 CloudChange::Registered { node, pods } => {
@@ -123,6 +129,6 @@ impl<O: Observer> Run<'_, O> {
                 CloudChange::Deleted { node } => self.remove_node(&node),
             }
         }
-        happened
+        has_changes
     }
 }

@@ -15,22 +15,22 @@ use crate::timeline::RunTask;
 
 impl<O: Observer> Run<'_, O> {
     /// The scheduler has attempted a pod.
-    pub(super) fn handle_attempt(&mut self, attempted: SchedulingAttempt) {
-        let SchedulingAttempt { pod, decision } = attempted;
+    pub(super) fn handle_attempt(&mut self, attempt: SchedulingAttempt) {
+        let SchedulingAttempt { pod, decision } = attempt;
         // The scheduler knows only pods of this run.
         let Some(id) = self.pods.id_of(&pod) else { return };
         let now = self.now();
         match decision {
             Decision::Placed(placement) => self.handle_placement(id, placement),
             Decision::Refused(rejection) => self.handle_rejection(id, &rejection),
-            Decision::Failed(why) | Decision::Skipped(why) => {
+            Decision::Failed(reason) | Decision::Skipped(reason) => {
                 self.informers
-                    .notify_event(now, &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &why });
+                    .notify_event(now, &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &reason });
             }
-            Decision::Gated(refusal) => {
+            Decision::Gated(status) => {
                 self.informers.notify_event(
                     now,
-                    &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &refusal.message() },
+                    &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &status.message() },
                 );
             }
         }
@@ -41,7 +41,12 @@ impl<O: Observer> Run<'_, O> {
         let busy_until = self.informers.scheduler.spend_attempt(now, &mut self.timeline.latencies);
         let Some(pod) = self.pods.get(id) else { return };
         let bound = if pod.failed_attempts == 0 {
-            self.completion_time_since(pod.created, id, |life| life.bind_duration, LatencyKind::Bind)
+            self.completion_time_since(
+                pod.created,
+                id,
+                |incarnation| incarnation.bind_duration,
+                LatencyKind::Bind,
+            )
         } else {
             self.sampled_completion_time(id, LatencyKind::Bind)
         };
@@ -52,9 +57,10 @@ impl<O: Observer> Run<'_, O> {
         let now = self.now();
         let Some(pod) = self.pods.get_mut(id) else { return };
         let name = pod.name.clone();
-        let is_news = pod.set_unschedulable(now, &rejection.full_message(), rejection.nominated_node.clone());
+        let is_changed =
+            pod.set_unschedulable(now, &rejection.full_message(), rejection.nominated_node.clone());
         self.informers.scheduler.spend_attempt(now, &mut self.timeline.latencies);
-        if is_news {
+        if is_changed {
             // A new message is patched into the status before the next attempt; an unchanged one is not written.
             self.informers.scheduler.spend_status_write(now, &mut self.timeline.latencies);
             self.notify_pod_status(id);
@@ -73,8 +79,8 @@ impl<O: Observer> Run<'_, O> {
         self.informers.notify_event(now, &SimulationEvent::PodUnschedulable { id, pod: &name, rejection });
         let victims = rejection.victims.iter().filter_map(|victim| self.pods.id_of(victim));
         let victims: Vec<PodId> = victims.collect();
-        let pacer = &mut self.timeline.latencies;
-        let preemption = self.informers.scheduler.preempt(now, &name, victims.len(), pacer);
+        let sampler = &mut self.timeline.latencies;
+        let preemption = self.informers.scheduler.preempt(now, &name, victims.len(), sampler);
         for (victim, at) in victims.into_iter().zip(preemption.victims) {
             self.timeline.put(at, RunTask::Evict(victim, EvictionCause::Preemption(name.clone())));
         }
@@ -118,7 +124,7 @@ impl<O: Observer> Run<'_, O> {
             return;
         }
         (pod.stage, pod.bound_at, pod.nominated) = (PodStage::Bound, Some(now), None);
-        let (placement, came, refusals) = (pod.placement.take(), pod.created, pod.failed_attempts);
+        let (placement, created, failed_attempts) = (pod.placement.take(), pod.created, pod.failed_attempts);
         self.informers.notify_event(
             now,
             &SimulationEvent::ResourcesClaimed { id, node: &node, requests: pod.requests },
@@ -137,14 +143,9 @@ impl<O: Observer> Run<'_, O> {
                 note: format!("Successfully assigned {}/{} to {node}", name.namespace, name.name),
                 warning: false,
             });
-            let decided = SimulationEvent::PodBound {
-                id,
-                pod: &name,
-                created: came,
-                placement: &placement,
-                failed_attempts: refusals,
-            };
-            self.informers.notify_event(now, &decided);
+            let event =
+                SimulationEvent::PodBound { id, pod: &name, created, placement: &placement, failed_attempts };
+            self.informers.notify_event(now, &event);
         }
         if !self.nodes.contains(&node) {
             self.schedule_pod_gc(&node);
@@ -155,7 +156,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     pub(super) fn begin_start(&mut self, id: PodId) {
-        let at = self.completion_time(id, |life| life.start_duration, LatencyKind::PodStart);
+        let at = self.completion_time(id, |incarnation| incarnation.start_duration, LatencyKind::PodStart);
         self.timeline.put(at, RunTask::StartContainers(id));
     }
 
@@ -167,8 +168,8 @@ impl<O: Observer> Run<'_, O> {
             return;
         }
         pod.started = Some(now);
-        if let Some(runs) = self.demands.get(id.demand).and_then(|state| state.demand.exit) {
-            self.timeline.put(after(now, runs.after), RunTask::FinishContainers(id));
+        if let Some(exit) = self.demands.get(id.demand).and_then(|state| state.demand.exit) {
+            self.timeline.put(after(now, exit.after), RunTask::FinishContainers(id));
         }
         self.informers.scheduler.pod_started(&pod.name, whole_second(now));
         // The autoscaler does not consider it.

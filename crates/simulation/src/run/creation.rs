@@ -24,7 +24,7 @@ impl<O: Observer> Run<'_, O> {
         if controllers.is_some_and(|controllers| controllers.creates_pods_of(&pod)) {
             return;
         }
-        let begun = InitialPodState {
+        let initial_state = InitialPodState {
             created: self.now(),
             node: Some(node.clone()),
             nominated: None,
@@ -32,41 +32,43 @@ impl<O: Observer> Run<'_, O> {
             started: Some(self.now()),
             is_terminating: false,
         };
-        let demand =
-            PodDemand { initial_state: Some(begun), ..internal_demand(self.demands.next_internal_id(), pod) };
+        let demand = PodDemand {
+            initial_state: Some(initial_state),
+            ..internal_demand(self.demands.next_internal_id(), pod)
+        };
         // The group's pod templates were parsed before.
-        if let Ok(asked) = ParsedDemand::parse(demand) {
-            self.add_demand(asked);
+        if let Ok(parsed_demand) = ParsedDemand::parse(demand) {
+            self.add_demand(parsed_demand);
         }
     }
 
     /// Creates a pod for a controller.
     pub(super) fn create_for_controller(&mut self, pod: Object) {
         let Some(controllers) = &mut self.informers.controllers else { return };
-        let known = controllers.next_record(&pod).unwrap_or_default();
-        let id = known.demand.unwrap_or_else(|| self.demands.next_internal_id());
-        let mut demand = PodDemand { exit: known.exit, ..internal_demand(id, pod) };
-        if !known.incarnations.is_empty() {
-            demand.incarnations = known.incarnations;
+        let record = controllers.next_record(&pod).unwrap_or_default();
+        let id = record.demand.unwrap_or_else(|| self.demands.next_internal_id());
+        let mut demand = PodDemand { exit: record.exit, ..internal_demand(id, pod) };
+        if !record.incarnations.is_empty() {
+            demand.incarnations = record.incarnations;
         }
         // An invalid template was rejected when its owner was read.
-        if let Ok(asked) = ParsedDemand::parse(demand) {
-            self.add_demand(asked);
+        if let Ok(parsed_demand) = ParsedDemand::parse(demand) {
+            self.add_demand(parsed_demand);
         }
     }
 
-    pub(super) fn add_demand(&mut self, asked: ParsedDemand) {
-        let (id, begun) = (asked.demand.id, asked.demand.initial_state.clone());
-        let after = asked.demand.after.filter(|_| begun.is_none());
-        let before = after.and_then(|after| self.demands.get_unfinished_mut(after));
-        let waits = before.is_some();
-        if let Some(state) = before {
+    pub(super) fn add_demand(&mut self, parsed_demand: ParsedDemand) {
+        let (id, initial_state) = (parsed_demand.demand.id, parsed_demand.demand.initial_state.clone());
+        let after = parsed_demand.demand.after.filter(|_| initial_state.is_none());
+        let predecessor = after.and_then(|after| self.demands.get_unfinished_mut(after));
+        let waits_for_predecessor = predecessor.is_some();
+        if let Some(state) = predecessor {
             state.successors.push(id);
         }
-        self.demands.insert(asked);
-        match begun {
-            Some(begun) => self.create_initial_pod(id, &begun),
-            None if waits => {}
+        self.demands.insert(parsed_demand);
+        match initial_state {
+            Some(initial_state) => self.create_initial_pod(id, &initial_state),
+            None if waits_for_predecessor => {}
             None => self.create_next_pod(id),
         }
     }
@@ -81,73 +83,73 @@ impl<O: Observer> Run<'_, O> {
 
     /// A pod becomes pending: the scheduler prefers the recorded node. Another scheduler's pods are bound as recorded.
     fn await_scheduling(&mut self, id: PodId) {
-        let node = self.demands.recorded_incarnation(id).and_then(|life| life.node.clone());
+        let node = self.demands.recorded_incarnation(id).and_then(|incarnation| incarnation.node.clone());
         let (Some(node), Some(pod)) = (node, self.pods.get(id)) else { return };
         let scheduler = &mut self.informers.scheduler;
         if scheduler.schedules(&pod.name) {
             scheduler.prefer_node(&pod.name, &node);
             return;
         }
-        let at = self.completion_time(id, |life| life.bind_duration, LatencyKind::Bind);
-        let inclined = Some(RecordedNodeOutcome::Chosen);
+        let at = self.completion_time(id, |incarnation| incarnation.bind_duration, LatencyKind::Bind);
+        let recorded_node = Some(RecordedNodeOutcome::Chosen);
         let placement = Placement {
             node,
             volume_changes: Vec::new(),
             evaluated_nodes: 0,
             feasible_nodes: 0,
             tied_nodes: 0,
-            recorded_node: inclined,
+            recorded_node,
         };
         self.begin_binding(id, placement, at);
     }
 
     /// Creates a pod that exists at the start of the run.
-    fn create_initial_pod(&mut self, demand: DemandId, begun: &InitialPodState) {
-        let Some(id) = self.insert_pod(demand, begun.created) else { return };
+    fn create_initial_pod(&mut self, demand: DemandId, initial_state: &InitialPodState) {
+        let Some(id) = self.insert_pod(demand, initial_state.created) else { return };
         let Some(pod) = self.pods.get_mut(id) else { return };
-        (pod.nominated, pod.unschedulable) = (begun.nominated.clone(), begun.unschedulable.clone());
-        if let Some(node) = &begun.node {
-            (pod.stage, pod.bound_at, pod.started) = (PodStage::Bound, Some(begun.created), begun.started);
-            let takes = pod.requests;
+        (pod.nominated, pod.unschedulable) =
+            (initial_state.nominated.clone(), initial_state.unschedulable.clone());
+        if let Some(node) = &initial_state.node {
+            (pod.stage, pod.bound_at, pod.started) =
+                (PodStage::Bound, Some(initial_state.created), initial_state.started);
+            let requests = pod.requests;
             self.pods.assign(id, node);
-            self.informers.notify_event(
-                self.timeline.now(),
-                &SimulationEvent::ResourcesClaimed { id, node, requests: takes },
-            );
+            self.informers
+                .notify_event(self.timeline.now(), &SimulationEvent::ResourcesClaimed { id, node, requests });
         }
         self.notify_pod(id, What::Added);
         self.notify_created(id);
-        match (&begun.node, begun.started) {
+        match (&initial_state.node, initial_state.started) {
             (None, _) => self.await_scheduling(id),
             (Some(_), None) => self.begin_start(id),
             (Some(_), Some(started)) => {
-                if let Some(runs) = self.demands.get(demand).and_then(|state| state.demand.exit) {
+                if let Some(exit) = self.demands.get(demand).and_then(|state| state.demand.exit) {
                     self.timeline
-                        .put(after(started, runs.after).max(self.now()), RunTask::FinishContainers(id));
+                        .put(after(started, exit.after).max(self.now()), RunTask::FinishContainers(id));
                 }
             }
         }
-        if begun.is_terminating {
+        if initial_state.is_terminating {
             self.begin_deletion(id, None);
             self.recreate(id);
         }
         self.check_taints(id);
-        if let Some(node) = begun.node.as_ref().filter(|node| !self.nodes.contains(node)) {
+        if let Some(node) = initial_state.node.as_ref().filter(|node| !self.nodes.contains(node)) {
             self.schedule_pod_gc(node);
         }
     }
 
     fn notify_created(&mut self, id: PodId) {
         if let Some(pod) = self.pods.get(id) {
-            let waits = pod.bound_at.is_none();
+            let is_pending = pod.bound_at.is_none();
             self.informers.notify_event(
                 self.timeline.now(),
-                &SimulationEvent::PodCreated { id, pod: &pod.name, is_pending: waits },
+                &SimulationEvent::PodCreated { id, pod: &pod.name, is_pending },
             );
         }
     }
 
-    fn insert_pod(&mut self, demand: DemandId, came: Moment) -> Option<PodId> {
+    fn insert_pod(&mut self, demand: DemandId, created: Moment) -> Option<PodId> {
         let state = self.demands.get_unfinished(demand)?;
         let id = PodId { demand, incarnation: state.pods_created };
         let (name, uid) = self.demands.next_name(state, &self.pods);
@@ -155,7 +157,7 @@ impl<O: Observer> Run<'_, O> {
             holder.waiting_for_name.push(demand);
             return None;
         }
-        self.pods.insert(id, Pod::new(name, uid, state.template.clone(), state.requests, came));
+        self.pods.insert(id, Pod::new(name, uid, state.template.clone(), state.requests, created));
         let state = self.demands.get_mut(demand)?;
         state.pods_created += 1;
         state.pods_existing += 1;
@@ -164,13 +166,13 @@ impl<O: Observer> Run<'_, O> {
 
     /// A client changes the pod of a demand.
     pub(super) fn change_pod(&mut self, demand: DemandId, changed: &Object) -> Result<(), InvalidPod> {
-        let mark = self.demands.get(demand).and_then(|state| state.demand.annotation());
-        let body = Arc::new(PodTemplate::of(changed, mark.as_ref())?);
+        let annotation = self.demands.get(demand).and_then(|state| state.demand.annotation());
+        let template = Arc::new(PodTemplate::of(changed, annotation.as_ref())?);
         let newest = self.pods.of_demand(demand).next_back().map(|(id, _)| id);
         if let Some(id) = newest
             && let Some(pod) = self.pods.get_mut(id)
         {
-            pod.template = body;
+            pod.template = template;
             self.notify_pod(id, What::Modified);
             self.check_taints(id);
         }
@@ -182,7 +184,7 @@ impl<O: Observer> Run<'_, O> {
 fn internal_demand(id: DemandId, pod: Object) -> PodDemand {
     let meta = pod.meta();
     let uid = meta.uid.as_deref().unwrap_or_default().into();
-    let life = PodIncarnation { name: (*meta.name).into(), uid, ..PodIncarnation::default() };
+    let incarnation = PodIncarnation { name: (*meta.name).into(), uid, ..PodIncarnation::default() };
     PodDemand {
         id,
         after: None,
@@ -190,7 +192,7 @@ fn internal_demand(id: DemandId, pod: Object) -> PodDemand {
         recreate: RecreatePolicy::Never,
         replica_set: None,
         exit: None,
-        incarnations: vec![life],
+        incarnations: vec![incarnation],
         not_recreated_for: None,
         pod,
     }

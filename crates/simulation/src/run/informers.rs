@@ -32,8 +32,8 @@ impl<'m, O> Informers<'m, O> {
 
 impl<O: Observer> Informers<'_, O> {
     /// Notifies the observer of an event.
-    pub(super) fn notify_event(&mut self, now: Moment, decided: &SimulationEvent<'_>) {
-        self.observer.on_event(now, decided);
+    pub(super) fn notify_event(&mut self, now: Moment, event: &SimulationEvent<'_>) {
+        self.observer.on_event(now, event);
     }
 
     /// An object other than a pod was added, modified or deleted.
@@ -46,27 +46,32 @@ impl<O: Observer> Informers<'_, O> {
     }
 
     /// A pod is new, or its owner or a client changed it.
-    pub(super) fn pod_changed(&mut self, timeline: &mut Timeline, pod: &Pod, how: fn(Object) -> What) {
-        self.scheduler.apply(timeline.now(), &how(pod.object()));
+    pub(super) fn pod_changed(&mut self, timeline: &mut Timeline, pod: &Pod, to_change: fn(Object) -> What) {
+        self.scheduler.apply(timeline.now(), &to_change(pod.object()));
         if let Some(autoscaler) = &mut self.autoscaler {
             autoscaler.pod_changed(pod, PodUpdate::Full);
         }
-        self.publish_pod(timeline, pod, how);
+        self.publish_pod(timeline, pod, to_change);
     }
 
     /// The status of a pod changed in a way that the scheduler knows of already.
-    pub(super) fn pod_status_changed(&mut self, timeline: &mut Timeline, pod: &Pod, how: fn(Object) -> What) {
+    pub(super) fn pod_status_changed(
+        &mut self,
+        timeline: &mut Timeline,
+        pod: &Pod,
+        to_change: fn(Object) -> What,
+    ) {
         if let Some(autoscaler) = &mut self.autoscaler {
             autoscaler.pod_changed(pod, PodUpdate::Status);
         }
-        self.publish_pod(timeline, pod, how);
+        self.publish_pod(timeline, pod, to_change);
     }
 
     /// A pod has released its resources: it has finished, or is deleted.
-    pub(super) fn pod_released(&mut self, timeline: &mut Timeline, pod: &Pod, how: fn(Object) -> What) {
+    pub(super) fn pod_released(&mut self, timeline: &mut Timeline, pod: &Pod, to_change: fn(Object) -> What) {
         // The scheduler only needs to know that the resources are free.
         self.scheduler.pod_released(timeline.now(), &pod.name, || pod.object());
-        self.pod_status_changed(timeline, pod, how);
+        self.pod_status_changed(timeline, pod, to_change);
     }
 
     /// A pod is terminating.

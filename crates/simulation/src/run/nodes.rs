@@ -19,8 +19,8 @@ impl<O: Observer> Run<'_, O> {
         if is_new {
             let autoscaler = self.informers.autoscaler.as_mut();
             let group = autoscaler.and_then(|autoscaler| autoscaler.node_added(&node));
-            let came = SimulationEvent::NodeAdded { node: name, group: group.as_ref(), object: &node };
-            self.informers.notify_event(now, &came);
+            let event = SimulationEvent::NodeAdded { node: name, group: group.as_ref(), object: &node };
+            self.informers.notify_event(now, &event);
         } else {
             self.informers.notify_event(now, &SimulationEvent::NodeModified { object: &node });
         }

@@ -15,8 +15,8 @@ impl<O: Observer> Run<'_, O> {
     pub(super) fn apply_object(&mut self, what: What) {
         let kind = kind_of(what.object());
         if self.is_controlled(&kind) {
-            let given = self.objects.apply_input(&kind, what);
-            self.notify_object(given);
+            let change = self.objects.apply_input(&kind, what);
+            self.notify_object(change);
             return;
         }
         if kind != Kind::new("", "Node") {
@@ -28,8 +28,8 @@ impl<O: Observer> Run<'_, O> {
             What::Deleted(_) => self.remove_node(&name),
             What::Added(node) | What::Modified(node) => {
                 let node = match (self.nodes.get(&name), &what) {
-                    (Some(known), _) if self.informers.autoscaler.is_some() => {
-                        with_autoscaler_taints_of(node, known)
+                    (Some(current), _) if self.informers.autoscaler.is_some() => {
+                        with_autoscaler_taints_of(node, current)
                     }
                     (Some(_), _) => node.clone(),
                     (None, What::Added(_)) => node.clone(),
@@ -49,9 +49,9 @@ impl<O: Observer> Run<'_, O> {
     }
 
     /// Notifies all receivers of a pod that is new, or that its owner changed.
-    pub(super) fn notify_pod(&mut self, id: PodId, how: fn(Object) -> What) {
+    pub(super) fn notify_pod(&mut self, id: PodId, to_change: fn(Object) -> What) {
         if let Some(pod) = self.pods.get(id) {
-            self.informers.pod_changed(&mut self.timeline, pod, how);
+            self.informers.pod_changed(&mut self.timeline, pod, to_change);
         }
     }
 

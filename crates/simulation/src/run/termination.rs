@@ -23,8 +23,8 @@ impl<O: Observer> Run<'_, O> {
         if pod.stage != PodStage::Bound || pod.is_terminating() {
             return;
         }
-        let runs = self.demands.get(id.demand).and_then(|state| state.demand.exit);
-        (pod.stage, pod.finished) = (PodStage::Finished, Some((now, runs.is_some_and(|runs| runs.fails))));
+        let exit = self.demands.get(id.demand).and_then(|state| state.demand.exit);
+        (pod.stage, pod.finished) = (PodStage::Finished, Some((now, exit.is_some_and(|exit| exit.fails))));
         if let Some(node) = pod.node() {
             self.informers
                 .notify_event(now, &SimulationEvent::ResourcesReleased { id, node, requests: pod.requests });
@@ -41,10 +41,14 @@ impl<O: Observer> Run<'_, O> {
     fn finish_demand(&mut self, demand: DemandId) {
         let Some(state) = self.demands.get_mut(demand) else { return };
         state.is_finished = true;
-        for waiting in std::mem::take(&mut state.successors) {
-            let first = PodId { demand: waiting, incarnation: 0 };
-            let at = self.completion_time(first, |life| life.recreate_duration, LatencyKind::NextJobPod);
-            self.timeline.put(at, RunTask::CreatePod(waiting));
+        for successor in std::mem::take(&mut state.successors) {
+            let first = PodId { demand: successor, incarnation: 0 };
+            let at = self.completion_time(
+                first,
+                |incarnation| incarnation.recreate_duration,
+                LatencyKind::NextJobPod,
+            );
+            self.timeline.put(at, RunTask::CreatePod(successor));
         }
         self.remove_demand_if_done(demand);
     }
@@ -71,10 +75,10 @@ impl<O: Observer> Run<'_, O> {
         self.finish_demand(demand);
         for id in self.pods.of_demand(demand).map(|(id, _)| id).collect::<Vec<_>>() {
             let Some(pod) = self.pods.get_mut(id) else { continue };
-            let is_news = pod.finished.is_none() && !std::mem::replace(&mut pod.withdrawn, true);
+            let is_newly_withdrawn = pod.finished.is_none() && !std::mem::replace(&mut pod.withdrawn, true);
             if !pod.is_terminating() {
                 self.begin_deletion(id, None);
-            } else if is_news {
+            } else if is_newly_withdrawn {
                 self.notify_pod_status(id);
             }
         }
@@ -92,7 +96,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     /// Evicts a pod.
-    pub(super) fn evict(&mut self, id: PodId, to: EvictionCause) {
+    pub(super) fn evict(&mut self, id: PodId, cause: EvictionCause) {
         let now = self.now();
         let Some(pod) =
             self.pods.get(id).filter(|pod| !pod.is_terminating() && pod.stage != PodStage::Finished)
@@ -101,21 +105,25 @@ impl<O: Observer> Run<'_, O> {
         };
         self.informers.notify_event(
             now,
-            &SimulationEvent::PodEvicted { id, pod: &pod.name, node: pod.node(), cause: &to },
+            &SimulationEvent::PodEvicted { id, pod: &pod.name, node: pod.node(), cause: &cause },
         );
-        if let EvictionCause::Preemption(by) = &to {
+        if let EvictionCause::Preemption(preemptor) = &cause {
             self.informers.scheduler_event(now, pod, || {
-                let by = self.pods.get_by_name(by).map(|by| by.uid.clone()).unwrap_or_default();
+                let preemptor = self
+                    .pods
+                    .get_by_name(preemptor)
+                    .map(|preemptor| preemptor.uid.clone())
+                    .unwrap_or_default();
                 let node = pod.node().cloned().unwrap_or_default();
                 PodEvent {
                     reason: "Preempted",
                     action: "Preempting",
-                    note: format!("Preempted by pod {by} on node {node}"),
+                    note: format!("Preempted by pod {preemptor} on node {node}"),
                     warning: false,
                 }
             });
         }
-        self.begin_deletion(id, Some(to));
+        self.begin_deletion(id, Some(cause));
         self.recreate(id);
     }
 
@@ -149,41 +157,45 @@ impl<O: Observer> Run<'_, O> {
     fn begin_recreation(&mut self, demand: DemandId) {
         let Some(state) = self.demands.get(demand) else { return };
         let next = PodId { demand, incarnation: state.pods_created };
-        let unmade = state
+        let not_recreated_for = state
             .demand
             .not_recreated_for
             .filter(|_| state.pods_created as usize == state.demand.incarnations.len());
-        let at = match unmade {
-            Some(unmade) => self
+        let at = match not_recreated_for {
+            Some(not_recreated_for) => self
                 .sampled_completion_time(next, LatencyKind::PodRecreation)
-                .max(after(self.now(), unmade).plus_nanos(1)),
-            None => self.completion_time(next, |life| life.recreate_duration, LatencyKind::PodRecreation),
+                .max(after(self.now(), not_recreated_for).plus_nanos(1)),
+            None => self.completion_time(
+                next,
+                |incarnation| incarnation.recreate_duration,
+                LatencyKind::PodRecreation,
+            ),
         };
         self.timeline.put(at, RunTask::CreatePod(demand));
     }
 
     /// Begins to delete a pod.
-    pub(super) fn begin_deletion(&mut self, id: PodId, to: Option<EvictionCause>) {
+    pub(super) fn begin_deletion(&mut self, id: PodId, cause: Option<EvictionCause>) {
         let now = self.now();
         let Some(pod) = self.pods.get_mut(id).filter(|pod| !pod.is_terminating()) else { return };
-        let is_forced = matches!(to, Some(EvictionCause::NodeDeleted))
+        let is_forced = matches!(cause, Some(EvictionCause::NodeDeleted))
             || pod.stage == PodStage::Finished
             || pod.bound_at.is_none();
         let grace = if is_forced { 0 } else { pod.template.grace_seconds };
         pod.deletion = Some((now, grace));
-        if let Some(to) = to {
-            if to == EvictionCause::NodeDeleted {
+        if let Some(cause) = cause {
+            if cause == EvictionCause::NodeDeleted {
                 pod.finished = pod.finished.or(Some((now, true)));
             }
-            pod.disruption = Some((to, now));
+            pod.disruption = Some((cause, now));
         }
         if is_forced && !pod.has_finalizers {
             self.remove_pod(id);
             return;
         }
         self.informers.pod_terminating(&mut self.timeline, pod);
-        let step = if is_forced { LatencyKind::ForcedPodDeletion } else { LatencyKind::PodDeletion };
-        let at = self.completion_time(id, |life| life.deletion_duration, step);
+        let latency_kind = if is_forced { LatencyKind::ForcedPodDeletion } else { LatencyKind::PodDeletion };
+        let at = self.completion_time(id, |incarnation| incarnation.deletion_duration, latency_kind);
         self.timeline.put(at, RunTask::FinishDeletion(id));
     }
 
@@ -199,9 +211,9 @@ impl<O: Observer> Run<'_, O> {
     /// Removes a pod, unless finalizers keep it.
     pub(super) fn remove_pod(&mut self, id: PodId) {
         let now = self.now();
-        let is_counted = self.is_controlled(&Kind::new("batch", "Job"));
+        let jobs_are_controlled = self.is_controlled(&Kind::new("batch", "Job"));
         let Some(pod) = self.pods.get_mut(id) else { return };
-        if pod.has_finalizers && is_counted {
+        if pod.has_finalizers && jobs_are_controlled {
             if !std::mem::replace(&mut pod.awaits_finalizers, true) {
                 self.notify_pod(id, What::Modified);
             }
@@ -210,9 +222,8 @@ impl<O: Observer> Run<'_, O> {
         self.informers.pod_released(&mut self.timeline, pod, What::Deleted);
         let Some(pod) = self.pods.remove(id) else { return };
         self.taint_eviction.pod_deleted(&id);
-        let waited = pod.bound_at.is_none();
-        self.informers
-            .notify_event(now, &SimulationEvent::PodDeleted { id, pod: &pod.name, was_pending: waited });
+        let was_pending = pod.bound_at.is_none();
+        self.informers.notify_event(now, &SimulationEvent::PodDeleted { id, pod: &pod.name, was_pending });
         if let (PodStage::Bound, Some(node)) = (pod.stage, pod.node()) {
             self.informers
                 .notify_event(now, &SimulationEvent::ResourcesReleased { id, node, requests: pod.requests });
@@ -230,10 +241,10 @@ impl<O: Observer> Run<'_, O> {
     }
 
     /// The Job controller has counted a pod and removed its finalizer.
-    pub(super) fn remove_finalizers(&mut self, seen: &Object) {
-        let Some(id) = self.pods.id_of(&name_of(seen)) else { return };
+    pub(super) fn remove_finalizers(&mut self, object: &Object) {
+        let Some(id) = self.pods.id_of(&name_of(object)) else { return };
         let Some(pod) = self.pods.get_mut(id) else { return };
-        if seen.meta().uid.as_deref() != Some(&*pod.uid) || !std::mem::take(&mut pod.has_finalizers) {
+        if object.meta().uid.as_deref() != Some(&*pod.uid) || !std::mem::take(&mut pod.has_finalizers) {
             return;
         }
         match pod.awaits_finalizers {

@@ -62,11 +62,11 @@ impl DemandTable {
         DemandId(u64::MAX - self.internal_count)
     }
 
-    pub(crate) fn insert(&mut self, asked: ParsedDemand) {
-        let ParsedDemand { demand, template: body, requests: takes } = asked;
+    pub(crate) fn insert(&mut self, parsed_demand: ParsedDemand) {
+        let ParsedDemand { demand, template, requests } = parsed_demand;
         let state = DemandState {
-            template: body,
-            requests: takes,
+            template,
+            requests,
             pods_created: 0,
             pods_existing: 0,
             is_finished: false,
@@ -118,20 +118,20 @@ impl DemandTable {
     /// for the withdrawn demand then apply to this one.
     pub(crate) fn select_for_withdrawal(&mut self, mut demand: DemandId, pods: &PodTable) -> DemandId {
         // No more inputs follow for the demands passed here: each was withdrawn before.
-        while let Some(other) = self.substitutes.remove(&demand) {
-            demand = other;
+        while let Some(substitute) = self.substitutes.remove(&demand) {
+            demand = substitute;
         }
-        let goes = self.furthest_from_running(demand, pods);
-        if goes != demand {
-            self.substitutes.insert(goes, demand);
+        let withdrawn = self.furthest_from_running(demand, pods);
+        if withdrawn != demand {
+            self.substitutes.insert(withdrawn, demand);
         }
-        goes
+        withdrawn
     }
 
     /// The demand itself, or the one in whose place it was withdrawn.
     pub(crate) fn resolve_substitute(&self, mut demand: DemandId) -> DemandId {
-        while let Some(other) = self.substitutes.get(&demand) {
-            demand = *other;
+        while let Some(substitute) = self.substitutes.get(&demand) {
+            demand = *substitute;
         }
         demand
     }
@@ -170,17 +170,17 @@ fn name_and_uid(
     is_taken: impl Fn(&Arc<str>) -> bool,
 ) -> (Arc<str>, Arc<str>) {
     let recorded = state.demand.incarnations.get(id.incarnation as usize);
-    let mut dice = Pcg64::seed_from_u64(
+    let mut rng = Pcg64::seed_from_u64(
         seed ^ id.demand.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(id.incarnation),
     );
     let name = match (recorded, &state.template.generate_name) {
-        (Some(life), _) => life.name.clone(),
+        (Some(incarnation), _) => incarnation.name.clone(),
         (None, None) => state.template.name.clone(),
-        (None, Some(stem)) => {
+        (None, Some(prefix)) => {
             let mut draw = || -> Arc<str> {
                 let letters =
-                    (0..5).map(|_| char::from(NAME_LETTERS[dice.random_range(0..NAME_LETTERS.len())]));
-                format!("{stem}{}", letters.collect::<String>()).into()
+                    (0..5).map(|_| char::from(NAME_LETTERS[rng.random_range(0..NAME_LETTERS.len())]));
+                format!("{prefix}{}", letters.collect::<String>()).into()
             };
             let mut name = draw();
             for _ in 1..MAX_NAME_ATTEMPTS {
@@ -192,10 +192,10 @@ fn name_and_uid(
             name
         }
     };
-    let uid = match recorded.map(|life| &life.uid).filter(|uid| !uid.is_empty()) {
+    let uid = match recorded.map(|incarnation| &incarnation.uid).filter(|uid| !uid.is_empty()) {
         Some(uid) => uid.clone(),
         None => {
-            let (a, b) = (dice.random::<u64>(), dice.random::<u64>());
+            let (a, b) = (rng.random::<u64>(), rng.random::<u64>());
             let (a1, a2, a3) = (a >> 32, (a >> 16) & 0xffff, a & 0xfff);
             format!("{a1:08x}-{a2:04x}-4{a3:03x}-a{:03x}-{:012x}", b >> 52, b & 0xffff_ffff_ffff).into()
         }

@@ -15,22 +15,22 @@ impl ObjectTable {
     /// status.
     pub(crate) fn apply_input(&mut self, kind: &Kind, what: What) -> Option<What> {
         let name = name_of(what.object());
-        let known = self.0.get(&(kind.clone(), name.clone()));
-        match (what, known) {
+        let current = self.0.get(&(kind.clone(), name.clone()));
+        match (what, current) {
             (What::Deleted(_), _) => self.remove(kind, &name),
             // It does not exist in this run.
             (What::Modified(_), None) => None,
             (What::Added(object), None) => Some(self.set(ensure_uid(object))),
-            (What::Added(object) | What::Modified(object), Some(known)) => {
-                let object = merge_input(&object, known)?;
+            (What::Added(object) | What::Modified(object), Some(current)) => {
+                let object = merge_input(&object, current)?;
                 Some(self.set(object))
             }
         }
     }
 
     pub(crate) fn set(&mut self, object: Object) -> What {
-        let place = (kind_of(&object), name_of(&object));
-        match self.0.insert(place, object.clone()) {
+        let key = (kind_of(&object), name_of(&object));
+        match self.0.insert(key, object.clone()) {
             None => What::Added(object),
             Some(_) => What::Modified(object),
         }
@@ -54,14 +54,14 @@ impl ObjectTable {
         name: &NamespacedName,
         uid: &str,
     ) -> Option<What> {
-        let known = self.0.get(&(kind.clone(), name.clone()))?;
-        if known.meta().uid.as_deref() != Some(uid) {
+        let current = self.0.get(&(kind.clone(), name.clone()))?;
+        if current.meta().uid.as_deref() != Some(uid) {
             return None;
         }
-        if !DeletionState::of(known).has_finalizers {
+        if !DeletionState::of(current).has_finalizers {
             return self.remove(kind, name);
         }
-        let mut value = known.value().ok()?;
+        let mut value = current.value().ok()?;
         value["metadata"]["deletionTimestamp"] = whole_second(now).to_string().into();
         value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
         Some(self.set(Object::from_trusted(value.to_string())))
@@ -111,21 +111,21 @@ fn ensure_uid(object: Object) -> Object {
 }
 
 /// An input object with the status it has in the run; `None` if nothing else changed.
-fn merge_input(object: &Object, known: &Object) -> Option<Object> {
-    let (Ok(mut value), Ok(known)) = (object.value(), known.value()) else { return Some(object.clone()) };
-    value["status"] = known["status"].clone();
+fn merge_input(object: &Object, current: &Object) -> Option<Object> {
+    let (Ok(mut value), Ok(current)) = (object.value(), current.value()) else { return Some(object.clone()) };
+    value["status"] = current["status"].clone();
     if value["metadata"]["uid"].is_null() {
-        value["metadata"]["uid"] = known["metadata"]["uid"].clone();
+        value["metadata"]["uid"] = current["metadata"]["uid"].clone();
     }
     if value["status"].is_null()
         && let Some(fields) = value.as_object_mut()
     {
         fields.remove("status");
     }
-    let said = |value: &Value| {
+    let compared_fields = |value: &Value| {
         let meta = &value["metadata"];
         let fields = ["labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences", "uid"];
         json!([fields.map(|field| &meta[field]), value["spec"]])
     };
-    (said(&value) != said(&known)).then(|| Object::from_trusted(value.to_string()))
+    (compared_fields(&value) != compared_fields(&current)).then(|| Object::from_trusted(value.to_string()))
 }

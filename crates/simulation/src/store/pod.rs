@@ -57,15 +57,15 @@ impl Pod {
     pub(crate) fn new(
         name: NamespacedName,
         uid: Arc<str>,
-        body: Arc<PodTemplate>,
-        takes: Requests,
-        came: Moment,
+        template: Arc<PodTemplate>,
+        requests: Requests,
+        created: Moment,
     ) -> Pod {
         Pod {
             name,
             uid,
-            requests: takes,
-            created: came,
+            requests,
+            created,
             stage: PodStage::Pending,
             node: None,
             nominated: None,
@@ -78,8 +78,8 @@ impl Pod {
             deletion: None,
             withdrawn: false,
             disruption: None,
-            has_finalizers: body.has_finalizers(),
-            template: body,
+            has_finalizers: template.has_finalizers(),
+            template,
             awaits_finalizers: false,
             waiting_for_name: Vec::new(),
         }
@@ -102,19 +102,20 @@ impl Pod {
         nominated: Option<Arc<str>>,
     ) -> bool {
         self.failed_attempts = self.failed_attempts.saturating_add(1);
-        let is_news = self.unschedulable.as_ref().is_none_or(|(said, _)| **said != *message);
+        let is_changed =
+            self.unschedulable.as_ref().is_none_or(|(previous_message, _)| **previous_message != *message);
         let since = self.unschedulable.as_ref().map_or(now, |(_, since)| *since);
-        if is_news {
+        if is_changed {
             self.unschedulable = Some((message.into(), since));
         }
-        self.set_nominated(nominated) || is_news
+        self.set_nominated(nominated) || is_changed
     }
 
     /// Sets or clears the nominated node. Returns whether that changed it.
     pub(crate) fn set_nominated(&mut self, node: Option<Arc<str>>) -> bool {
-        let is_news = self.nominated != node;
+        let is_changed = self.nominated != node;
         self.nominated = node;
-        is_news
+        is_changed
     }
 
     fn state(&self) -> PodState<'_> {
@@ -130,7 +131,7 @@ impl Pod {
             finished: self.finished,
             deletion: self.deletion,
             withdrawn: self.withdrawn,
-            disruption: self.disruption.as_ref().map(|(to, at)| (to, *at)),
+            disruption: self.disruption.as_ref().map(|(cause, at)| (cause, *at)),
             has_finalizers: self.has_finalizers,
         }
     }

@@ -55,8 +55,8 @@ impl PodTable {
 
     /// The pods of a demand, the oldest first.
     pub(crate) fn of_demand(&self, demand: DemandId) -> impl DoubleEndedIterator<Item = (PodId, &Pod)> {
-        let all = PodId { demand, incarnation: 0 }..=PodId { demand, incarnation: u32::MAX };
-        self.pods.range(all).map(|(id, pod)| (*id, pod))
+        let range = PodId { demand, incarnation: 0 }..=PodId { demand, incarnation: u32::MAX };
+        self.pods.range(range).map(|(id, pod)| (*id, pod))
     }
 
     /// Pods without an assigned node.

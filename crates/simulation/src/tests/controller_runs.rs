@@ -54,9 +54,9 @@ fn deployment(replicas: u32, image: &str) -> Object {
 /// The additions and deletions of a kind.
 fn additions_and_deletions(notes: &CollectingObserver, kind: &str) -> Vec<(i64, &'static str, String)> {
     let of_kind = notes.changes.iter().filter(|(_, what)| what.object().meta().kind == kind);
-    let told = of_kind
+    let changes = of_kind
         .map(|(at, what)| (at.nanos() / 1_000_000, what.event_type(), what.object().meta().name.to_string()));
-    told.filter(|(_, word, _)| *word != "MODIFIED").collect()
+    changes.filter(|(_, verb, _)| *verb != "MODIFIED").collect()
 }
 
 #[test]
@@ -75,19 +75,19 @@ fn a_deployment_rolls_out_and_its_pods_follow() {
         additions_and_deletions(run.observer(), "ReplicaSet"),
         [(1_040, "ADDED", "web-abc".to_owned())]
     );
-    let made = additions_and_deletions(run.observer(), "Pod");
+    let created = additions_and_deletions(run.observer(), "Pod");
     assert!(
-        made.len() == 2
-            && made
+        created.len() == 2
+            && created
                 .iter()
-                .all(|(at, word, name)| (*at, *word) == (1_040, "ADDED") && name.starts_with("web-abc-")),
-        "{made:?}"
+                .all(|(at, verb, name)| (*at, *verb) == (1_040, "ADDED") && name.starts_with("web-abc-")),
+        "{created:?}"
     );
 
     apply_input(&mut run, 10_000, Input::Object(What::Modified(deployment(2, "two"))));
     run.advance(at(30_000));
     let after = &additions_and_deletions(run.observer(), "Pod")[2..];
-    let words: Vec<&str> = after.iter().map(|(_, word, _)| *word).collect();
+    let words: Vec<&str> = after.iter().map(|(_, verb, _)| *verb).collect();
     // One pod of surge at a time; an old pod is deleted when the new one runs.
     assert_eq!(words, ["ADDED", "ADDED", "DELETED", "DELETED"], "{after:?}");
     let status = run
@@ -104,18 +104,18 @@ fn a_deployment_rolls_out_and_its_pods_follow() {
     apply_input(&mut run, 30_000, Input::Object(What::Deleted(deployment(2, "two"))));
     run.advance(at(40_000));
     let sets = additions_and_deletions(run.observer(), "ReplicaSet");
-    assert_eq!(sets.iter().filter(|(_, word, _)| *word == "DELETED").count(), 2, "{sets:?}");
-    let gone = additions_and_deletions(run.observer(), "Pod")
+    assert_eq!(sets.iter().filter(|(_, verb, _)| *verb == "DELETED").count(), 2, "{sets:?}");
+    let deleted = additions_and_deletions(run.observer(), "Pod")
         .into_iter()
-        .filter(|(_, word, _)| *word == "DELETED")
+        .filter(|(_, verb, _)| *verb == "DELETED")
         .count();
-    assert_eq!(gone, 4);
+    assert_eq!(deleted, 4);
 }
 
 #[test]
 fn a_job_runs_its_pods_as_long_as_they_were_recorded_and_counts_them() {
-    let mut memory = NumberedRecords::default();
-    let mut run = cluster(None).with_controllers(&Controller::ALL, None, Some(&mut memory));
+    let mut recorded_pods = NumberedRecords::default();
+    let mut run = cluster(None).with_controllers(&Controller::ALL, None, Some(&mut recorded_pods));
     add(&mut run, 0, node("n1", &json!([])));
     let job = json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": "sum", "namespace": "shop", "uid": "sum-uid", "generation": 1},
@@ -124,10 +124,10 @@ fn a_job_runs_its_pods_as_long_as_they_were_recorded_and_counts_them() {
     add(&mut run, 1_000, object(&job));
     run.advance(at(60_000));
     // Bound after 20 ms, started after 500, finished after 3 s; the next pod is created a second after that, and 40 ms.
-    let told = |at, word, phase: &str| (at, word, phase.to_owned());
+    let change = |at, verb, phase: &str| (at, verb, phase.to_owned());
     let first = run.observer().changes_of_pod("sum-1");
-    assert_eq!(first[..2], [told(1_040, "ADDED", "Pending"), told(1_060, "MODIFIED", "Pending")]);
-    assert!(first.contains(&told(4_560, "MODIFIED", "Succeeded")), "{first:?}");
+    assert_eq!(first[..2], [change(1_040, "ADDED", "Pending"), change(1_060, "MODIFIED", "Pending")]);
+    assert!(first.contains(&change(4_560, "MODIFIED", "Succeeded")), "{first:?}");
     assert_eq!(run.observer().changes_of_pod("sum-2")[0].1, "ADDED");
     let job =
         run.observer().changes.iter().rev().find(|(_, what)| what.object().meta().kind == "Job").unwrap();
@@ -138,7 +138,7 @@ fn a_job_runs_its_pods_as_long_as_they_were_recorded_and_counts_them() {
     let finalizers = &last.1.object().value().unwrap()["metadata"]["finalizers"];
     assert!(finalizers.as_array().is_none_or(Vec::is_empty), "{finalizers}");
     drop(run);
-    assert_eq!(memory.owner_chains, ["Job sum", "Job sum"]);
+    assert_eq!(recorded_pods.owner_chains, ["Job sum", "Job sum"]);
 }
 
 #[test]
@@ -150,10 +150,10 @@ fn a_daemon_set_follows_nodes_and_a_lost_pod_is_recreated() {
     add(&mut run, 0, object(&set));
     add(&mut run, 1_000, node("n1", &json!([])));
     run.advance(at(5_000));
-    let made = additions_and_deletions(run.observer(), "Pod");
-    assert_eq!(made.len(), 1, "{made:?}");
+    let created = additions_and_deletions(run.observer(), "Pod");
+    assert_eq!(created.len(), 1, "{created:?}");
     assert!(
-        run.observer().decisions_so_far().iter().any(|(_, said)| said.ends_with("on n1")),
+        run.observer().decisions_so_far().iter().any(|(_, text)| text.ends_with("on n1")),
         "{:?}",
         run.observer().decisions_so_far()
     );
@@ -162,15 +162,15 @@ fn a_daemon_set_follows_nodes_and_a_lost_pod_is_recreated() {
     run.advance(at(70_000));
     add(&mut run, 70_000, node("n1", &json!([])));
     run.advance(at(80_000));
-    let words: Vec<&str> =
-        additions_and_deletions(run.observer(), "Pod").into_iter().map(|(_, word, _)| word).collect();
-    assert_eq!(words, ["ADDED", "DELETED", "ADDED"]);
+    let verbs: Vec<&str> =
+        additions_and_deletions(run.observer(), "Pod").into_iter().map(|(_, verb, _)| verb).collect();
+    assert_eq!(verbs, ["ADDED", "DELETED", "ADDED"]);
 }
 
 #[test]
 fn a_stateful_set_reuses_a_pods_name_when_the_pod_is_gone() {
-    let mut memory = EmptyRecords;
-    let mut run = cluster(None).with_controllers(&Controller::ALL, None, Some(&mut memory));
+    let mut recorded_pods = EmptyRecords;
+    let mut run = cluster(None).with_controllers(&Controller::ALL, None, Some(&mut recorded_pods));
     add(&mut run, 0, node("n1", &json!([])));
     let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": {"name": "db", "namespace": "shop", "uid": "db-uid", "generation": 1},
@@ -183,10 +183,10 @@ fn a_stateful_set_reuses_a_pods_name_when_the_pod_is_gone() {
     apply_input(&mut run, 5_100, Input::Object(What::Modified(object(&set))));
     run.advance(at(20_000));
     // Its deletion began after 40 ms and took 700; another 40 later it is recreated.
-    let told = |at, word: &'static str| (at, word, "db-0".to_owned());
+    let change = |at, verb: &'static str| (at, verb, "db-0".to_owned());
     assert_eq!(
         additions_and_deletions(run.observer(), "Pod"),
-        [told(1_040, "ADDED"), told(5_740, "DELETED"), told(5_780, "ADDED")]
+        [change(1_040, "ADDED"), change(5_740, "DELETED"), change(5_780, "ADDED")]
     );
 }
 

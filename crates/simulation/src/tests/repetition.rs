@@ -23,11 +23,11 @@ impl Observer for EventLog {
         self.0.push(format!("{at} {} {}", what.event_type(), what.object().as_str()));
     }
 
-    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
-        self.0.push(match decided {
+    fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
+        self.0.push(match event {
             // The result of a loop and the status; the autoscaler's internal state may differ.
-            SimulationEvent::LoopFinished { result: done, autoscaler } => {
-                format!("{at} {done:?} {:?}", autoscaler.status())
+            SimulationEvent::LoopFinished { result: loop_result, autoscaler } => {
+                format!("{at} {loop_result:?} {:?}", autoscaler.status())
             }
             decided => format!("{at} {decided:?}"),
         });
@@ -35,10 +35,10 @@ impl Observer for EventLog {
 }
 
 /// Three groups: one has failures, one is never empty, and one scales to zero or its maximum.
-fn groups(dice: &mut Pcg64) -> Vec<autoscaler::NodeGroup> {
+fn groups(rng: &mut Pcg64) -> Vec<autoscaler::NodeGroup> {
     let kinds = ["increaseError", "createError", "neverRegister", "noInstance"];
-    let kind = kinds[dice.random_range(0..kinds.len())];
-    let whole = dice.random_bool(0.3);
+    let kind = kinds[rng.random_range(0..kinds.len())];
+    let whole = rng.random_bool(0.3);
     let text = format!(
         "groups:
 - name: small
@@ -63,10 +63,10 @@ fn groups(dice: &mut Pcg64) -> Vec<autoscaler::NodeGroup> {
 }
 
 /// Short times, so that all of them expire.
-fn settings(dice: &mut Pcg64) -> Settings {
+fn settings(rng: &mut Pcg64) -> Settings {
     let versions = [Version::V1_32, Version::V1_34, Version::V1_35, Version::V1_36, Version::V1_37];
-    let mut settings = Settings::for_version(versions[dice.random_range(0..versions.len())]);
-    let mut seconds = |from, to| Duration::from_secs(dice.random_range(from..to));
+    let mut settings = Settings::for_version(versions[rng.random_range(0..versions.len())]);
+    let mut seconds = |from, to| Duration::from_secs(rng.random_range(from..to));
     settings.scale_down_delay_after_add = seconds(10, 120);
     settings.scale_down_delay_after_delete = seconds(0, 30);
     settings.unremovable_node_recheck_timeout = seconds(30, 200);
@@ -80,21 +80,21 @@ fn settings(dice: &mut Pcg64) -> Settings {
     settings.group_defaults.scale_down_unready_time = seconds(20, 300);
     settings.group_defaults.max_node_provision_time = seconds(60, 300);
     settings.group_defaults.max_node_startup_time = seconds(60, 300);
-    settings.scale_down_delay_type_local = dice.random_bool(0.3);
-    settings.enforce_node_group_min_size = dice.random_bool(0.5);
-    settings.balance_similar_node_groups = dice.random_bool(0.5);
-    settings.max_bulk_soft_taint_count = dice.random_range(0..3);
-    settings.expander = vec![if dice.random_bool(0.5) { Expander::Random } else { Expander::LeastWaste }];
-    settings.seed = dice.random();
+    settings.scale_down_delay_type_local = rng.random_bool(0.3);
+    settings.enforce_node_group_min_size = rng.random_bool(0.5);
+    settings.balance_similar_node_groups = rng.random_bool(0.5);
+    settings.max_bulk_soft_taint_count = rng.random_range(0..3);
+    settings.expander = vec![if rng.random_bool(0.5) { Expander::Random } else { Expander::LeastWaste }];
+    settings.seed = rng.random();
     settings
 }
 
 /// A random pod: some fit no node, some block scale-down, some have a spread constraint.
-fn random_demand(id: u64, dice: &mut Pcg64) -> PodDemand {
-    let cpu = ["200m", "700m", "1500m", "3", "30"][dice.random_range(0..5)];
-    let mut demand = demand(id, &format!("p{id}"), cpu, [0, 0, 0, 10, -20][dice.random_range(0..5)]);
+fn random_demand(id: u64, rng: &mut Pcg64) -> PodDemand {
+    let cpu = ["200m", "700m", "1500m", "3", "30"][rng.random_range(0..5)];
+    let mut demand = demand(id, &format!("p{id}"), cpu, [0, 0, 0, 10, -20][rng.random_range(0..5)]);
     let mut pod = demand.pod.value().unwrap();
-    match dice.random_range(0..6) {
+    match rng.random_range(0..6) {
         0 => {
             pod["metadata"]["annotations"] =
                 json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
@@ -109,8 +109,8 @@ fn random_demand(id: u64, dice: &mut Pcg64) -> PodDemand {
         _ => {}
     }
     demand.pod = object(&pod);
-    if dice.random_bool(0.3) {
-        let lasting = Duration::from_secs(dice.random_range(60..600));
+    if rng.random_bool(0.3) {
+        let lasting = Duration::from_secs(rng.random_range(60..600));
         demand.exit = Some(ContainerExit { after: lasting, fails: false });
     }
     demand
@@ -119,35 +119,35 @@ fn random_demand(id: u64, dice: &mut Pcg64) -> PodDemand {
 /// An hour and a half with demands now and then. Returns the log, and at how many checks the next loop could be a
 /// repetition.
 fn run_log(seed: u64, repeats: bool) -> (Vec<String>, usize) {
-    let mut dice = Pcg64::seed_from_u64(seed);
-    let loops: Vec<Duration> = (0..9).map(|_| Duration::from_millis(dice.random_range(5..400))).collect();
-    let slow = dice.random_bool(0.2).then(|| Duration::from_secs(25));
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let loops: Vec<Duration> = (0..9).map(|_| Duration::from_millis(rng.random_range(5..400))).collect();
+    let slow = rng.random_bool(0.2).then(|| Duration::from_secs(25));
     let latencies = distinct_latencies()
         .with(LatencyKind::AutoscalerLoop, Delay::Samples(loops.into_iter().chain(slow).collect()));
-    let cloud = SimulatedCloud::new(groups(&mut dice), seed);
-    let autoscaler = Some(AutoscalerSetup { settings: settings(&mut dice), cloud, start: at(0) });
+    let cloud = SimulatedCloud::new(groups(&mut rng), seed);
+    let autoscaler = Some(AutoscalerSetup { settings: settings(&mut rng), cloud, start: at(0) });
     let scheduler = scheduler::Settings::default();
     let mut run =
         Run::new(RunSetup { start: at(0), scheduler, autoscaler, latencies, seed }, EventLog::default());
-    let mut given: Vec<(i64, Input)> = vec![
+    let mut inputs: Vec<(i64, Input)> = vec![
         (0, Input::Object(What::Added(node("n1", &json!([]))))),
         (5, Input::Object(What::Added(node("n2", &json!([]))))),
-        (dice.random_range(0..HOUR), Input::Object(What::Deleted(node("n2", &json!([]))))),
+        (rng.random_range(0..HOUR), Input::Object(What::Deleted(node("n2", &json!([]))))),
     ];
     for id in 0..24 {
-        let from = dice.random_range(0..HOUR);
-        given.push((from, Input::parse_demand(random_demand(id, &mut dice)).unwrap()));
-        given.push((from + dice.random_range(0..HOUR), Input::Withdrawn(DemandId(id))));
+        let from = rng.random_range(0..HOUR);
+        inputs.push((from, Input::parse_demand(random_demand(id, &mut rng)).unwrap()));
+        inputs.push((from + rng.random_range(0..HOUR), Input::Withdrawn(DemandId(id))));
     }
-    given.sort_by_key(|(at, _)| *at);
-    let mut given = given.into_iter().peekable();
+    inputs.sort_by_key(|(at, _)| *at);
+    let mut inputs = inputs.into_iter().peekable();
     let mut rests = 0;
-    for look in 0..(HOUR + HOUR / 2) / CHECK_INTERVAL {
-        while let Some((when, what)) = given.next_if(|(at, _)| *at < look * CHECK_INTERVAL) {
+    for check_number in 0..(HOUR + HOUR / 2) / CHECK_INTERVAL {
+        while let Some((when, what)) = inputs.next_if(|(at, _)| *at < check_number * CHECK_INTERVAL) {
             run.advance(at(when));
             run.apply_input(at(when), what).unwrap();
         }
-        run.advance(at(look * CHECK_INTERVAL));
+        run.advance(at(check_number * CHECK_INTERVAL));
         let looped = run.autoscaler_mut().unwrap();
         rests += usize::from(looped.autoscaler().may_repeat());
         let status = format!("{:?}", looped.autoscaler().status());

@@ -33,7 +33,7 @@ impl Fared {
             finished: self.ended,
             deletion: self.leaving,
             withdrawn: self.withdrawn,
-            disruption: self.lost.as_ref().map(|(to, at)| (to, *at)),
+            disruption: self.lost.as_ref().map(|(cause, at)| (cause, *at)),
             has_finalizers: false,
         }
     }
@@ -44,9 +44,9 @@ fn moment() -> impl Strategy<Value = Moment> {
 }
 
 fn lost_to() -> impl Strategy<Value = EvictionCause> {
-    let by = NamespacedName { namespace: "shop".into(), name: "b".into() };
+    let preemptor = NamespacedName { namespace: "shop".into(), name: "b".into() };
     prop_oneof![
-        Just(EvictionCause::Preemption(by)),
+        Just(EvictionCause::Preemption(preemptor)),
         Just(EvictionCause::ScaleDown),
         Just(EvictionCause::Taint("gone".into())),
         Just(EvictionCause::NodeDeleted)
@@ -68,8 +68,8 @@ prop_compose! {
 proptest! {
     #[test]
     fn a_fate_is_what_the_text_says(before in fared(), after in fared()) {
-        let body = PodTemplate::of(&demand(1, "a", "500m", 7).pod, None).unwrap();
-        let text = |fared: &Fared| body.object(&fared.now());
+        let template = PodTemplate::of(&demand(1, "a", "500m", 7).pod, None).unwrap();
+        let text = |fared: &Fared| template.object(&fared.now());
         prop_assert!(after.now().status_update().transforms(&text(&before), &text(&after)));
     }
 }

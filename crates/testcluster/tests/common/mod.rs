@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use testcluster::{Cluster, Options};
+use testcluster::{Cluster, ClusterOptions};
 
 /// Starts a cluster; without Go prints that the test is skipped and returns `None`.
-pub(crate) fn start(options: Options) -> Option<Cluster> {
+pub(crate) fn start(options: ClusterOptions) -> Option<Cluster> {
     let cluster = Cluster::start(options).unwrap();
     if cluster.is_none() {
         // Not by a macro, whose output the test runner would capture.

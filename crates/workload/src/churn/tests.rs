@@ -4,16 +4,20 @@ use std::collections::BTreeMap;
 
 use model::{IncomingChange, Key, Object, What};
 
-use super::{Churn, churn};
+use super::{ChurnOptions, churn};
 
-fn small() -> Churn {
-    Churn { seed: 5, alive: 500, changes: 8_000, ..Churn::default() }
+fn small_options() -> ChurnOptions {
+    ChurnOptions { seed: 5, live_objects: 500, changes: 8_000, ..ChurnOptions::default() }
 }
 
 #[test]
-fn lives_begin_change_and_end_in_order() {
-    for settings in [small(), Churn { managed_fields: true, ..small() }, Churn { versions: 2, ..small() }] {
-        let alive = settings.alive;
+fn objects_are_added_modified_and_deleted_in_order() {
+    for settings in [
+        small_options(),
+        ChurnOptions { managed_fields: true, ..small_options() },
+        ChurnOptions { versions: 2, ..small_options() },
+    ] {
+        let alive = settings.live_objects;
         let mut living: BTreeMap<Key, String> = BTreeMap::new();
         let (mut last_version, mut last_seen) = (0, None);
         for (number, IncomingChange { seen, key, what, .. }) in churn(settings).enumerate() {
@@ -38,14 +42,14 @@ fn lives_begin_change_and_end_in_order() {
 
 #[test]
 fn the_same_seed_gives_the_same_stream() {
-    assert!(churn(small()).eq(churn(small())));
-    assert!(churn(small()).ne(churn(Churn { seed: 6, ..small() })));
+    assert!(churn(small_options()).eq(churn(small_options())));
+    assert!(churn(small_options()).ne(churn(ChurnOptions { seed: 6, ..small_options() })));
 }
 
 #[test]
 fn pods_have_the_size_and_share_of_real_ones() {
     let (mut pods, mut bytes, mut all, mut deleted) = (0, 0, 0, 0);
-    for change in churn(small()).skip(small().alive) {
+    for change in churn(small_options()).skip(small_options().live_objects) {
         all += 1;
         if &*change.key.kind.kind == "Pod" {
             pods += 1;
@@ -60,8 +64,11 @@ fn pods_have_the_size_and_share_of_real_ones() {
 }
 
 #[test]
-fn odd_settings_are_borne() {
-    for (alive, versions) in [(0, 0), (1, 1), (3, 0), (60, 40)] {
-        assert_eq!(churn(Churn { alive, versions, changes: 500, ..small() }).count(), 500);
+fn extreme_options_are_accepted() {
+    for (live_objects, versions) in [(0, 0), (1, 1), (3, 0), (60, 40)] {
+        assert_eq!(
+            churn(ChurnOptions { live_objects, versions, changes: 500, ..small_options() }).count(),
+            500
+        );
     }
 }

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use model::Moment;
 
-use super::{Extra, Manager, Meta, Printed, microsecond, put, quoted};
+use super::{ExtraMetadata, FieldManager, Meta, WriteJson, append, json_string, write_micros};
 
 /// One Event of the scheduler.
-pub(crate) struct Event {
+pub(crate) struct EventObject {
     pub(crate) meta: Meta,
     pub(crate) action: &'static str,
-    pub(crate) warning: bool,
+    pub(crate) is_warning: bool,
     pub(crate) reason: &'static str,
-    pub(crate) regarding: Regarding,
+    pub(crate) regarding: EventRegarding,
     pub(crate) note: String,
-    pub(crate) last: Moment,
+    pub(crate) last_observed: Moment,
     pub(crate) count: u32,
 }
 
 /// The object that an Event regards.
 #[derive(Clone)]
-pub(crate) struct Regarding {
+pub(crate) struct EventRegarding {
     pub(crate) kind: Arc<str>,
     pub(crate) api_version: &'static str,
     pub(crate) namespace: Arc<str>,
@@ -33,42 +33,42 @@ pub(crate) struct Regarding {
 
 const FIELDS: &str = r#"{"f:action":{},"f:eventTime":{},"f:note":{},"f:reason":{},"f:regarding":{},"f:reportingController":{},"f:reportingInstance":{},"f:type":{}}"#;
 
-// === impl Regarding ===
+// === impl EventRegarding ===
 
-impl Regarding {
+impl EventRegarding {
     fn write(&self, out: &mut String) {
-        let Regarding { kind, api_version, namespace, name, uid, version, container } = self;
-        put(out, format_args!(r#","regarding":{{"kind":"{kind}""#));
+        let EventRegarding { kind, api_version, namespace, name, uid, version, container } = self;
+        append(out, format_args!(r#","regarding":{{"kind":"{kind}""#));
         if !namespace.is_empty() {
-            put(out, format_args!(r#","namespace":"{namespace}""#));
+            append(out, format_args!(r#","namespace":"{namespace}""#));
         }
-        put(out, format_args!(r#","name":"{name}","uid":"{uid}","apiVersion":"{api_version}""#));
+        append(out, format_args!(r#","name":"{name}","uid":"{uid}","apiVersion":"{api_version}""#));
         // Events about nodes have no resourceVersion.
         if !namespace.is_empty() {
-            put(out, format_args!(r#","resourceVersion":"{version}""#));
+            append(out, format_args!(r#","resourceVersion":"{version}""#));
         }
         if let Some(container) = container {
-            put(out, format_args!(r#","fieldPath":"spec.containers{{{container}}}""#));
+            append(out, format_args!(r#","fieldPath":"spec.containers{{{container}}}""#));
         }
         out.push('}');
     }
 }
 
-// === impl Event ===
+// === impl EventObject ===
 
-impl Event {
+impl EventObject {
     fn managed_fields(&self) -> String {
-        Manager::list(&[Manager {
+        FieldManager::list(&[FieldManager {
             name: "kube-scheduler",
             api_version: "events.k8s.io/v1",
-            at: self.last,
+            at: self.last_observed,
             fields: FIELDS,
-            of_status: false,
+            is_status: false,
         }])
     }
 }
 
-impl Printed for Event {
+impl WriteJson for EventObject {
     fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -79,26 +79,29 @@ impl Printed for Event {
 
     fn write(&self, out: &mut String) {
         out.push_str(r#"{"kind":"Event","apiVersion":"events.k8s.io/v1","#);
-        let managed = if self.meta.managed { self.managed_fields() } else { String::new() };
-        self.meta.write(out, &Extra { managed: &managed, ..Extra::default() });
+        let managed = if self.meta.managed_fields { self.managed_fields() } else { String::new() };
+        self.meta.write(out, &ExtraMetadata { managed_fields: &managed, ..ExtraMetadata::default() });
         out.push_str(r#","eventTime":"#);
-        microsecond(out, self.meta.created);
+        write_micros(out, self.meta.created);
         if self.count > 1 {
-            put(out, format_args!(r#","series":{{"count":{},"lastObservedTime":"#, self.count));
-            microsecond(out, self.last);
+            append(out, format_args!(r#","series":{{"count":{},"lastObservedTime":"#, self.count));
+            write_micros(out, self.last_observed);
             out.push('}');
         }
-        put(
+        append(
             out,
             format_args!(
                 r#","reportingController":"default-scheduler","reportingInstance":"default-scheduler-control-1","action":"{}""#,
                 self.action
             ),
         );
-        put(out, format_args!(r#","reason":"{}""#, self.reason));
+        append(out, format_args!(r#","reason":"{}""#, self.reason));
         self.regarding.write(out);
-        let kind = if self.warning { "Warning" } else { "Normal" };
-        put(out, format_args!(r#","note":{},"type":"{kind}","deprecatedSource":{{}}"#, quoted(&self.note)));
+        let kind = if self.is_warning { "Warning" } else { "Normal" };
+        append(
+            out,
+            format_args!(r#","note":{},"type":"{kind}","deprecatedSource":{{}}"#, json_string(&self.note)),
+        );
         out.push_str(r#","deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null}"#);
     }
 }

@@ -17,7 +17,7 @@ use model::{Key, Kind, Moment};
 pub(crate) const SECOND: i64 = 1_000_000_000;
 
 /// An object that can be written as JSON.
-pub(crate) trait Printed {
+pub(crate) trait WriteJson {
     fn meta(&self) -> &Meta;
     fn meta_mut(&mut self) -> &mut Meta;
     fn write(&self, out: &mut String);
@@ -35,7 +35,7 @@ pub(crate) struct Meta {
     pub(crate) deletion: Option<Deletion>,
     pub(crate) owner: Option<Owner>,
     /// Whether `managedFields` are printed.
-    pub(crate) managed: bool,
+    pub(crate) managed_fields: bool,
 }
 
 /// A requested deletion that has not finished.
@@ -56,21 +56,21 @@ pub(crate) struct Owner {
 
 /// The part of `metadata` that differs by kind, as JSON; empty values are left out.
 #[derive(Default)]
-pub(crate) struct Extra<'a> {
+pub(crate) struct ExtraMetadata<'a> {
     pub(crate) generate_name: &'a str,
     pub(crate) labels: &'a str,
     pub(crate) annotations: &'a str,
     pub(crate) finalizers: &'a str,
-    pub(crate) managed: &'a str,
+    pub(crate) managed_fields: &'a str,
 }
 
 /// An entry of `managedFields`.
-pub(crate) struct Manager<'a> {
+pub(crate) struct FieldManager<'a> {
     pub(crate) name: &'a str,
     pub(crate) api_version: &'a str,
     pub(crate) at: Moment,
     pub(crate) fields: &'a str,
-    pub(crate) of_status: bool,
+    pub(crate) is_status: bool,
 }
 
 // === impl Meta ===
@@ -87,12 +87,12 @@ impl Meta {
             created: Moment::MIN,
             deletion: None,
             owner: None,
-            managed: true,
+            managed_fields: true,
         }
     }
 
     /// `"metadata":{…}`.
-    pub(crate) fn write(&self, out: &mut String, extra: &Extra<'_>) {
+    pub(crate) fn write(&self, out: &mut String, extra: &ExtraMetadata<'_>) {
         out.push_str(r#""metadata":{"name":""#);
         out.push_str(&self.key.name);
         if !extra.generate_name.is_empty() {
@@ -105,40 +105,40 @@ impl Meta {
         }
         out.push_str(r#"","uid":""#);
         out.push_str(&self.uid);
-        put(out, format_args!(r#"","resourceVersion":"{}""#, self.version));
+        append(out, format_args!(r#"","resourceVersion":"{}""#, self.version));
         if self.generation > 0 {
-            put(out, format_args!(r#","generation":{}"#, self.generation));
+            append(out, format_args!(r#","generation":{}"#, self.generation));
         }
         out.push_str(r#","creationTimestamp":"#);
-        second(out, self.created);
+        write_seconds(out, self.created);
         if let Some(deletion) = self.deletion {
             out.push_str(r#","deletionTimestamp":"#);
-            second(out, deletion.deadline);
-            put(out, format_args!(r#","deletionGracePeriodSeconds":{}"#, deletion.grace));
+            write_seconds(out, deletion.deadline);
+            append(out, format_args!(r#","deletionGracePeriodSeconds":{}"#, deletion.grace));
         }
-        field(out, "labels", extra.labels);
-        field(out, "annotations", extra.annotations);
+        write_field(out, "labels", extra.labels);
+        write_field(out, "annotations", extra.annotations);
         if let Some(Owner { api_version, kind, name, uid }) = &self.owner {
-            put(
+            append(
                 out,
                 format_args!(
                     r#","ownerReferences":[{{"apiVersion":"{api_version}","kind":"{kind}","name":"{name}","uid":"{uid}","controller":true,"blockOwnerDeletion":true}}]"#
                 ),
             );
         }
-        field(out, "finalizers", extra.finalizers);
-        if self.managed {
-            field(out, "managedFields", extra.managed);
+        write_field(out, "finalizers", extra.finalizers);
+        if self.managed_fields {
+            write_field(out, "managedFields", extra.managed_fields);
         }
         out.push('}');
     }
 }
 
-// === impl Manager ===
+// === impl FieldManager ===
 
-impl Manager<'_> {
+impl FieldManager<'_> {
     /// The whole of `managedFields`, in the order given.
-    pub(crate) fn list(managers: &[Manager<'_>]) -> String {
+    pub(crate) fn list(managers: &[FieldManager<'_>]) -> String {
         let mut out = String::with_capacity(1024);
         for manager in managers {
             out.push(if out.is_empty() { '[' } else { ',' });
@@ -149,13 +149,13 @@ impl Manager<'_> {
     }
 
     fn write(&self, out: &mut String) {
-        let Manager { name, api_version, at, fields, of_status } = self;
-        put(
+        let FieldManager { name, api_version, at, fields, is_status: of_status } = self;
+        append(
             out,
             format_args!(r#"{{"manager":"{name}","operation":"Update","apiVersion":"{api_version}","time":"#),
         );
-        second(out, *at);
-        put(out, format_args!(r#","fieldsType":"FieldsV1","fieldsV1":{fields}"#));
+        write_seconds(out, *at);
+        append(out, format_args!(r#","fieldsType":"FieldsV1","fieldsV1":{fields}"#));
         if *of_status {
             out.push_str(r#","subresource":"status""#);
         }
@@ -164,7 +164,7 @@ impl Manager<'_> {
 }
 
 /// `,"name":value`, or nothing for an empty value.
-fn field(out: &mut String, name: &str, value: &str) {
+fn write_field(out: &mut String, name: &str, value: &str) {
     if !value.is_empty() {
         out.push_str(",\"");
         out.push_str(name);
@@ -174,46 +174,46 @@ fn field(out: &mut String, name: &str, value: &str) {
 }
 
 /// Appends formatted text.
-pub(crate) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+pub(crate) fn append(out: &mut String, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a String takes everything");
 }
 
 /// A string of any characters as JSON.
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn json_string(text: &str) -> String {
     let json = serde_json::to_string(text).expect("a string is always JSON");
     // Go's encoder, and so the API server, escapes characters that are special in HTML.
     json.replace('<', r"\u003c").replace('>', r"\u003e").replace('&', r"\u0026")
 }
 
 /// A map of strings as JSON, sorted by key as Go prints maps. Keys and values need no escapes.
-pub(crate) fn map(pairs: &[(&str, &str)]) -> String {
+pub(crate) fn json_map(pairs: &[(&str, &str)]) -> String {
     let mut pairs = pairs.to_vec();
     pairs.sort_unstable();
     let mut out = String::with_capacity(64 * pairs.len());
     for (key, value) in pairs {
         out.push(if out.is_empty() { '{' } else { ',' });
-        put(&mut out, format_args!(r#""{key}":"{value}""#));
+        append(&mut out, format_args!(r#""{key}":"{value}""#));
     }
     out.push('}');
     out
 }
 
 /// Writes a time with whole seconds, as most fields have it.
-pub(crate) fn second(out: &mut String, moment: Moment) {
+pub(crate) fn write_seconds(out: &mut String, moment: Moment) {
     out.push('"');
-    date_and_time(out, moment);
+    write_date_and_time(out, moment);
     out.push_str("Z\"");
 }
 
 /// Writes a time with six digits of a second, as `eventTime` has it.
-pub(crate) fn microsecond(out: &mut String, moment: Moment) {
+pub(crate) fn write_micros(out: &mut String, moment: Moment) {
     out.push('"');
-    date_and_time(out, moment);
-    put(out, format_args!(".{:06}Z\"", moment.nanos().rem_euclid(SECOND) / 1_000));
+    write_date_and_time(out, moment);
+    append(out, format_args!(".{:06}Z\"", moment.nanos().rem_euclid(SECOND) / 1_000));
 }
 
 /// Writes `2026-11-02T07:00:00`. Hand-written because a busy stream prints millions of them.
-fn date_and_time(out: &mut String, moment: Moment) {
+fn write_date_and_time(out: &mut String, moment: Moment) {
     let seconds = moment.nanos().div_euclid(SECOND);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Years that begin in March have their leap day last; 400 of them are 146,097 days.
@@ -225,21 +225,21 @@ fn date_and_time(out: &mut String, moment: Moment) {
     let day_of_month = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year + era * 400 + i64::from(month <= 2);
-    digits(out, year / 100);
-    digits(out, year % 100);
+    write_two_digits(out, year / 100);
+    write_two_digits(out, year % 100);
     out.push('-');
-    digits(out, month);
+    write_two_digits(out, month);
     out.push('-');
-    digits(out, day_of_month);
+    write_two_digits(out, day_of_month);
     out.push('T');
-    digits(out, second / 3_600);
+    write_two_digits(out, second / 3_600);
     out.push(':');
-    digits(out, second / 60 % 60);
+    write_two_digits(out, second / 60 % 60);
     out.push(':');
-    digits(out, second % 60);
+    write_two_digits(out, second % 60);
 }
 
-fn digits(out: &mut String, number: i64) {
+fn write_two_digits(out: &mut String, number: i64) {
     out.push(char::from(b'0' + (number / 10) as u8));
     out.push(char::from(b'0' + (number % 10) as u8));
 }
@@ -253,8 +253,8 @@ mod tests {
         for seconds in [0, 951_782_399, 951_868_800, 1_709_164_800, 1_793_541_780, 4_102_444_799] {
             let moment = Moment::from_nanos(seconds * SECOND + 5_000);
             let (mut whole, mut fine) = (String::new(), String::new());
-            second(&mut whole, moment);
-            microsecond(&mut fine, moment);
+            write_seconds(&mut whole, moment);
+            write_micros(&mut fine, moment);
             let expected = Moment::from_nanos(seconds * SECOND).to_string();
             assert_eq!(whole, format!("\"{expected}\""));
             assert_eq!(fine, format!("\"{}.000005Z\"", expected.trim_end_matches('Z')));
@@ -263,6 +263,6 @@ mod tests {
 
     #[test]
     fn text_is_escaped_as_go_escapes_it() {
-        assert_eq!(quoted("a \"b\" 1->2\n"), r#""a \"b\" 1-\u003e2\n""#);
+        assert_eq!(json_string("a \"b\" 1->2\n"), r#""a \"b\" 1-\u003e2\n""#);
     }
 }

@@ -1,12 +1,12 @@
-//! Nodes.
+//! Node objects.
 
 use std::sync::Arc;
 
 use model::Moment;
 
-use super::{Extra, Manager, Meta, Printed, map, put, second};
+use super::{ExtraMetadata, FieldManager, Meta, WriteJson, append, json_map, write_seconds};
 
-/// One machine: 4 processors, 16 GiB.
+/// A node with 4 CPUs and 16 GiB.
 pub(crate) struct Node {
     pub(crate) meta: Meta,
     pub(crate) zone: &'static str,
@@ -16,12 +16,12 @@ pub(crate) struct Node {
     pub(crate) unschedulable: bool,
     pub(crate) taints: Vec<Taint>,
     /// The transition time of its `Ready` condition.
-    pub(crate) since: Moment,
+    pub(crate) ready_since: Moment,
     pub(crate) heartbeat: Moment,
     pub(crate) started: Moment,
     pub(crate) kernel: &'static str,
-    pub(crate) machine: String,
-    pub(crate) boot: String,
+    pub(crate) machine_id: String,
+    pub(crate) boot_id: String,
     /// Its images, each with its digest, the newest first.
     pub(crate) images: Vec<(String, String)>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Taint {
 pub(crate) const ALLOCATABLE: (i64, i64) = (3_920, 14_848);
 
 const STATUS_FIELDS: &str = r#"{"f:status":{"f:conditions":{"k:{\"type\":\"DiskPressure\"}":{"f:lastHeartbeatTime":{}},"k:{\"type\":\"MemoryPressure\"}":{"f:lastHeartbeatTime":{}},"k:{\"type\":\"PIDPressure\"}":{"f:lastHeartbeatTime":{}},"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{},"f:lastTransitionTime":{},"f:message":{},"f:reason":{},"f:status":{}}},"f:images":{}}}"#;
-const MADE_FIELDS: &str = r#"{"f:metadata":{"f:annotations":{".":{},"f:volumes.kubernetes.io/controller-managed-attach-detach":{}},"f:labels":{".":{},"f:kubernetes.io/arch":{},"f:kubernetes.io/hostname":{},"f:kubernetes.io/os":{},"f:node.kubernetes.io/instance-type":{},"f:pool":{},"f:topology.kubernetes.io/region":{},"f:topology.kubernetes.io/zone":{}}},"f:spec":{"f:providerID":{}}}"#;
+const METADATA_FIELDS: &str = r#"{"f:metadata":{"f:annotations":{".":{},"f:volumes.kubernetes.io/controller-managed-attach-detach":{}},"f:labels":{".":{},"f:kubernetes.io/arch":{},"f:kubernetes.io/hostname":{},"f:kubernetes.io/os":{},"f:node.kubernetes.io/instance-type":{},"f:pool":{},"f:topology.kubernetes.io/region":{},"f:topology.kubernetes.io/zone":{}}},"f:spec":{"f:providerID":{}}}"#;
 
 // === impl Node ===
 
@@ -51,7 +51,7 @@ impl Node {
 
     fn write_spec(&self, out: &mut String) {
         let name = &self.meta.key.name;
-        put(
+        append(
             out,
             format_args!(
                 r#","spec":{{"podCIDR":"10.244.{0}.0/24","podCIDRs":["10.244.{0}.0/24"],"providerID":"cloud:///{1}/{name}""#,
@@ -63,14 +63,14 @@ impl Node {
         }
         for (index, Taint { key, value, effect, added }) in self.taints.iter().enumerate() {
             out.push_str(if index == 0 { r#","taints":["# } else { "," });
-            put(out, format_args!(r#"{{"key":"{key}","#));
+            append(out, format_args!(r#"{{"key":"{key}","#));
             if !value.is_empty() {
-                put(out, format_args!(r#""value":"{value}","#));
+                append(out, format_args!(r#""value":"{value}","#));
             }
-            put(out, format_args!(r#""effect":"{effect}""#));
+            append(out, format_args!(r#""effect":"{effect}""#));
             if let Some(added) = added {
                 out.push_str(r#","timeAdded":"#);
-                second(out, *added);
+                write_seconds(out, *added);
             }
             out.push('}');
         }
@@ -79,7 +79,7 @@ impl Node {
 
     fn write_status(&self, out: &mut String) {
         let (cpu, memory) = ALLOCATABLE;
-        put(
+        append(
             out,
             format_args!(
                 r#","status":{{"capacity":{{"cpu":"4","ephemeral-storage":"101430960Ki","hugepages-1Gi":"0","hugepages-2Mi":"0","memory":"16Gi","pods":"110"}},"allocatable":{{"cpu":"{cpu}m","ephemeral-storage":"93478772582","hugepages-1Gi":"0","hugepages-2Mi":"0","memory":"{memory}Mi","pods":"110"}},"conditions":["#
@@ -97,19 +97,19 @@ impl Node {
             out,
             "Ready",
             "True",
-            self.since,
+            self.ready_since,
             "KubeletReady",
             "kubelet is posting ready status",
         );
-        put(
+        append(
             out,
             format_args!(
                 r#"],"addresses":[{{"type":"InternalIP","address":"{}"}},{{"type":"Hostname","address":"{}"}}],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":10250}}}},"nodeInfo":{{"machineID":"{machine}","systemUUID":"{machine}","bootID":"{}","kernelVersion":"{}","osImage":"Debian GNU/Linux 13 (trixie)","containerRuntimeVersion":"containerd://2.2.1","kubeletVersion":"v1.36.4","kubeProxyVersion":"","operatingSystem":"linux","architecture":"amd64"}}"#,
                 self.ip,
                 self.meta.key.name,
-                self.boot,
+                self.boot_id,
                 self.kernel,
-                machine = self.machine,
+                machine = self.machine_id,
             ),
         );
         for (index, (image, digest)) in self.images.iter().enumerate() {
@@ -117,7 +117,7 @@ impl Node {
             let repository = image.rsplit_once(':').map_or(&**image, |(repository, _)| repository);
             // A size derived from the digest, so that an image always has the same.
             let size = u32::from_str_radix(digest.get(..7).unwrap_or_default(), 16).unwrap_or_default();
-            put(
+            append(
                 out,
                 format_args!(
                     r#"{{"names":["{repository}@sha256:{digest}","{image}"],"sizeBytes":{}}}"#,
@@ -137,15 +137,15 @@ impl Node {
         reason: &str,
         message: &str,
     ) {
-        put(out, format_args!(r#"{{"type":"{kind}","status":"{status}","lastHeartbeatTime":"#));
-        second(out, self.heartbeat);
+        append(out, format_args!(r#"{{"type":"{kind}","status":"{status}","lastHeartbeatTime":"#));
+        write_seconds(out, self.heartbeat);
         out.push_str(r#","lastTransitionTime":"#);
-        second(out, since);
-        put(out, format_args!(r#","reason":"{reason}","message":"{message}"}}"#));
+        write_seconds(out, since);
+        append(out, format_args!(r#","reason":"{reason}","message":"{message}"}}"#));
     }
 }
 
-impl Printed for Node {
+impl WriteJson for Node {
     fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -158,7 +158,7 @@ impl Printed for Node {
         out.push_str(r#"{"kind":"Node","apiVersion":"v1","#);
         let name = &*self.meta.key.name;
         let pool = self.dedicated().unwrap_or("general");
-        let labels = map(&[
+        let labels = json_map(&[
             ("kubernetes.io/arch", "amd64"),
             ("kubernetes.io/hostname", name),
             ("kubernetes.io/os", "linux"),
@@ -167,29 +167,37 @@ impl Printed for Node {
             ("topology.kubernetes.io/region", "north"),
             ("topology.kubernetes.io/zone", self.zone),
         ]);
-        let managed = if self.meta.managed {
-            let made = Manager {
+        let managed = if self.meta.managed_fields {
+            let made = FieldManager {
                 name: "kubelet",
                 api_version: "v1",
                 at: self.meta.created,
-                fields: MADE_FIELDS,
-                of_status: false,
+                fields: METADATA_FIELDS,
+                is_status: false,
             };
-            Manager::list(&[
+            FieldManager::list(&[
                 made,
-                Manager {
+                FieldManager {
                     name: "kubelet",
                     api_version: "v1",
                     at: self.heartbeat,
                     fields: STATUS_FIELDS,
-                    of_status: true,
+                    is_status: true,
                 },
             ])
         } else {
             String::new()
         };
         let annotations = r#"{"node.alpha.kubernetes.io/ttl":"0","volumes.kubernetes.io/controller-managed-attach-detach":"true"}"#;
-        self.meta.write(out, &Extra { labels: &labels, annotations, managed: &managed, ..Extra::default() });
+        self.meta.write(
+            out,
+            &ExtraMetadata {
+                labels: &labels,
+                annotations,
+                managed_fields: &managed,
+                ..ExtraMetadata::default()
+            },
+        );
         self.write_spec(out);
         self.write_status(out);
         out.push('}');

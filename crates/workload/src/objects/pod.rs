@@ -1,36 +1,36 @@
-//! Pods.
+//! Pod objects.
 
 use std::sync::Arc;
 
 use model::Moment;
 
-use super::template::{Outline, Shape, Template};
-use super::{Extra, Manager, Meta, Printed, put, quoted, second};
+use super::template::{PodTemplate, TemplateParameters, WorkloadKind};
+use super::{ExtraMetadata, FieldManager, Meta, WriteJson, append, json_string, write_seconds};
 
 /// One pod.
 pub(crate) struct Pod {
     pub(crate) meta: Meta,
-    pub(crate) template: Arc<Template>,
+    pub(crate) template: Arc<PodTemplate>,
     pub(crate) generate_name: Arc<str>,
     /// As JSON.
     pub(crate) labels: String,
     /// The suffix of the name of its `kube-api-access` volume.
-    pub(crate) token: String,
+    pub(crate) token_volume_suffix: String,
     /// The stable host name and the service of a StatefulSet's pod.
     pub(crate) host: Option<(Arc<str>, Arc<str>)>,
     /// The node of a DaemonSet's pod.
-    pub(crate) pinned: Option<Arc<str>>,
+    pub(crate) daemon_node: Option<Arc<str>>,
     /// Whether it has the Job's tracking finalizer.
-    pub(crate) tracked: bool,
+    pub(crate) is_job_tracked: bool,
     pub(crate) node: Option<Arc<str>>,
     pub(crate) host_ip: Arc<str>,
     pub(crate) ip: String,
     pub(crate) phase: Phase,
-    pub(crate) scheduled: Scheduled,
-    pub(crate) nominated: Option<Arc<str>>,
+    pub(crate) scheduled: ScheduledCondition,
+    pub(crate) nominated_node: Option<Arc<str>>,
     /// The status reported by the kubelet; `None` before it has acknowledged the pod.
-    pub(crate) running: Option<Running>,
-    pub(crate) disruption: Option<Disruption>,
+    pub(crate) kubelet_status: Option<KubeletStatus>,
+    pub(crate) disruption: Option<DisruptionTarget>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,52 +41,52 @@ pub(crate) enum Phase {
 }
 
 /// The condition `PodScheduled`.
-pub(crate) enum Scheduled {
-    Untried,
+pub(crate) enum ScheduledCondition {
+    NotAttempted,
     Done { since: Moment },
 }
 
 /// The status reported by the kubelet.
 #[derive(Clone)]
-pub(crate) struct Running {
+pub(crate) struct KubeletStatus {
     pub(crate) start: Moment,
     pub(crate) sandbox: Option<Moment>,
-    pub(crate) ready: Condition,
-    pub(crate) containers_ready: Condition,
-    pub(crate) container: Container,
-    pub(crate) last: Option<Ended>,
+    pub(crate) ready: PodCondition,
+    pub(crate) containers_ready: PodCondition,
+    pub(crate) container: ContainerState,
+    pub(crate) last_termination: Option<Termination>,
     pub(crate) restarts: u32,
     pub(crate) container_id: String,
     pub(crate) reported: Moment,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Condition {
-    pub(crate) holds: bool,
+pub(crate) struct PodCondition {
+    pub(crate) is_true: bool,
     pub(crate) since: Moment,
     /// The reason if it is false; empty where Kubernetes gives none.
     pub(crate) reason: &'static str,
 }
 
 #[derive(Clone)]
-pub(crate) enum Container {
+pub(crate) enum ContainerState {
     Waiting { reason: &'static str, message: String },
     Running { since: Moment },
-    Ended(Ended),
+    Terminated(Termination),
 }
 
 #[derive(Clone)]
-pub(crate) struct Ended {
-    pub(crate) from: Moment,
-    pub(crate) to: Moment,
-    pub(crate) code: i32,
+pub(crate) struct Termination {
+    pub(crate) started: Moment,
+    pub(crate) finished: Moment,
+    pub(crate) exit_code: i32,
     pub(crate) reason: &'static str,
     pub(crate) container_id: String,
 }
 
 /// The condition `DisruptionTarget`.
 #[derive(Clone, Copy)]
-pub(crate) struct Disruption {
+pub(crate) struct DisruptionTarget {
     pub(crate) since: Moment,
     pub(crate) reason: &'static str,
     pub(crate) message: &'static str,
@@ -98,56 +98,56 @@ const STATUS_FIELDS: &str = r#"{"f:status":{"f:conditions":{"k:{\"type\":\"Conta
 
 impl Pod {
     /// A pod as its controller creates it.
-    pub(crate) fn new(meta: Meta, template: Arc<Template>, labels: String, token: String) -> Pod {
+    pub(crate) fn new(meta: Meta, template: Arc<PodTemplate>, labels: String, token: String) -> Pod {
         Pod {
             meta,
             template,
             generate_name: "".into(),
             labels,
-            token,
+            token_volume_suffix: token,
             host: None,
-            pinned: None,
-            tracked: false,
+            daemon_node: None,
+            is_job_tracked: false,
             node: None,
             host_ip: "".into(),
             ip: String::new(),
             phase: Phase::Pending,
-            scheduled: Scheduled::Untried,
-            nominated: None,
-            running: None,
+            scheduled: ScheduledCondition::NotAttempted,
+            nominated_node: None,
+            kubelet_status: None,
             disruption: None,
         }
     }
 
     fn write_spec(&self, out: &mut String) {
-        let Template { container, policies, scheduling, .. } = &*self.template;
+        let PodTemplate { container, policies, scheduling, .. } = &*self.template;
         out.push_str(r#""spec":{"volumes":["#);
         if let Some((host, _)) = &self.host {
-            put(
+            append(
                 out,
                 format_args!(r#"{{"name":"data","persistentVolumeClaim":{{"claimName":"data-{host}"}}}},"#),
             );
         }
         out.push_str(r#"{"name":"kube-api-access-"#);
-        out.push_str(&self.token);
+        out.push_str(&self.token_volume_suffix);
         out.push_str(r#"","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],"defaultMode":420}}],"containers":["#);
         out.push_str(&container.0);
         out.push_str(r#"{"name":"kube-api-access-"#);
-        out.push_str(&self.token);
+        out.push_str(&self.token_volume_suffix);
         out.push_str(r#"","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]"#);
         out.push_str(&container.1);
         out.push_str("],");
         out.push_str(policies);
         out.push_str(r#","serviceAccountName":"default","serviceAccount":"default","#);
         if let Some(node) = &self.node {
-            put(out, format_args!(r#""nodeName":"{node}","#));
+            append(out, format_args!(r#""nodeName":"{node}","#));
         }
         out.push_str(r#""securityContext":{},"#);
         if let Some((host, service)) = &self.host {
-            put(out, format_args!(r#""hostname":"{host}","subdomain":"{service}","#));
+            append(out, format_args!(r#""hostname":"{host}","subdomain":"{service}","#));
         }
-        if let Some(node) = &self.pinned {
-            put(
+        if let Some(node) = &self.daemon_node {
+            append(
                 out,
                 format_args!(
                     r#""affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":["{node}"]}}]}}]}}}}}},"#
@@ -165,22 +165,22 @@ impl Pod {
             Phase::Succeeded => "Succeeded",
         };
         out.push_str(r#""status":{"#);
-        if self.running.is_some() {
-            put(out, format_args!(r#""observedGeneration":{},"#, self.meta.generation));
+        if self.kubelet_status.is_some() {
+            append(out, format_args!(r#""observedGeneration":{},"#, self.meta.generation));
         }
-        put(out, format_args!(r#""phase":"{phase}""#));
+        append(out, format_args!(r#""phase":"{phase}""#));
         self.write_conditions(out);
-        if let Some(node) = &self.nominated {
-            put(out, format_args!(r#","nominatedNodeName":"{node}""#));
+        if let Some(node) = &self.nominated_node {
+            append(out, format_args!(r#","nominatedNodeName":"{node}""#));
         }
-        if let Some(running) = &self.running {
-            put(out, format_args!(r#","hostIP":"{0}","hostIPs":[{{"ip":"{0}"}}]"#, self.host_ip));
+        if let Some(running) = &self.kubelet_status {
+            append(out, format_args!(r#","hostIP":"{0}","hostIPs":[{{"ip":"{0}"}}]"#, self.host_ip));
             if running.sandbox.is_some() {
-                put(out, format_args!(r#","podIP":"{0}","podIPs":[{{"ip":"{0}"}}]"#, self.ip));
+                append(out, format_args!(r#","podIP":"{0}","podIPs":[{{"ip":"{0}"}}]"#, self.ip));
             }
             out.push_str(r#","startTime":"#);
-            second(out, running.start);
-            running.write_container(out, &self.template, &self.token);
+            write_seconds(out, running.start);
+            running.write_container(out, &self.template, &self.token_volume_suffix);
         }
         out.push_str(r#","qosClass":"Burstable"}"#);
     }
@@ -192,18 +192,18 @@ impl Pod {
             out.push_str(kind);
             out.push('"');
             if generation > 0 {
-                put(out, format_args!(r#","observedGeneration":{generation}"#));
+                append(out, format_args!(r#","observedGeneration":{generation}"#));
             }
             let status = if holds { "True" } else { "False" };
-            put(out, format_args!(r#","status":"{status}","lastProbeTime":null,"lastTransitionTime":"#));
-            second(out, since);
+            append(out, format_args!(r#","status":"{status}","lastProbeTime":null,"lastTransitionTime":"#));
+            write_seconds(out, since);
         };
-        let none = matches!(self.scheduled, Scheduled::Untried) && self.disruption.is_none();
+        let none = matches!(self.scheduled, ScheduledCondition::NotAttempted) && self.disruption.is_none();
         if none {
             return;
         }
         out.push_str(r#","conditions":["#);
-        if let Some(running) = &self.running {
+        if let Some(running) = &self.kubelet_status {
             begin(
                 out,
                 "PodReadyToStartContainers",
@@ -219,29 +219,29 @@ impl Pod {
             out.push('}');
             for (kind, condition) in [("Ready", running.ready), ("ContainersReady", running.containers_ready)]
             {
-                begin(out, kind, generation, condition.holds, condition.since);
+                begin(out, kind, generation, condition.is_true, condition.since);
                 if !condition.reason.is_empty() {
-                    put(out, format_args!(r#","reason":"{}""#, condition.reason));
+                    append(out, format_args!(r#","reason":"{}""#, condition.reason));
                 }
                 if condition.reason == "ContainersNotReady" {
-                    let app = &self.template.outline.app;
-                    put(out, format_args!(r#","message":"containers with unready status: [{app}]""#));
+                    let app = &self.template.parameters.app;
+                    append(out, format_args!(r#","message":"containers with unready status: [{app}]""#));
                 }
                 out.push('}');
             }
         }
         match &self.scheduled {
-            Scheduled::Untried => {}
-            Scheduled::Done { since } => {
+            ScheduledCondition::NotAttempted => {}
+            ScheduledCondition::Done { since } => {
                 // The binding sets no observedGeneration; the kubelet does.
-                let generation = if self.running.is_some() { generation } else { 0 };
+                let generation = if self.kubelet_status.is_some() { generation } else { 0 };
                 begin(out, "PodScheduled", generation, true, *since);
                 out.push('}');
             }
         }
-        if let Some(Disruption { since, reason, message }) = self.disruption {
+        if let Some(DisruptionTarget { since, reason, message }) = self.disruption {
             begin(out, "DisruptionTarget", 1, true, since);
-            put(out, format_args!(r#","reason":"{reason}","message":"{message}"}}"#));
+            append(out, format_args!(r#","reason":"{reason}","message":"{message}"}}"#));
         }
         out.push(']');
     }
@@ -253,28 +253,28 @@ impl Pod {
             self.template.fields
         );
         let reported;
-        let mut managers = vec![Manager {
+        let mut managers = vec![FieldManager {
             name: "kube-controller-manager",
             api_version: "v1",
             at: self.meta.created,
             fields: &made,
-            of_status: false,
+            is_status: false,
         }];
-        if let Some(running) = &self.running {
+        if let Some(running) = &self.kubelet_status {
             reported = STATUS_FIELDS.replace("$IP", &self.ip);
-            managers.push(Manager {
+            managers.push(FieldManager {
                 name: "kubelet",
                 api_version: "v1",
                 at: running.reported,
                 fields: &reported,
-                of_status: true,
+                is_status: true,
             });
         }
-        Manager::list(&managers)
+        FieldManager::list(&managers)
     }
 }
 
-impl Printed for Pod {
+impl WriteJson for Pod {
     fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -285,14 +285,14 @@ impl Printed for Pod {
 
     fn write(&self, out: &mut String) {
         out.push_str(r#"{"kind":"Pod","apiVersion":"v1","#);
-        let managed = if self.meta.managed { self.managed_fields() } else { String::new() };
-        let finalizers = if self.tracked { r#"["batch.kubernetes.io/job-tracking"]"# } else { "" };
-        let extra = Extra {
+        let managed = if self.meta.managed_fields { self.managed_fields() } else { String::new() };
+        let finalizers = if self.is_job_tracked { r#"["batch.kubernetes.io/job-tracking"]"# } else { "" };
+        let extra = ExtraMetadata {
             generate_name: &self.generate_name,
             labels: &self.labels,
             finalizers,
-            managed: &managed,
-            ..Extra::default()
+            managed_fields: &managed,
+            ..ExtraMetadata::default()
         };
         self.meta.write(out, &extra);
         out.push(',');
@@ -302,42 +302,45 @@ impl Printed for Pod {
     }
 }
 
-// === impl Running ===
+// === impl KubeletStatus ===
 
-impl Running {
+impl KubeletStatus {
     /// `,"containerStatuses":[…]`.
-    fn write_container(&self, out: &mut String, template: &Template, token: &str) {
-        let Template { outline: Outline { app, image, digest, shape, .. }, amounts: (cpu, memory), .. } =
-            template;
-        put(out, format_args!(r#","containerStatuses":[{{"name":"{app}","state":{{"#));
+    fn write_container(&self, out: &mut String, template: &PodTemplate, token: &str) {
+        let PodTemplate {
+            parameters: TemplateParameters { app, image, digest, kind: shape, .. },
+            requests: (cpu, memory),
+            ..
+        } = template;
+        append(out, format_args!(r#","containerStatuses":[{{"name":"{app}","state":{{"#));
         match &self.container {
-            Container::Waiting { reason, message } => {
-                put(out, format_args!(r#""waiting":{{"reason":"{reason}""#));
+            ContainerState::Waiting { reason, message } => {
+                append(out, format_args!(r#""waiting":{{"reason":"{reason}""#));
                 if !message.is_empty() {
-                    put(out, format_args!(r#","message":{}"#, quoted(message)));
+                    append(out, format_args!(r#","message":{}"#, json_string(message)));
                 }
                 out.push('}');
             }
-            Container::Running { since } => {
+            ContainerState::Running { since } => {
                 out.push_str(r#""running":{"startedAt":"#);
-                second(out, *since);
+                write_seconds(out, *since);
                 out.push('}');
             }
-            Container::Ended(ended) => ended.write(out),
+            ContainerState::Terminated(ended) => ended.write(out),
         }
         out.push_str(r#"},"lastState":{"#);
-        if let Some(ended) = &self.last {
+        if let Some(ended) = &self.last_termination {
             ended.write(out);
         }
-        let started = matches!(self.container, Container::Running { .. });
-        let ready = self.containers_ready.holds;
-        put(out, format_args!(r#"}},"ready":{ready},"restartCount":{},"#, self.restarts));
+        let started = matches!(self.container, ContainerState::Running { .. });
+        let ready = self.containers_ready.is_true;
+        append(out, format_args!(r#"}},"ready":{ready},"restartCount":{},"#, self.restarts));
         // An image that was never pulled has no digest, and its container was never started.
         if self.container_id.is_empty() {
-            put(out, format_args!(r#""image":"{image}","imageID":"","started":false"#));
+            append(out, format_args!(r#""image":"{image}","imageID":"","started":false"#));
         } else {
             let repository = image.rsplit_once(':').map_or(&**image, |(repository, _)| repository);
-            put(
+            append(
                 out,
                 format_args!(
                     r#""image":"{image}","imageID":"{repository}@sha256:{digest}","containerID":"containerd://{}","started":{started}"#,
@@ -346,7 +349,7 @@ impl Running {
             );
         }
         if started {
-            put(
+            append(
                 out,
                 format_args!(
                     r#","allocatedResources":{{"cpu":"{cpu}","memory":"{memory}"}},"resources":{{"limits":{{"memory":"{memory}"}},"requests":{{"cpu":"{cpu}","memory":"{memory}"}}}}"#
@@ -354,10 +357,10 @@ impl Running {
             );
         }
         out.push_str(r#","volumeMounts":["#);
-        if *shape == Shape::WithDisk {
+        if *shape == WorkloadKind::Stateful {
             out.push_str(r#"{"name":"data","mountPath":"/var/lib/data"},"#);
         }
-        put(
+        append(
             out,
             format_args!(
                 r#"{{"name":"kube-api-access-{token}","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount","readOnly":true,"recursiveReadOnly":"Disabled"}}]"#
@@ -370,15 +373,15 @@ impl Running {
     }
 }
 
-// === impl Ended ===
+// === impl Termination ===
 
-impl Ended {
+impl Termination {
     fn write(&self, out: &mut String) {
-        let Ended { from, to, code, reason, container_id } = self;
-        put(out, format_args!(r#""terminated":{{"exitCode":{code},"reason":"{reason}","startedAt":"#));
-        second(out, *from);
+        let Termination { started: from, finished: to, exit_code: code, reason, container_id } = self;
+        append(out, format_args!(r#""terminated":{{"exitCode":{code},"reason":"{reason}","startedAt":"#));
+        write_seconds(out, *from);
         out.push_str(r#","finishedAt":"#);
-        second(out, *to);
-        put(out, format_args!(r#","containerID":"containerd://{container_id}"}}"#));
+        write_seconds(out, *to);
+        append(out, format_args!(r#","containerID":"containerd://{container_id}"}}"#));
     }
 }

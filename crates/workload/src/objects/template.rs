@@ -1,10 +1,10 @@
 //! Pod templates: the common text of a workload's pods.
 
-use super::{map, put, quoted};
+use super::{append, json_map, json_string};
 
 /// The fields of a PriorityClass that are copied to pods.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Class {
+pub(crate) struct PriorityClass {
     pub(crate) name: &'static str,
     pub(crate) value: i64,
     pub(crate) preempts: bool,
@@ -12,16 +12,16 @@ pub(crate) struct Class {
 
 /// The kind of workload, which determines the rest of the pod spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum WorkloadKind {
     Serving,
-    OnEveryNode,
-    WithDisk,
-    ToTheEnd,
+    Daemon,
+    Stateful,
+    Batch,
 }
 
 /// The parameters of a template.
 #[derive(Clone)]
-pub(crate) struct Outline {
+pub(crate) struct TemplateParameters {
     pub(crate) app: String,
     pub(crate) namespace: String,
     pub(crate) image: String,
@@ -30,19 +30,19 @@ pub(crate) struct Outline {
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) milli_cpu: i64,
     pub(crate) mebibytes: i64,
-    pub(crate) class: Class,
-    pub(crate) shape: Shape,
+    pub(crate) priority_class: PriorityClass,
+    pub(crate) kind: WorkloadKind,
     /// The value of the `dedicated` taint that is tolerated.
-    pub(crate) tolerates: Option<&'static str>,
+    pub(crate) tolerated_dedication: Option<&'static str>,
     /// The `tolerationSeconds` for not-ready and unreachable nodes.
-    pub(crate) patience: i64,
+    pub(crate) toleration_seconds: i64,
 }
 
 /// A pod template with all text that its pods share.
-pub(crate) struct Template {
-    pub(crate) outline: Outline,
+pub(crate) struct PodTemplate {
+    pub(crate) parameters: TemplateParameters,
     /// The requests for CPU and memory, as Kubernetes prints them.
-    pub(super) amounts: (String, String),
+    pub(super) requests: (String, String),
     /// Containers up to the mounts, and after them.
     pub(super) container: (String, String),
     /// `restartPolicy` to `dnsPolicy`.
@@ -55,47 +55,60 @@ pub(crate) struct Template {
     pub(crate) fields: String,
 }
 
-pub(crate) const STANDARD: Class = Class { name: "standard", value: 1_000, preempts: false };
+pub(crate) const STANDARD: PriorityClass = PriorityClass { name: "standard", value: 1_000, preempts: false };
 
 /// The tolerations that the DaemonSet controller adds to its pods.
 const DAEMON_TOLERATIONS: &str = r#"{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/disk-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/pid-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/unschedulable","operator":"Exists","effect":"NoSchedule"}"#;
-// === impl Template ===
+// === impl PodTemplate ===
 
-impl Template {
-    pub(crate) fn new(outline: Outline) -> Template {
-        let Outline { app, image, env, milli_cpu, mebibytes, class, shape, tolerates, patience, .. } =
-            &outline;
-        let amounts = (unit(*milli_cpu, 1_000, "m", ""), unit(*mebibytes, 1_024, "Mi", "Gi"));
+impl PodTemplate {
+    pub(crate) fn new(parameters: TemplateParameters) -> PodTemplate {
+        let TemplateParameters {
+            app,
+            image,
+            env,
+            milli_cpu,
+            mebibytes,
+            priority_class: class,
+            kind: shape,
+            tolerated_dedication: tolerates,
+            toleration_seconds: patience,
+            ..
+        } = &parameters;
+        let amounts = (quantity(*milli_cpu, 1_000, "m", ""), quantity(*mebibytes, 1_024, "Mi", "Gi"));
         let (cpu, memory) = &amounts;
         let mut head = format!(r#"{{"name":"{app}","image":"{image}""#);
-        if *shape != Shape::ToTheEnd {
-            let port = if *shape == Shape::WithDisk { 5432 } else { 8080 };
-            put(
+        if *shape != WorkloadKind::Batch {
+            let port = if *shape == WorkloadKind::Stateful { 5432 } else { 8080 };
+            append(
                 &mut head,
                 format_args!(r#","ports":[{{"name":"main","containerPort":{port},"protocol":"TCP"}}]"#),
             );
         }
         for (index, (name, value)) in env.iter().enumerate() {
             head.push_str(if index == 0 { r#","env":["# } else { "," });
-            put(&mut head, format_args!(r#"{{"name":"{name}","value":{}}}"#, quoted(value)));
+            append(&mut head, format_args!(r#"{{"name":"{name}","value":{}}}"#, json_string(value)));
         }
         if !env.is_empty() {
             head.push(']');
         }
-        put(
+        append(
             &mut head,
             format_args!(
                 r#","resources":{{"limits":{{"memory":"{memory}"}},"requests":{{"cpu":"{cpu}","memory":"{memory}"}}}}"#
             ),
         );
-        let disk =
-            if *shape == Shape::WithDisk { r#"{"name":"data","mountPath":"/var/lib/data"}"# } else { "" };
+        let disk = if *shape == WorkloadKind::Stateful {
+            r#"{"name":"data","mountPath":"/var/lib/data"}"#
+        } else {
+            ""
+        };
         let mut tail = String::new();
-        if *shape == Shape::Serving {
+        if *shape == WorkloadKind::Serving {
             tail.push_str(r#","livenessProbe":{"httpGet":{"path":"/live","port":"main","scheme":"HTTP"},"initialDelaySeconds":10,"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":6},"readinessProbe":{"httpGet":{"path":"/ready","port":"main","scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,"failureThreshold":3}"#);
         }
         tail.push_str(r#","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}"#);
-        let restart = if *shape == Shape::ToTheEnd { "Never" } else { "Always" };
+        let restart = if *shape == WorkloadKind::Batch { "Never" } else { "Always" };
         let policies = format!(
             r#""restartPolicy":"{restart}","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst""#
         );
@@ -104,12 +117,12 @@ impl Template {
                 format!(r#"{{"key":"dedicated","operator":"Equal","value":"{value}","effect":"NoSchedule"}}"#)
             })
             .into_iter()
-            .chain((*shape == Shape::OnEveryNode).then(|| r#"{"operator":"Exists"}"#.to_owned()))
+            .chain((*shape == WorkloadKind::Daemon).then(|| r#"{"operator":"Exists"}"#.to_owned()))
             .chain((*patience != 300).then(|| lost_node_tolerations(*patience)))
             .collect();
         let mut all = own.clone();
         match shape {
-            Shape::OnEveryNode => all.push(DAEMON_TOLERATIONS.to_owned()),
+            WorkloadKind::Daemon => all.push(DAEMON_TOLERATIONS.to_owned()),
             _ if *patience == 300 => all.push(lost_node_tolerations(300)),
             _ => {}
         }
@@ -118,7 +131,7 @@ impl Template {
         } else {
             format!(r#","priorityClassName":"{}""#, class.name)
         };
-        let spread = if *shape == Shape::Serving {
+        let spread = if *shape == WorkloadKind::Serving {
             format!(
                 r#","topologySpreadConstraints":[{{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway","labelSelector":{{"matchLabels":{{"app":"{app}"}}}}}}]"#
             )
@@ -143,21 +156,29 @@ impl Template {
             head.push_str(disk);
             head.push(',');
         }
-        let fields = spec_fields(&outline);
-        Template { amounts, container: (head, tail), policies, scheduling, spec, fields, outline }
+        let fields = spec_fields(&parameters);
+        PodTemplate {
+            requests: amounts,
+            container: (head, tail),
+            policies,
+            scheduling,
+            spec,
+            fields,
+            parameters,
+        }
     }
 
     /// The labels of its pods, with those that a controller adds, as JSON.
     pub(crate) fn labels(&self, more: &[(&str, &str)]) -> String {
-        let part_of = if &*self.outline.namespace == "kube-system" { "cluster" } else { "shop" };
-        let mut labels = vec![("app", &*self.outline.app), ("app.kubernetes.io/part-of", part_of)];
+        let part_of = if &*self.parameters.namespace == "kube-system" { "cluster" } else { "shop" };
+        let mut labels = vec![("app", &*self.parameters.app), ("app.kubernetes.io/part-of", part_of)];
         labels.extend_from_slice(more);
-        map(&labels)
+        json_map(&labels)
     }
 }
 
 /// A quantity in the largest unit that leaves it whole.
-fn unit(amount: i64, step: i64, small: &str, large: &str) -> String {
+fn quantity(amount: i64, step: i64, small: &str, large: &str) -> String {
     if amount % step == 0 { format!("{}{large}", amount / step) } else { format!("{amount}{small}") }
 }
 
@@ -167,14 +188,14 @@ fn lost_node_tolerations(seconds: i64) -> String {
     )
 }
 
-fn spec_fields(outline: &Outline) -> String {
-    let app = &outline.app;
-    let probes = if outline.shape == Shape::Serving {
+fn spec_fields(parameters: &TemplateParameters) -> String {
+    let app = &parameters.app;
+    let probes = if parameters.kind == WorkloadKind::Serving {
         r#""f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},"f:initialDelaySeconds":{},"f:periodSeconds":{},"f:successThreshold":{},"f:timeoutSeconds":{}},"#
     } else {
         ""
     };
-    let env: Vec<String> = outline
+    let env: Vec<String> = parameters
         .env
         .iter()
         .map(|(name, _)| format!(r#","k:{{\"name\":\"{name}\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}}"#))

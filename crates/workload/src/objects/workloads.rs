@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use model::Moment;
 
-use super::template::Template;
-use super::{Extra, Manager, Meta, Printed, map, put, second};
+use super::template::PodTemplate;
+use super::{ExtraMetadata, FieldManager, Meta, WriteJson, append, json_map, write_seconds};
 
 /// A Deployment whose rolling update replaces a quarter of its pods at a time.
 pub(crate) struct Deployment {
     pub(crate) meta: Meta,
-    pub(crate) template: Arc<Template>,
+    pub(crate) template: Arc<PodTemplate>,
     pub(crate) replicas: i64,
     pub(crate) revision: u64,
     pub(crate) status: DeploymentStatus,
@@ -18,7 +18,7 @@ pub(crate) struct Deployment {
 
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct DeploymentStatus {
-    pub(crate) observed: u64,
+    pub(crate) observed_generation: u64,
     pub(crate) replicas: i64,
     pub(crate) updated: i64,
     pub(crate) ready: i64,
@@ -31,7 +31,7 @@ pub(crate) struct DeploymentStatus {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct DeploymentCondition {
     pub(crate) kind: &'static str,
-    pub(crate) holds: bool,
+    pub(crate) is_true: bool,
     pub(crate) updated: Moment,
     pub(crate) since: Moment,
     pub(crate) reason: &'static str,
@@ -41,26 +41,26 @@ pub(crate) struct DeploymentCondition {
 /// One revision of a Deployment.
 pub(crate) struct ReplicaSet {
     pub(crate) meta: Meta,
-    pub(crate) template: Arc<Template>,
+    pub(crate) template: Arc<PodTemplate>,
     pub(crate) hash: String,
     pub(crate) replicas: i64,
     /// The annotations `desired-replicas` and `max-replicas`.
-    pub(crate) wanted: (i64, i64),
+    pub(crate) desired_and_max: (i64, i64),
     pub(crate) revision: u64,
-    pub(crate) status: SetStatus,
+    pub(crate) status: ReplicaSetStatus,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct SetStatus {
+pub(crate) struct ReplicaSetStatus {
     pub(crate) replicas: i64,
     pub(crate) ready: i64,
     pub(crate) terminating: i64,
-    pub(crate) observed: u64,
+    pub(crate) observed_generation: u64,
 }
 
 // === impl Deployment ===
 
-impl Printed for Deployment {
+impl WriteJson for Deployment {
     fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -71,11 +71,11 @@ impl Printed for Deployment {
 
     fn write(&self, out: &mut String) {
         out.push_str(r#"{"kind":"Deployment","apiVersion":"apps/v1","#);
-        let app = &self.template.outline.app;
+        let app = &self.template.parameters.app;
         let labels = self.template.labels(&[]);
         let annotations = format!(r#"{{"deployment.kubernetes.io/revision":"{}"}}"#, self.revision);
         let at = self.status.conditions.last().map_or(self.meta.created, |condition| condition.updated);
-        let managed = managers(
+        let managed = managed_fields(
             &self.meta,
             "helm",
             &template_fields(&self.template),
@@ -83,25 +83,39 @@ impl Printed for Deployment {
             r#"{"f:metadata":{"f:annotations":{".":{},"f:deployment.kubernetes.io/revision":{}}},"f:status":{"f:availableReplicas":{},"f:conditions":{".":{},"k:{\"type\":\"Available\"}":{".":{},"f:lastTransitionTime":{},"f:lastUpdateTime":{},"f:message":{},"f:reason":{},"f:status":{},"f:type":{}},"k:{\"type\":\"Progressing\"}":{".":{},"f:lastTransitionTime":{},"f:lastUpdateTime":{},"f:message":{},"f:reason":{},"f:status":{},"f:type":{}}},"f:observedGeneration":{},"f:readyReplicas":{},"f:replicas":{},"f:terminatingReplicas":{},"f:updatedReplicas":{}}}"#,
         );
         // Before the controller has processed the object it has no revision.
-        let annotations = if self.status.observed == 0 && self.revision == 0 { "" } else { &annotations };
-        let extra = Extra { labels: &labels, annotations, managed: &managed, ..Extra::default() };
+        let annotations =
+            if self.status.observed_generation == 0 && self.revision == 0 { "" } else { &annotations };
+        let extra = ExtraMetadata {
+            labels: &labels,
+            annotations,
+            managed_fields: &managed,
+            ..ExtraMetadata::default()
+        };
         self.meta.write(out, &extra);
-        put(
+        append(
             out,
             format_args!(
                 r#","spec":{{"replicas":{},"selector":{{"matchLabels":{{"app":"{app}"}}}},"template":{{"metadata":{{"labels":{labels}}},"spec":{}}},"strategy":{{"type":"RollingUpdate","rollingUpdate":{{"maxUnavailable":"25%","maxSurge":"25%"}}}},"revisionHistoryLimit":10,"progressDeadlineSeconds":600}},"status":{{"#,
                 self.replicas, self.template.spec
             ),
         );
-        let DeploymentStatus { observed, replicas, updated, ready, available, unavailable, .. } = self.status;
+        let DeploymentStatus {
+            observed_generation: observed,
+            replicas,
+            updated,
+            ready,
+            available,
+            unavailable,
+            ..
+        } = self.status;
         if observed > 0 {
-            put(out, format_args!(r#""observedGeneration":{observed}"#));
-            count(out, "replicas", replicas);
-            count(out, "updatedReplicas", updated);
-            count(out, "readyReplicas", ready);
-            count(out, "availableReplicas", available);
-            count(out, "unavailableReplicas", unavailable);
-            put(out, format_args!(r#","terminatingReplicas":{},"conditions":["#, self.status.terminating));
+            append(out, format_args!(r#""observedGeneration":{observed}"#));
+            write_count(out, "replicas", replicas);
+            write_count(out, "updatedReplicas", updated);
+            write_count(out, "readyReplicas", ready);
+            write_count(out, "availableReplicas", available);
+            write_count(out, "unavailableReplicas", unavailable);
+            append(out, format_args!(r#","terminatingReplicas":{},"conditions":["#, self.status.terminating));
             for (index, condition) in self.status.conditions.iter().enumerate() {
                 if index > 0 {
                     out.push(',');
@@ -119,14 +133,14 @@ impl Printed for Deployment {
 impl DeploymentStatus {
     /// Sets a condition as Kubernetes does: the same state and reason change nothing; otherwise it moves to the
     /// end, keeping the time of its last transition if only the reason changed.
-    pub(crate) fn set(&mut self, mut condition: DeploymentCondition) {
+    pub(crate) fn set_condition(&mut self, mut condition: DeploymentCondition) {
         let old = self.conditions.iter().position(|old| old.kind == condition.kind);
         if let Some(index) = old {
             let old = &self.conditions[index];
-            if old.holds == condition.holds && old.reason == condition.reason {
+            if old.is_true == condition.is_true && old.reason == condition.reason {
                 return;
             }
-            if old.holds == condition.holds {
+            if old.is_true == condition.is_true {
                 condition.since = old.since;
             }
             self.conditions.remove(index);
@@ -139,17 +153,17 @@ impl DeploymentStatus {
 
 impl DeploymentCondition {
     fn write(&self, out: &mut String) {
-        let DeploymentCondition { kind, holds, updated, since, reason, message } = self;
+        let DeploymentCondition { kind, is_true: holds, updated, since, reason, message } = self;
         let status = if *holds { "True" } else { "False" };
-        put(out, format_args!(r#"{{"type":"{kind}","status":"{status}","lastUpdateTime":"#));
-        second(out, *updated);
+        append(out, format_args!(r#"{{"type":"{kind}","status":"{status}","lastUpdateTime":"#));
+        write_seconds(out, *updated);
         out.push_str(r#","lastTransitionTime":"#);
-        second(out, *since);
-        put(out, format_args!(r#","reason":"{reason}","message":{}}}"#, super::quoted(message)));
+        write_seconds(out, *since);
+        append(out, format_args!(r#","reason":"{reason}","message":{}}}"#, super::json_string(message)));
     }
 }
 
-impl Printed for ReplicaSet {
+impl WriteJson for ReplicaSet {
     fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -160,40 +174,44 @@ impl Printed for ReplicaSet {
 
     fn write(&self, out: &mut String) {
         out.push_str(r#"{"kind":"ReplicaSet","apiVersion":"apps/v1","#);
-        let ReplicaSet { template, hash, replicas, wanted, revision, status, .. } = self;
-        let app = &template.outline.app;
+        let ReplicaSet { template, hash, replicas, desired_and_max: wanted, revision, status, .. } = self;
+        let app = &template.parameters.app;
         let labels = template.labels(&[("pod-template-hash", hash)]);
-        let annotations = map(&[
+        let annotations = json_map(&[
             ("deployment.kubernetes.io/desired-replicas", &wanted.0.to_string()),
             ("deployment.kubernetes.io/max-replicas", &wanted.1.to_string()),
             ("deployment.kubernetes.io/revision", &revision.to_string()),
         ]);
-        let managed = managers(
+        let managed = managed_fields(
             &self.meta,
             "kube-controller-manager",
             &template_fields(template),
             self.meta.created,
             r#"{"f:status":{"f:availableReplicas":{},"f:fullyLabeledReplicas":{},"f:observedGeneration":{},"f:readyReplicas":{},"f:replicas":{},"f:terminatingReplicas":{}}}"#,
         );
-        let extra =
-            Extra { labels: &labels, annotations: &annotations, managed: &managed, ..Extra::default() };
+        let extra = ExtraMetadata {
+            labels: &labels,
+            annotations: &annotations,
+            managed_fields: &managed,
+            ..ExtraMetadata::default()
+        };
         self.meta.write(out, &extra);
-        put(
+        append(
             out,
             format_args!(
                 r#","spec":{{"replicas":{replicas},"selector":{{"matchLabels":{{"app":"{app}","pod-template-hash":"{hash}"}}}},"template":{{"metadata":{{"labels":{labels}}},"spec":{}}}}},"status":{{"replicas":{}"#,
                 template.spec, status.replicas
             ),
         );
-        if status.observed > 0 {
-            count(out, "fullyLabeledReplicas", status.replicas);
-            count(out, "readyReplicas", status.ready);
-            count(out, "availableReplicas", status.ready);
-            put(
+        if status.observed_generation > 0 {
+            write_count(out, "fullyLabeledReplicas", status.replicas);
+            write_count(out, "readyReplicas", status.ready);
+            write_count(out, "availableReplicas", status.ready);
+            append(
                 out,
                 format_args!(
                     r#","terminatingReplicas":{},"observedGeneration":{}"#,
-                    status.terminating, status.observed
+                    status.terminating, status.observed_generation
                 ),
             );
         }
@@ -202,25 +220,25 @@ impl Printed for ReplicaSet {
 }
 
 /// `,"name":number`, or nothing for zero, as Go omits it.
-fn count(out: &mut String, name: &str, number: i64) {
+fn write_count(out: &mut String, name: &str, number: i64) {
     if number != 0 {
-        put(out, format_args!(r#","{name}":{number}"#));
+        append(out, format_args!(r#","{name}":{number}"#));
     }
 }
 
 /// The `managedFields` of the client that writes the spec and of the controller that writes the status.
-fn managers(meta: &Meta, who: &str, spec: &str, at: Moment, status: &str) -> String {
-    if !meta.managed {
+fn managed_fields(meta: &Meta, manager: &str, spec: &str, at: Moment, status: &str) -> String {
+    if !meta.managed_fields {
         return String::new();
     }
     let api_version = if &*meta.key.kind.group == "batch" { "batch/v1" } else { "apps/v1" };
-    Manager::list(&[
-        Manager { name: who, api_version, at: meta.created, fields: spec, of_status: false },
-        Manager { name: "kube-controller-manager", api_version, at, fields: status, of_status: true },
+    FieldManager::list(&[
+        FieldManager { name: manager, api_version, at: meta.created, fields: spec, is_status: false },
+        FieldManager { name: "kube-controller-manager", api_version, at, fields: status, is_status: true },
     ])
 }
 
-fn template_fields(template: &Template) -> String {
+fn template_fields(template: &PodTemplate) -> String {
     format!(
         r#"{{"f:metadata":{{"f:labels":{{".":{{}},"f:app":{{}},"f:app.kubernetes.io/part-of":{{}}}}}},"f:spec":{{"f:replicas":{{}},"f:selector":{{}},"f:template":{{"f:metadata":{{"f:labels":{{".":{{}},"f:app":{{}},"f:app.kubernetes.io/part-of":{{}}}}}},{}}}}}}}"#,
         template.fields

@@ -1,6 +1,6 @@
 //! The shop's number of visitors by time of day, and the replicas that serve them.
 
-use super::inventory::{FRONT, SERVICES, Service};
+use super::inventory::{SERVICES, STOREFRONT, ServiceSpec};
 use crate::objects::SECOND;
 
 /// Hours of the day, each with the number of visitors relative to the night's.
@@ -18,8 +18,8 @@ const VISITORS: [(f64, f64); 10] = [
 ];
 
 /// Services that scale with the number of visitors, each with its share of a sale's additional load.
-const FOLLOWERS: [(&str, f64); 6] = [
-    (FRONT, 1.0),
+const SCALED_SERVICES: [(&str, f64); 6] = [
+    (STOREFRONT, 1.0),
     ("checkout", 1.3),
     ("payments", 0.6),
     ("catalog", 0.4),
@@ -28,17 +28,23 @@ const FOLLOWERS: [(&str, f64); 6] = [
 ];
 
 /// The services that scale with the number of visitors.
-pub(super) fn followers() -> impl Iterator<Item = (&'static Service, f64)> {
-    FOLLOWERS
+pub(super) fn scaled_services() -> impl Iterator<Item = (&'static ServiceSpec, f64)> {
+    SCALED_SERVICES
         .iter()
         .filter_map(|(name, feels)| Some((SERVICES.iter().find(|service| service.name == *name)?, *feels)))
 }
 
 /// The replicas a service needs at a time of day, in nanoseconds since midnight. `sale` is the progress of the sale
 /// from 0 to 1, and `daily_factor` the number of visitors today relative to the usual number.
-pub(super) fn replicas(service: &Service, feels: f64, since_midnight: i64, sale: f64, luck: f64) -> i64 {
+pub(super) fn needed_replicas(
+    service: &ServiceSpec,
+    sale_share: f64,
+    since_midnight: i64,
+    sale: f64,
+    daily_factor: f64,
+) -> i64 {
     let hour = since_midnight as f64 / (3_600 * SECOND) as f64;
-    let visitors = visitors(hour) * luck + 1.9 * sale * feels;
+    let visitors = visitors(hour) * daily_factor + 1.9 * sale * sale_share;
     (service.replicas as f64 * visitors).round() as i64
 }
 

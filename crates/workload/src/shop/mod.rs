@@ -3,12 +3,12 @@
 //! A hundred nodes run a web shop, its databases and its batch jobs. Users' changes are scripted here; the controllers,
 //! the scheduler and the autoscaler of [`simulation`] react to them, and every change is recorded.
 
-mod film;
-mod hands;
 mod inventory;
 mod load;
 mod nodes;
-mod runs;
+mod recorder;
+mod run_times;
+mod script;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -21,16 +21,16 @@ use model::{IncomingChange, Key, Moment};
 use simulation::latency::{Latencies, LatencyKind};
 use simulation::{AutoscalerSetup, Input, Run, RunSetup, SimulatedCloud};
 
-use self::film::Film;
-use self::hands::Hands;
-use self::nodes::{Fleet, GROUPS};
-use self::runs::RunTimes;
-use crate::chance::Chance;
+use self::nodes::{Fleet, SCALED_POOLS};
+use self::recorder::ShopRecorder;
+use self::run_times::RunTimes;
+use self::script::DayScript;
 use crate::objects::SECOND;
+use crate::rng::SeededRng;
 
 /// The moments and objects of a day that the demo shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Story {
+pub struct DayHighlights {
     /// The beginning of the recording.
     pub begin: Moment,
     /// The end of the recording.
@@ -44,13 +44,13 @@ pub struct Story {
     /// A moment at which all of these problems are visible.
     pub bad_moment: Moment,
     /// A fixed version is rolled out.
-    pub mended: Moment,
+    pub rollout_fixed: Moment,
     /// The sale ends.
     pub sale_over: Moment,
     /// The Deployment with the bad version.
     pub broken_deployment: Key,
     /// A pending pod of that Deployment at the bad moment.
-    pub misplaced_pod: Option<Key>,
+    pub unmatched_pod: Option<Key>,
     /// A pod that is pending for lack of resources at the bad moment.
     pub waiting_pod: Option<Key>,
     /// A pod that was preempted during the sale.
@@ -64,17 +64,17 @@ pub const SOURCE: &str = "shop";
 
 /// Monday, 2 November 2026, 07:00 UTC.
 const BEGIN: i64 = 1_793_602_800 * SECOND;
-const LENGTH: i64 = 12 * 3_600 * SECOND;
+const DAY_LENGTH: i64 = 12 * 3_600 * SECOND;
 /// How long the simulation runs before the recording begins, so that the cluster has settled.
-const BEFORE: i64 = 3_600 * SECOND;
+const WARM_UP: i64 = 3_600 * SECOND;
 
 /// The duration of an autoscaler loop. The status, which names the loop's beginning, is written at its end.
-const LOOP_LASTS: i64 = 400 * SECOND / 1_000;
+const LOOP_DURATION: i64 = 400 * SECOND / 1_000;
 
 /// Simulates the shop's Monday from 07:00 to 19:00, as a recorder would have recorded it: `each` receives the changes
 /// in order of arrival, beginning with a list of all objects. The seed determines names and latencies, not the events.
-pub fn day(seed: u64, mut each: impl FnMut(IncomingChange)) -> Story {
-    live(seed, &mut |observed| {
+pub fn day(seed: u64, mut each: impl FnMut(IncomingChange)) -> DayHighlights {
+    simulate_day(seed, &mut |observed| {
         each(observed);
         true
     })
@@ -82,9 +82,9 @@ pub fn day(seed: u64, mut each: impl FnMut(IncomingChange)) -> Story {
 }
 
 /// The first `count` changes of that day.
-pub fn beginning(seed: u64, count: usize) -> Vec<IncomingChange> {
+pub fn first_changes(seed: u64, count: usize) -> Vec<IncomingChange> {
     let mut changes = Vec::with_capacity(count);
-    live(seed, &mut |observed| {
+    simulate_day(seed, &mut |observed| {
         changes.push(observed);
         changes.len() < count
     });
@@ -92,65 +92,70 @@ pub fn beginning(seed: u64, count: usize) -> Vec<IncomingChange> {
 }
 
 /// Simulates the day. Returns `None` if `each` returned false, which stops the simulation.
-fn live(seed: u64, each: &mut dyn FnMut(IncomingChange) -> bool) -> Option<Story> {
+fn simulate_day(seed: u64, each: &mut dyn FnMut(IncomingChange) -> bool) -> Option<DayHighlights> {
     let begin = Moment::from_nanos(BEGIN);
-    let (start, end) = (begin.plus_nanos(-BEFORE), begin.plus_nanos(LENGTH));
-    let mut chance = Chance::new(seed);
-    let fleet = Fleet::new(&mut chance, start);
+    let (start, end) = (begin.plus_nanos(-WARM_UP), begin.plus_nanos(DAY_LENGTH));
+    let mut rng = SeededRng::new(seed);
+    let fleet = Fleet::new(&mut rng, start);
     let mut cloud = SimulatedCloud::new(fleet.groups, seed);
-    for (group, names) in GROUPS.iter().zip(fleet.names) {
+    for (group, names) in SCALED_POOLS.iter().zip(fleet.names) {
         cloud = cloud.with_node_names(group.name, names);
     }
-    let autoscaler = inventory::autoscaler(start);
+    let autoscaler = inventory::autoscaler_deployment(start);
     let setup = RunSetup {
         start,
         scheduler: scheduler::Settings::default(),
-        autoscaler: Some(AutoscalerSetup { settings: inventory::settings(&autoscaler), cloud, start }),
-        latencies: pace(&mut chance),
+        autoscaler: Some(AutoscalerSetup {
+            settings: inventory::autoscaler_settings(&autoscaler),
+            cloud,
+            start,
+        }),
+        latencies: latencies(&mut rng),
         seed,
     };
-    let mut run_times = RunTimes::new(chance.fork());
-    let run = Run::new(setup, Film::new(SOURCE));
+    let mut run_times = RunTimes::new(rng.fork());
+    let run = Run::new(setup, ShopRecorder::new(SOURCE));
     let mut run = run.with_controllers(&Controller::ALL, None, Some(&mut run_times));
-    let give = |run: &mut Run<'_, Film>, at: Moment, what| {
+    let apply_input = |run: &mut Run<'_, ShopRecorder>, at: Moment, what| {
         run.advance(at);
         run.apply_input(at, Input::Object(what)).expect("no pods are given, but workloads");
     };
-    let objects = inventory::all(start).into_iter().chain([autoscaler]).chain(fleet.nodes);
+    let objects = inventory::initial_objects(start).into_iter().chain([autoscaler]).chain(fleet.nodes);
     for object in objects {
-        give(&mut run, start, model::What::Added(object));
+        apply_input(&mut run, start, model::What::Added(object));
     }
-    let mut hands = Hands::new(begin, chance.fork());
-    while let Some(at) = hands.next().filter(|at| *at < end) {
-        if at >= begin && !run.observer().is_rolling() {
+    let mut script = DayScript::new(begin, rng.fork());
+    while let Some(at) = script.next_due().filter(|at| *at < end) {
+        if at >= begin && !run.observer().is_recording() {
             run.advance(begin);
-            run.observer_mut().roll(begin);
+            run.observer_mut().start_recording(begin);
         }
         run.advance(at);
-        for what in hands.work(at, run.observer()) {
-            give(&mut run, at, what);
+        for what in script.run_due(at, run.observer()) {
+            apply_input(&mut run, at, what);
         }
-        if !run.observer_mut().developed().all(&mut *each) {
+        if !run.observer_mut().take_changes().all(&mut *each) {
             return None;
         }
     }
     run.advance(end);
-    let mut film = run.into_observer();
-    let goes_on = film.developed().all(each);
-    goes_on.then(|| hands.story(begin, end, &film))
+    let mut recorder = run.into_observer();
+    let goes_on = recorder.take_changes().all(each);
+    goes_on.then(|| script.highlights(begin, end, &recorder))
 }
 
 /// The latencies: container starts include image pulls, and containers take their time to terminate.
-fn pace(chance: &mut Chance) -> Latencies {
+fn latencies(rng: &mut SeededRng) -> Latencies {
     let mut spans = |from: i64, to: i64| {
-        let draws = (0..64).map(|_| Duration::from_millis(chance.between(from..=to).unsigned_abs()));
+        let draws = (0..64).map(|_| Duration::from_millis(rng.between(from..=to).unsigned_abs()));
         Delay::Samples(draws.collect())
     };
-    let pace = Latencies::typical()
+    let latencies = Latencies::typical()
         .with(LatencyKind::PodStart, spans(1_200, 9_000))
         .with(LatencyKind::PodDeletion, spans(600, 6_000));
-    let lasting = Delay::Constant(Duration::from_nanos(LOOP_LASTS.unsigned_abs()));
-    pace.with(LatencyKind::Bind, spans(6, 30))
+    let lasting = Delay::Constant(Duration::from_nanos(LOOP_DURATION.unsigned_abs()));
+    latencies
+        .with(LatencyKind::Bind, spans(6, 30))
         .with(LatencyKind::StatusPatch, spans(4, 20))
         .with(LatencyKind::AutoscalerLoop, lasting)
 }

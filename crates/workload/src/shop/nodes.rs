@@ -8,16 +8,16 @@ use autoscaler::{Delay, Membership, NodeGroup, Provisioning};
 use model::{Moment, Object};
 use serde_json::{Value, json};
 
-use crate::chance::Chance;
 use crate::objects::SECOND;
+use crate::rng::SeededRng;
 
 /// A pool of equal nodes.
-pub(super) struct Group {
+pub(super) struct NodePool {
     pub(super) name: &'static str,
     /// The number of nodes when the day begins.
-    at_first: usize,
+    initial_count: usize,
     /// Minimum and maximum size.
-    limits: (i64, i64),
+    size_limits: (i64, i64),
     machine: &'static str,
     cores: i64,
     gibibytes: i64,
@@ -39,31 +39,31 @@ pub(super) const DEDICATED: &str = "dedicated";
 pub(super) const ZONE: &str = "north-1a";
 
 /// The autoscaled pools.
-pub(super) const GROUPS: [Group; 3] = [
-    Group {
+pub(super) const SCALED_POOLS: [NodePool; 3] = [
+    NodePool {
         name: GENERAL,
-        at_first: 34,
-        limits: (20, 64),
+        initial_count: 34,
+        size_limits: (20, 64),
         machine: "standard-8",
         cores: 8,
         gibibytes: 32,
         dedicated: None,
         disk: "network",
     },
-    Group {
+    NodePool {
         name: MEMORY,
-        at_first: 9,
-        limits: (6, 20),
+        initial_count: 9,
+        size_limits: (6, 20),
         machine: "highmem-8",
         cores: 8,
         gibibytes: 64,
         dedicated: None,
         disk: "nvme",
     },
-    Group {
+    NodePool {
         name: BATCH,
-        at_first: 3,
-        limits: (2, 20),
+        initial_count: 3,
+        size_limits: (2, 20),
         machine: "spot-16",
         cores: 16,
         gibibytes: 32,
@@ -73,21 +73,21 @@ pub(super) const GROUPS: [Group; 3] = [
 ];
 
 /// The pools of fixed size.
-const FIXED: [Group; 2] = [
-    Group {
+const FIXED_POOLS: [NodePool; 2] = [
+    NodePool {
         name: "control-plane",
-        at_first: 3,
-        limits: (3, 3),
+        initial_count: 3,
+        size_limits: (3, 3),
         machine: "standard-8",
         cores: 8,
         gibibytes: 32,
         dedicated: None,
         disk: "network",
     },
-    Group {
+    NodePool {
         name: DATA,
-        at_first: 3,
-        limits: (3, 3),
+        initial_count: 3,
+        size_limits: (3, 3),
         machine: "highmem-8",
         cores: 8,
         gibibytes: 64,
@@ -99,7 +99,7 @@ const FIXED: [Group; 2] = [
 /// The age of the oldest initial node; the others are slightly younger.
 const AGE: i64 = 50 * 86_400 * SECOND;
 /// How many node names a pool has: more than it needs in a day.
-const NAMES: usize = 500;
+const NAMES_PER_POOL: usize = 500;
 
 /// The initial nodes, and the node groups with the names of their new nodes.
 pub(super) struct Fleet {
@@ -114,32 +114,32 @@ pub(super) struct Fleet {
 // === impl Fleet ===
 
 impl Fleet {
-    pub(super) fn new(chance: &mut Chance, start: Moment) -> Fleet {
+    pub(super) fn new(rng: &mut SeededRng, start: Moment) -> Fleet {
         let mut nodes = Vec::new();
-        for group in &FIXED {
-            let names = (1..=group.at_first).map(|number| format!("{}-{number}", group.name).into());
-            nodes.extend(old_nodes(group, &names.collect::<Vec<_>>(), start));
+        for group in &FIXED_POOLS {
+            let names = (1..=group.initial_count).map(|number| format!("{}-{number}", group.name).into());
+            nodes.extend(initial_nodes(group, &names.collect::<Vec<_>>(), start));
         }
         let mut names = Vec::new();
-        for group in &GROUPS {
-            let mut own = drawn_names(group.name, chance);
-            let later = own.split_off(group.at_first);
-            nodes.extend(old_nodes(group, &own, start));
+        for group in &SCALED_POOLS {
+            let mut own = random_names(group.name, rng);
+            let later = own.split_off(group.initial_count);
+            nodes.extend(initial_nodes(group, &own, start));
             names.push(later);
         }
-        Fleet { nodes, groups: GROUPS.iter().map(|group| node_group(group, start)).collect(), names }
+        Fleet { nodes, groups: SCALED_POOLS.iter().map(|group| node_group(group, start)).collect(), names }
     }
 }
 
-fn node_group(group: &Group, start: Moment) -> NodeGroup {
+fn node_group(group: &NodePool, start: Moment) -> NodeGroup {
     let spans = |seconds: &[u64]| Delay::Samples(seconds.iter().map(|it| Duration::from_secs(*it)).collect());
     NodeGroup {
         name: group.name.into(),
-        min: group.limits.0,
-        max: group.limits.1,
+        min: group.size_limits.0,
+        max: group.size_limits.1,
         target: None,
         members: Membership::ProviderIdPrefix(provider_id(group, "").into()),
-        template: object(&node(group, &format!("{}-template", group.name), start)),
+        template: parse_object(&node(group, &format!("{}-template", group.name), start)),
         pods: Vec::new(),
         template_pods: Vec::new(),
         price: None,
@@ -153,22 +153,22 @@ fn node_group(group: &Group, start: Moment) -> NodeGroup {
 }
 
 /// Unique random node names.
-fn drawn_names(group: &str, chance: &mut Chance) -> Vec<Arc<str>> {
+fn random_names(group: &str, rng: &mut SeededRng) -> Vec<Arc<str>> {
     let mut taken = BTreeSet::new();
-    let drawn = (0..NAMES).map(|_| Arc::<str>::from(format!("{group}-{}", chance.suffix(5))));
+    let drawn = (0..NAMES_PER_POOL).map(|_| Arc::<str>::from(format!("{group}-{}", rng.suffix(5))));
     drawn.filter(|name| taken.insert(name.clone())).collect()
 }
 
 /// The initial nodes of a pool.
-fn old_nodes(group: &Group, names: &[Arc<str>], start: Moment) -> Vec<Object> {
+fn initial_nodes(group: &NodePool, names: &[Arc<str>], start: Moment) -> Vec<Object> {
     let created = |number: usize| start.plus_nanos(number as i64 * 37 * SECOND - AGE);
-    names.iter().enumerate().map(|(number, name)| object(&node(group, name, created(number)))).collect()
+    names.iter().enumerate().map(|(number, name)| parse_object(&node(group, name, created(number)))).collect()
 }
 
 /// The node as the node lifecycle controller marks it when its kubelet stops posting its status.
-pub(super) fn lost(node: &Object, at: Moment) -> Option<Object> {
+pub(super) fn mark_unreachable(node: &Object, at: Moment) -> Option<Object> {
     let mut node = node.value().ok()?;
-    let now = second(at);
+    let now = format_seconds(at);
     for condition in node["status"]["conditions"].as_array_mut()? {
         condition["status"] = "Unknown".into();
         condition["reason"] = "NodeStatusUnknown".into();
@@ -184,11 +184,11 @@ pub(super) fn lost(node: &Object, at: Moment) -> Option<Object> {
             .as_array_mut()?
             .push(json!({"key": "node.kubernetes.io/unreachable", "effect": effect, "timeAdded": now}));
     }
-    Some(object(&node))
+    Some(parse_object(&node))
 }
 
-fn node(group: &Group, name: &str, created: Moment) -> Value {
-    let Group { machine, cores, gibibytes, .. } = group;
+fn node(group: &NodePool, name: &str, created: Moment) -> Value {
+    let NodePool { machine, cores, gibibytes, .. } = group;
     let mut labels = json!({
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": name,
@@ -207,7 +207,7 @@ fn node(group: &Group, name: &str, created: Moment) -> Value {
         labels["node-role.kubernetes.io/control-plane"] = "".into();
         taints.push(json!({"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}));
     }
-    let since = second(created);
+    let since = format_seconds(created);
     let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message});
     let mut spec = json!({"providerID": provider_id(group, name)});
     if !taints.is_empty() {
@@ -247,15 +247,15 @@ fn node(group: &Group, name: &str, created: Moment) -> Value {
 }
 
 /// The provider ID of a node.
-fn provider_id(group: &Group, name: &str) -> String {
+fn provider_id(group: &NodePool, name: &str) -> String {
     format!("cloud://{ZONE}/{}/{name}", group.name)
 }
 
 /// A time in Kubernetes' format, with whole seconds.
-pub(super) fn second(moment: Moment) -> String {
+pub(super) fn format_seconds(moment: Moment) -> String {
     Moment::from_nanos(moment.nanos().div_euclid(SECOND) * SECOND).to_string()
 }
 
-pub(super) fn object(value: &Value) -> Object {
+pub(super) fn parse_object(value: &Value) -> Object {
     Object::parse(&value.to_string()).expect("it has a kind and a name")
 }

@@ -5,28 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{IncomingChange, Key, Moment, Object, What};
 use serde_json::Value;
 
-use super::{Story, beginning, day};
+use super::{DayHighlights, day, first_changes};
 
 /// The cluster's state after the changes so far.
 #[derive(Default)]
-struct Ledger {
-    alive: BTreeMap<Key, Value>,
+struct ClusterState {
+    objects: BTreeMap<Key, Value>,
     uids: BTreeSet<String>,
 }
 
-fn filmed(seed: u64) -> (Vec<IncomingChange>, Story) {
+fn recorded_day(seed: u64) -> (Vec<IncomingChange>, DayHighlights) {
     let mut changes = Vec::new();
-    let story = day(seed, |observed| changes.push(observed));
-    (changes, story)
+    let highlights = day(seed, |observed| changes.push(observed));
+    (changes, highlights)
 }
 
 #[track_caller]
-fn check(seed: u64) {
-    let (changes, story) = filmed(seed);
+fn check_day(seed: u64) {
+    let (changes, highlights) = recorded_day(seed);
     assert!((40_000..=100_000).contains(&changes.len()), "{} changes", changes.len());
-    let mut ledger = Ledger::default();
-    let mut last_seen = story.begin;
-    for change in changes.iter().take_while(|change| change.seen == story.begin) {
+    let mut ledger = ClusterState::default();
+    let mut last_seen = highlights.begin;
+    for change in changes.iter().take_while(|change| change.seen == highlights.begin) {
         // A list is in any order.
         ledger.uids.extend(change.what.object().meta().uid.as_deref().map(str::to_owned));
     }
@@ -36,9 +36,9 @@ fn check(seed: u64) {
         assert!(change.seen >= last_seen, "{} is seen before what came before", change.key);
         last_seen = change.seen;
         let value = serde_json::from_str(object.as_str()).unwrap();
-        ledger.take(&change.key, &change.what, value);
+        ledger.apply(&change.key, &change.what, value);
     }
-    assert!(last_seen < story.end);
+    assert!(last_seen < highlights.end);
     check_versions(&changes);
     ledger.check_counts();
 }
@@ -55,9 +55,9 @@ fn check_versions(changes: &[IncomingChange]) {
     assert!(versions[list..].is_sorted_by(|a, b| a < b));
 }
 
-impl Ledger {
-    fn take(&mut self, key: &Key, what: &What, now: Value) {
-        let before = self.alive.get(key).cloned();
+impl ClusterState {
+    fn apply(&mut self, key: &Key, what: &What, now: Value) {
+        let before = self.objects.get(key).cloned();
         match (what, &before) {
             (What::Added(_), None) => {}
             (What::Modified(_) | What::Deleted(_), Some(before)) => {
@@ -76,11 +76,11 @@ impl Ledger {
         let node = now["spec"]["nodeName"].as_str().filter(|node| was.is_none_or(|was| was != node));
         let node = node.map(str::to_owned);
         match what {
-            What::Deleted(_) => self.alive.remove(key),
-            What::Added(_) | What::Modified(_) => self.alive.insert(key.clone(), now),
+            What::Deleted(_) => self.objects.remove(key),
+            What::Added(_) | What::Modified(_) => self.objects.insert(key.clone(), now),
         };
         if let Some(node) = node {
-            self.check_room(&node);
+            self.check_capacity(&node);
         }
     }
 
@@ -102,7 +102,7 @@ impl Ledger {
         let outlives_node = before.is_none() && order(now) == 2;
         let is_bound = !node.is_null() && before.is_none_or(|before| before["spec"]["nodeName"].is_null());
         if is_bound && !outlives_node {
-            let there = self.alive.keys().any(|key| &*key.kind.kind == "Node" && &*key.name == text(node));
+            let there = self.objects.keys().any(|key| &*key.kind.kind == "Node" && &*key.name == text(node));
             assert!(there, "{key} was given to {node}, which is not there");
         }
         assert_eq!(condition(now, "PodScheduled") == Some("True"), !node.is_null(), "{key}");
@@ -117,23 +117,23 @@ impl Ledger {
     }
 
     /// Checks that the pods of a node fit into its allocatable resources.
-    fn check_room(&self, node: &str) {
-        let found = self.alive.iter().find(|(key, _)| &*key.kind.kind == "Node" && &*key.name == node);
+    fn check_capacity(&self, node: &str) {
+        let found = self.objects.iter().find(|(key, _)| &*key.kind.kind == "Node" && &*key.name == node);
         let Some((_, it)) = found else { return };
         let (mut cpu, mut memory, mut pods) = (0, 0, 0);
-        for pod in self.of("Pod").filter(|pod| pod["spec"]["nodeName"] == node) {
+        for pod in self.objects_of_kind("Pod").filter(|pod| pod["spec"]["nodeName"] == node) {
             if matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed") {
                 continue;
             }
             pods += 1;
             for container in list(&pod["spec"]["containers"]) {
-                cpu += milli(&container["resources"]["requests"]["cpu"]);
-                memory += mebi(&container["resources"]["requests"]["memory"]);
+                cpu += milli_cpu(&container["resources"]["requests"]["cpu"]);
+                memory += mebibytes(&container["resources"]["requests"]["memory"]);
             }
         }
         let allocatable = &it["status"]["allocatable"];
-        assert!(cpu <= milli(&allocatable["cpu"]), "{node}: {cpu}m");
-        assert!(memory <= mebi(&allocatable["memory"]), "{node}: {memory}Mi");
+        assert!(cpu <= milli_cpu(&allocatable["cpu"]), "{node}: {cpu}m");
+        assert!(memory <= mebibytes(&allocatable["memory"]), "{node}: {memory}Mi");
         assert!(pods <= 110);
     }
 
@@ -141,7 +141,7 @@ impl Ledger {
     fn check_counts(&self) {
         let owned = |owner: &Value| -> Vec<&Value> {
             let uid = owner["metadata"]["uid"].clone();
-            self.alive
+            self.objects
                 .values()
                 .filter(|it| list(&it["metadata"]["ownerReferences"]).iter().any(|owner| owner["uid"] == uid))
                 .collect()
@@ -157,7 +157,7 @@ impl Ledger {
             }
             counts
         };
-        for deployment in self.of("Deployment") {
+        for deployment in self.objects_of_kind("Deployment") {
             let mut real = (0, 0);
             for set in owned(deployment) {
                 let (replicas, ready) = active(set);
@@ -170,86 +170,90 @@ impl Ledger {
             assert_eq!(said, real, "{}", deployment["metadata"]["name"]);
             assert_eq!(number(&deployment["spec"]["replicas"]), real.0, "{}", deployment["metadata"]["name"]);
         }
-        for set in self.of("StatefulSet") {
+        for set in self.objects_of_kind("StatefulSet") {
             assert_eq!(
                 (number(&set["spec"]["replicas"]), number(&set["status"]["readyReplicas"])),
                 active(set)
             );
         }
-        let nodes = self.of("Node").count() as i64;
-        for daemon in self.of("DaemonSet") {
+        let nodes = self.objects_of_kind("Node").count() as i64;
+        for daemon in self.objects_of_kind("DaemonSet") {
             assert_eq!((nodes, number(&daemon["status"]["numberReady"])), active(daemon));
         }
-        for pod in self.of("Pod") {
+        for pod in self.objects_of_kind("Pod") {
             assert!(!pod["spec"]["nodeName"].is_null(), "{} still waits", pod["metadata"]["name"]);
         }
     }
 
-    fn of(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
-        self.alive.iter().filter(move |(key, _)| &*key.kind.kind == kind).map(|(_, value)| value)
+    fn objects_of_kind(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |(key, _)| &*key.kind.kind == kind).map(|(_, value)| value)
     }
 }
 
 #[test]
-fn every_change_follows_from_those_before() {
+fn every_change_follows_from_the_earlier_ones() {
     for seed in [1, 0xC0FFEE] {
-        check(seed);
+        check_day(seed);
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_day() {
-    let (one, other) = (filmed(7), filmed(7));
+    let (one, other) = (recorded_day(7), recorded_day(7));
     assert_eq!(one.1, other.1);
     assert!(one.0 == other.0, "the changes differ");
-    let beginning = beginning(7, 3_000);
+    let beginning = first_changes(7, 3_000);
     assert!(beginning == one.0[..3_000], "it begins otherwise");
-    assert!(super::beginning(8, 3_000) != beginning);
+    assert!(super::first_changes(8, 3_000) != beginning);
 }
 
 #[test]
-fn the_story_is_there_to_be_seen() {
+fn the_incidents_are_visible_in_the_history() {
     for seed in [1, 2, 3] {
-        let (changes, story) = filmed(seed);
+        let (changes, highlights) = recorded_day(seed);
         let events = |reason: &str, about: &str, from: Moment, to: Moment| {
             let (reason, about) = (format!(r#""reason":"{reason}""#), format!(r#""name":"{about}"#));
             let between = changes.iter().filter(|change| from <= change.seen && change.seen < to);
-            let told = between
+            let added = between
                 .filter(|change| &*change.key.kind.kind == "Event" && matches!(change.what, What::Added(_)));
-            let texts = told.map(|change| change.what.object().as_str());
+            let texts = added.map(|change| change.what.object().as_str());
             texts.filter(|text| text.contains(&reason) && text.contains(&about)).count()
         };
-        let lives = |key: &Key| -> Vec<&str> {
+        let versions_of = |key: &Key| -> Vec<&str> {
             let of_key = changes.iter().filter(|change| change.key == *key);
             of_key.map(|change| change.what.object().as_str()).collect()
         };
         // The bad version: no node matches, and the autoscaler cannot help.
-        let misplaced = story.misplaced_pod.expect("a pod of the bad version waits");
-        let said = lives(&misplaced).join(" ");
+        let misplaced = highlights.unmatched_pod.expect("a pod of the bad version waits");
+        let said = versions_of(&misplaced).join(" ");
         assert!(said.contains("didn't match Pod's node affinity/selector"), "seed {seed}: {said}");
         assert!(!said.contains("nodeName"), "seed {seed}: {said}");
         assert!(
-            events("NotTriggerScaleUp", &misplaced.name, story.bad_rollout, story.mended) > 0,
+            events("NotTriggerScaleUp", &misplaced.name, highlights.bad_rollout, highlights.rollout_fixed)
+                > 0,
             "seed {seed}"
         );
         // The sale: the node group is at its maximum, some pods are pending and some are preempted.
-        let waiting = story.waiting_pod.expect("a pod waits for room");
-        let said = lives(&waiting).join(" ");
+        let waiting = highlights.waiting_pod.expect("a pod waits for room");
+        let said = versions_of(&waiting).join(" ");
         assert!(said.contains("Insufficient cpu"), "seed {seed}: {said}");
-        assert!(events("FailedScheduling", "", story.sale, story.sale_over) > 20, "seed {seed}");
-        assert!(events("Preempted", "", story.sale, story.sale_over) > 3, "seed {seed}");
-        assert!(events("TriggeredScaleUp", "", story.sale, story.sale_over) > 5, "seed {seed}");
-        let preempted = lives(&story.preempted_pod.expect("a pod makes room")).join(" ");
+        assert!(events("FailedScheduling", "", highlights.sale, highlights.sale_over) > 20, "seed {seed}");
+        assert!(events("Preempted", "", highlights.sale, highlights.sale_over) > 3, "seed {seed}");
+        assert!(events("TriggeredScaleUp", "", highlights.sale, highlights.sale_over) > 5, "seed {seed}");
+        let preempted = versions_of(&highlights.preempted_pod.expect("a pod makes room")).join(" ");
         assert!(preempted.contains("PreemptionByScheduler"), "seed {seed}: {preempted}");
-        let lost = lives(&story.lost_node.expect("a node is lost")).join(" ");
+        let lost = versions_of(&highlights.lost_node.expect("a node is lost")).join(" ");
         assert!(lost.contains("Kubelet stopped posting node status."), "seed {seed}: {lost}");
-        assert!(events("ScaleDown", "", story.sale_over, story.end) > 5, "seed {seed}: nodes go again");
-        let nodes = most_nodes(&changes);
+        assert!(
+            events("ScaleDown", "", highlights.sale_over, highlights.end) > 5,
+            "seed {seed}: nodes go again"
+        );
+        let nodes = max_node_count(&changes);
         assert!((90..=115).contains(&nodes), "seed {seed}: {nodes} nodes");
     }
 }
 
-fn most_nodes(changes: &[IncomingChange]) -> usize {
+fn max_node_count(changes: &[IncomingChange]) -> usize {
     let mut there = BTreeSet::new();
     let nodes = changes.iter().filter(|change| &*change.key.kind.kind == "Node");
     let counts = nodes.map(|change| {
@@ -264,8 +268,8 @@ fn most_nodes(changes: &[IncomingChange]) -> usize {
 
 /// The autoscaler's status and Deployment, from which a reader derives its node groups and settings.
 #[test]
-fn the_history_says_how_the_autoscaler_is_set() {
-    let changes = beginning(1, 3_000);
+fn the_history_contains_the_autoscalers_settings() {
+    let changes = first_changes(1, 3_000);
     let objects: Vec<Object> = changes.iter().filter_map(|change| change.what.state().cloned()).collect();
     let derived = calibration::derive_node_groups(objects.iter());
     assert_eq!(derived.origin, Some(calibration::NodeGroupsOrigin::Status), "{:?}", derived.assumptions);
@@ -294,13 +298,13 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     conditions.iter().find(|condition| condition["type"] == kind).map(|condition| text(&condition["status"]))
 }
 
-fn milli(quantity: &Value) -> i64 {
+fn milli_cpu(quantity: &Value) -> i64 {
     let text = text(quantity);
     text.strip_suffix('m')
         .map_or_else(|| text.parse::<i64>().unwrap() * 1_000, |milli| milli.parse().unwrap())
 }
 
-fn mebi(quantity: &Value) -> i64 {
+fn mebibytes(quantity: &Value) -> i64 {
     let text = text(quantity);
     match text.strip_suffix("Mi") {
         Some(mebi) => mebi.parse().unwrap(),

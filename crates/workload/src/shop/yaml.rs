@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// A value as Go programs print it: keys sorted, lists not indented.
-pub(super) fn printed(value: &Value) -> String {
+pub(super) fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
     write(&mut text, value, 0);
     text
@@ -19,7 +19,7 @@ fn write(text: &mut String, value: &Value, depth: usize) {
                 }
                 text.push_str(key);
                 text.push(':');
-                inside(text, value, depth);
+                write_field_value(text, value, depth);
             }
         }
         Value::Array(members) => {
@@ -37,7 +37,7 @@ fn write(text: &mut String, value: &Value, depth: usize) {
 }
 
 /// Writes the value of a key.
-fn inside(text: &mut String, value: &Value, depth: usize) {
+fn write_field_value(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             text.push('\n');
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_looks_as_the_original_writes_it() {
+    fn a_status_is_printed_as_the_original_prints_it() {
         let status = json!({
             "autoscalerStatus": "Running",
             "clusterWide": {"health": {"lastProbeTime": "2026-11-15T04:09:50Z", "count": 3}, "backoffInfo": {}},
@@ -101,6 +101,6 @@ nodeGroups:
   name: \"12\"
 time: 2026-11-15 04:09:50.305659287 +0000 UTC
 ";
-        assert_eq!(printed(&status), expected);
+        assert_eq!(to_yaml(&status), expected);
     }
 }

@@ -4,12 +4,12 @@ use super::super::super::settings::{Settings, Version};
 use super::super::values;
 use super::{Flag, FlagType};
 
-const NO_TIME: &str = "a decision takes no time here, so its limit is never reached";
+const NO_TIME: &str = "simulated decisions take no time, so the limit is never reached";
 const NO_REQUESTS: &str = "ProvisioningRequests are not simulated";
 const NO_BUFFERS: &str = "CapacityBuffers are not simulated";
 
-const fn unsupported(shape: FlagType, usual: &'static str, why: &'static str) -> Flag {
-    Flag::Unsupported { flag_type: shape, default: usual, why }
+const fn unsupported(flag_type: FlagType, default_value: &'static str, reason: &'static str) -> Flag {
+    Flag::Unsupported { flag_type, default: default_value, why: reason }
 }
 
 /// In alphabetical order.
@@ -18,7 +18,10 @@ pub(in super::super) const FLAGS: &[(&str, Flag)] = &[
     ("address", Flag::NoEffect(FlagType::String)),
     ("allowed-scheduler-names", Flag::StringSlice(|settings| &mut settings.allowed_scheduler_names)),
     ("alsologtostderr", Flag::NoEffect(FlagType::Bool)),
-    ("async-node-groups", unsupported(FlagType::Bool, "false", "node groups are neither made nor deleted")),
+    (
+        "async-node-groups",
+        unsupported(FlagType::Bool, "false", "node groups are neither created nor deleted"),
+    ),
     ("aws-use-static-instance-list", Flag::NoEffect(FlagType::Bool)),
     ("balance-similar-node-groups", Flag::Bool(|settings| &mut settings.balance_similar_node_groups)),
     ("balancing-ignore-label", Flag::StringArray(|settings| &mut settings.balancing_ignore_labels)),
@@ -65,22 +68,26 @@ pub(in super::super) const FLAGS: &[(&str, Flag)] = &[
         unsupported(
             FlagType::Bool,
             "false",
-            "how long the API server takes to answer is not simulated: node-delete-delay-after-taint holds",
+            "the latency of the API server is not simulated: node-delete-delay-after-taint is used",
         ),
     ),
     ("emit-per-nodegroup-metrics", Flag::NoEffect(FlagType::Bool)),
     (
         "enable-csi-node-aware-scheduling",
-        unsupported(FlagType::Bool, "false", "new nodes are taken to have no limits of volumes"),
+        unsupported(FlagType::Bool, "false", "new nodes have no volume limits"),
     ),
     ("enable-dynamic-resource-allocation", Flag::Custom(FlagType::Bool, dynamic_resources)),
     (
         "enable-graceful-degradation",
-        unsupported(FlagType::Bool, "false", "a loop takes no time here, so pods are never taken in batches"),
+        unsupported(
+            FlagType::Bool,
+            "false",
+            "simulated loops take no time, so pods are never processed in batches",
+        ),
     ),
     (
         "enable-proactive-scaleup",
-        unsupported(FlagType::Bool, "false", "pods that controllers have yet to make are not made up"),
+        unsupported(FlagType::Bool, "false", "pods not yet created by controllers are not injected"),
     ),
     ("enable-provisioning-requests", unsupported(FlagType::Bool, "false", NO_REQUESTS)),
     ("enforce-node-group-min-size", Flag::Bool(|settings| &mut settings.enforce_node_group_min_size)),
@@ -88,13 +95,13 @@ pub(in super::super) const FLAGS: &[(&str, Flag)] = &[
         "estimator",
         Flag::Custom(FlagType::String, |_, text| match text {
             "binpacking" => Ok(()),
-            _ => Err("there is no other estimator than binpacking".to_owned()),
+            _ => Err("unknown estimator: expected binpacking".to_owned()),
         }),
     ),
     ("expander", Flag::Custom(FlagType::String, values::set_expanders)),
     ("expendable-pods-priority-cutoff", Flag::Int(|settings| &mut settings.expendable_pods_priority_cutoff)),
     ("fastpath-binpacking-enabled", Flag::Bool(|settings| &mut settings.fastpath_binpacking_enabled)),
-    ("feature-gates", unsupported(FlagType::String, "", "feature gates stay as they are by default")),
+    ("feature-gates", unsupported(FlagType::String, "", "feature gates keep their defaults")),
     // The cloud providers here have only one way to delete.
     ("force-delete-failed-nodes", Flag::NoEffect(FlagType::Bool)),
     ("force-delete-unregistered-nodes", Flag::Bool(|settings| &mut settings.force_delete_unregistered_nodes)),
@@ -188,7 +195,7 @@ pub(in super::super) const FLAGS: &[(&str, Flag)] = &[
     ("min-replica-count", Flag::Int(|settings| &mut settings.min_replica_count)),
     ("namespace", Flag::String(|settings| &mut settings.namespace)),
     ("new-pod-scale-up-delay", Flag::Duration(|settings| &mut settings.new_pod_scale_up_delay)),
-    ("node-autoprovisioning-enabled", unsupported(FlagType::Bool, "false", "node groups are not made")),
+    ("node-autoprovisioning-enabled", unsupported(FlagType::Bool, "false", "node groups are not created")),
     ("node-delete-delay-after-taint", Flag::Duration(|settings| &mut settings.node_delete_delay_after_taint)),
     (
         "node-deletion-batcher-interval",
@@ -212,7 +219,7 @@ pub(in super::super) const FLAGS: &[(&str, Flag)] = &[
     (
         "predicate-parallelism",
         Flag::Custom(FlagType::Int, |_, text| match values::parse_int(text)? {
-            ..1 => Err("it takes 1 or more".to_owned()),
+            ..1 => Err("must be at least 1".to_owned()),
             _ => Ok(()),
         }),
     ),
@@ -267,7 +274,7 @@ pub(in super::super) const FLAGS: &[(&str, Flag)] = &[
         unsupported(
             FlagType::String,
             "",
-            "the file is not at hand: kube-scheduler's default profile holds, unless settings name another under scheduler",
+            "the file is not recorded: kube-scheduler's default profile is used, unless the settings have another one under scheduler",
         ),
     ),
     ("scheduler-verbosity", Flag::NoEffect(FlagType::Int)),
@@ -298,14 +305,14 @@ pub(in super::super) const FLAGS: &[(&str, Flag)] = &[
 fn dynamic_resources(settings: &mut Settings, text: &str) -> Result<(), String> {
     const NAME: &str = "--enable-dynamic-resource-allocation=";
     let on = values::parse_bool(text)?;
-    settings.unsupported.retain(|told| !told.starts_with(NAME));
+    settings.unsupported.retain(|message| !message.starts_with(NAME));
     if settings.version >= Version::V1_35 {
-        return if on { Ok(()) } else { Err("it cannot be turned off any more".to_owned()) };
+        return if on { Ok(()) } else { Err("cannot be disabled since 1.35".to_owned()) };
     }
     if on {
         settings
             .unsupported
-            .push(format!("{NAME}{text}: claims of devices are looked at as this version does by default"));
+            .push(format!("{NAME}{text}: ResourceClaims are treated as by default in this version"));
     }
     Ok(())
 }

@@ -50,20 +50,20 @@ fn group(group: &NodeGroup) -> Value {
             "readyAfter": delay(&provisioning.ready_after),
         },
     });
-    let mut put = |field: &str, value: Option<Value>| {
+    let mut set_field = |field: &str, value: Option<Value>| {
         if let Some(value) = value {
             document[field] = value;
         }
     };
-    put("target", target.map(Value::from));
-    put("price", price.map(Value::from));
-    put("options", options.as_ref().map(self::options));
+    set_field("target", target.map(Value::from));
+    set_field("price", price.map(Value::from));
+    set_field("options", options.as_ref().map(self::options));
     for (field, pods) in [("pods", pods), ("templatePods", believed)] {
         let pods: Vec<Value> = pods.iter().filter_map(|pod| pod.value().ok()).collect();
-        put(field, (!pods.is_empty()).then(|| pods.into()));
+        set_field(field, (!pods.is_empty()).then(|| pods.into()));
     }
     let failures: Vec<Value> = failures.iter().map(failure).collect();
-    put("failures", (!failures.is_empty()).then(|| failures.into()));
+    set_field("failures", (!failures.is_empty()).then(|| failures.into()));
     document
 }
 
@@ -78,21 +78,21 @@ fn membership(members: &Membership) -> Value {
 
 fn options(options: &GroupOptionOverrides) -> Value {
     let mut document = Map::new();
-    let mut put = |field: &str, value: Option<Value>| {
+    let mut set_field = |field: &str, value: Option<Value>| {
         document.extend(value.map(|value| (field.to_owned(), value)));
     };
-    put("scale-down-utilization-threshold", options.scale_down_utilization_threshold.map(Value::from));
-    put(
+    set_field("scale-down-utilization-threshold", options.scale_down_utilization_threshold.map(Value::from));
+    set_field(
         "scale-down-gpu-utilization-threshold",
         options.scale_down_gpu_utilization_threshold.map(Value::from),
     );
-    put("scale-down-unneeded-time", options.scale_down_unneeded_time.map(span));
-    put("scale-down-unready-time", options.scale_down_unready_time.map(span));
-    put("max-node-provision-time", options.max_node_provision_time.map(span));
-    put("max-node-startup-time", options.max_node_startup_time.map(span));
-    put("ignore-daemonsets-utilization", options.ignore_daemonsets_utilization.map(Value::from));
-    put("zero-or-max-node-scaling", options.zero_or_max_node_scaling.then_some(Value::Bool(true)));
-    put(
+    set_field("scale-down-unneeded-time", options.scale_down_unneeded_time.map(span));
+    set_field("scale-down-unready-time", options.scale_down_unready_time.map(span));
+    set_field("max-node-provision-time", options.max_node_provision_time.map(span));
+    set_field("max-node-startup-time", options.max_node_startup_time.map(span));
+    set_field("ignore-daemonsets-utilization", options.ignore_daemonsets_utilization.map(Value::from));
+    set_field("zero-or-max-node-scaling", options.zero_or_max_node_scaling.then_some(Value::Bool(true)));
+    set_field(
         "allow-non-atomic-scale-up-to-max",
         options.allow_non_atomic_scale_up_to_max.then_some(Value::Bool(true)),
     );
@@ -102,7 +102,7 @@ fn options(options: &GroupOptionOverrides) -> Value {
 fn delay(delay: &Delay) -> Value {
     match delay {
         Delay::Constant(duration) => span(*duration),
-        Delay::PerItem(work) => span(work.base),
+        Delay::PerItem(per_item) => span(per_item.base),
         Delay::Samples(all) if all.is_empty() => span(Duration::ZERO),
         Delay::Samples(all) => all.iter().copied().map(span).collect(),
         // The file's format has no times of samples.
@@ -164,8 +164,8 @@ groups:
 
     #[test]
     fn a_written_document_is_read_as_the_same_groups() {
-        let read = NodeGroups::parse(FILE).unwrap();
-        let document = NodeGroups::document(&read.groups, read.pricing, &read.gpu_label);
-        assert_eq!(NodeGroups::read(&document).unwrap(), read);
+        let parsed = NodeGroups::parse(FILE).unwrap();
+        let document = NodeGroups::document(&parsed.groups, parsed.pricing, &parsed.gpu_label);
+        assert_eq!(NodeGroups::read(&document).unwrap(), parsed);
     }
 }

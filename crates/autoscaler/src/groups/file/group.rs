@@ -132,58 +132,61 @@ enum FailureKindFile {
 // === impl GroupFile ===
 
 impl GroupFile {
-    /// The group it describes. `place` is its path, for errors.
-    pub(super) fn group(self, place: &str) -> Result<NodeGroup, BadGroups> {
-        let bad = |field: &str, why: String| Err(BadGroups::new(&format!("{place}.{field}"), why));
+    /// The group it describes. `path` is its position in the file, for errors.
+    pub(super) fn group(self, path: &str) -> Result<NodeGroup, BadGroups> {
+        let bad_groups =
+            |field: &str, reason: String| Err(BadGroups::new(&format!("{path}.{field}"), reason));
         if self.name.is_empty() {
-            return bad("name", "is empty".to_owned());
+            return bad_groups("name", "must not be empty".to_owned());
         }
         if self.min < 0 {
-            return bad("min", format!("{} is negative", self.min));
+            return bad_groups("min", format!("{} must not be negative", self.min));
         }
         if self.max < self.min {
-            return bad("max", format!("{} is less than min, {}", self.max, self.min));
+            return bad_groups("max", format!("{} is less than min, {}", self.max, self.min));
         }
         if self.max > MAX_GROUP_SIZE {
-            return bad("max", format!("{} is more than a group can have, {MAX_GROUP_SIZE}", self.max));
+            return bad_groups("max", format!("{} is more than the maximum, {MAX_GROUP_SIZE}", self.max));
         }
         if let Some(target) = self.target.filter(|target| !(0..=MAX_GROUP_SIZE).contains(target)) {
-            return bad("target", format!("{target} is not from 0 to {MAX_GROUP_SIZE}"));
+            return bad_groups("target", format!("{target} must be from 0 to {MAX_GROUP_SIZE}"));
         }
         let node = match (&self.template, self.node) {
-            (Some(template), None) => template.node(&self.name, &format!("{place}.template"))?,
-            (None, Some(node)) => complete_node(node, &self.name, &format!("{place}.node"))?,
-            (None, None) => return bad("template", "is missing: what are new nodes like?".to_owned()),
+            (Some(template), None) => template.node(&self.name, &format!("{path}.template"))?,
+            (None, Some(node)) => complete_node(node, &self.name, &format!("{path}.node"))?,
+            (None, None) => {
+                return bad_groups("template", "required: describes the nodes of the group".to_owned());
+            }
             (Some(_), Some(_)) => {
-                return bad("node", "is there besides template: give one of them".to_owned());
+                return bad_groups("node", "cannot be combined with template".to_owned());
             }
         };
         let members = match self.members {
-            Some(members) => members.membership(&format!("{place}.members"))?,
+            Some(members) => members.membership(&format!("{path}.members"))?,
             None => membership_by_pool_label(&node),
         };
-        let parsed = |field: &str, pods: Vec<Value>| {
+        let parse_pods = |field: &str, pods: Vec<Value>| {
             let pod = |(index, pod): (usize, Value)| {
-                let why = |error: model::BadObject| {
-                    BadGroups::new(&format!("{place}.{field}[{index}]"), error.to_string())
+                let reason = |error: model::BadObject| {
+                    BadGroups::new(&format!("{path}.{field}[{index}]"), error.to_string())
                 };
-                Object::parse(&pod.to_string()).map_err(why)
+                Object::parse(&pod.to_string()).map_err(reason)
             };
             pods.into_iter().enumerate().map(pod).collect::<Result<Vec<_>, _>>()
         };
         Ok(NodeGroup {
-            price: self.price.map(|amount| price(amount, &format!("{place}.price"))).transpose()?,
+            price: self.price.map(|amount| price(amount, &format!("{path}.price"))).transpose()?,
             options: self.options.map(OptionsFile::options),
             provisioning: self.provisioning.map(ProvisioningFile::provisioning).unwrap_or_default(),
             failures: self
                 .failures
                 .into_iter()
                 .enumerate()
-                .map(|(index, failure)| failure.failure(&format!("{place}.failures[{index}]")))
+                .map(|(index, failure)| failure.failure(&format!("{path}.failures[{index}]")))
                 .collect::<Result<_, _>>()?,
-            pods: parsed("pods", self.pods)?,
-            template_pods: parsed("templatePods", self.template_pods)?,
-            template: template_object(&node, &format!("{place}.name"))?,
+            pods: parse_pods("pods", self.pods)?,
+            template_pods: parse_pods("templatePods", self.template_pods)?,
+            template: template_object(&node, &format!("{path}.name"))?,
             name: self.name.into(),
             min: self.min,
             max: self.max,
@@ -194,53 +197,56 @@ impl GroupFile {
 }
 
 /// Checks a whole Node, and fills in its kind, name and allocatable if they are missing.
-fn complete_node(mut node: Value, group: &str, place: &str) -> Result<Value, BadGroups> {
+fn complete_node(mut node: Value, group: &str, path: &str) -> Result<Value, BadGroups> {
     if !node.is_object() {
-        return Err(BadGroups::new(place, "is not a Node"));
+        return Err(BadGroups::new(path, "not a Node"));
     }
-    let plain = TemplateSpec::default().to_node(group);
-    for (field, right) in [("apiVersion", "v1"), ("kind", "Node")] {
+    let default_node = TemplateSpec::default().to_node(group);
+    for (field, expected) in [("apiVersion", "v1"), ("kind", "Node")] {
         match &node[field] {
-            Value::Null => node[field] = right.into(),
-            Value::String(text) if text == right => {}
+            Value::Null => node[field] = expected.into(),
+            Value::String(text) if text == expected => {}
             other => {
-                return Err(BadGroups::new(&format!("{place}.{field}"), format!("{other} is not {right}")));
+                return Err(BadGroups::new(
+                    &format!("{path}.{field}"),
+                    format!("must be {expected}, found {other}"),
+                ));
             }
         }
     }
     for field in ["metadata", "spec", "status"] {
         if !(node[field].is_null() || node[field].is_object()) {
-            return Err(BadGroups::new(&format!("{place}.{field}"), "is not made of fields"));
+            return Err(BadGroups::new(&format!("{path}.{field}"), "expected an object"));
         }
     }
     if node["metadata"]["name"].is_null() {
-        node["metadata"]["name"] = plain["metadata"]["name"].clone();
+        node["metadata"]["name"] = default_node["metadata"]["name"].clone();
     }
     if node["status"]["allocatable"].is_null() {
         node["status"]["allocatable"] = node["status"]["capacity"].clone();
     }
     let amounts: BTreeMap<String, Quantity> = Option::deserialize(&node["status"]["allocatable"])
-        .map_err(|error| BadGroups::new(&format!("{place}.status.allocatable"), error.to_string()))?
+        .map_err(|error| BadGroups::new(&format!("{path}.status.allocatable"), error.to_string()))?
         .unwrap_or_default();
-    check_allocatable(&amounts, &format!("{place}.status.allocatable"))?;
+    check_allocatable(&amounts, &format!("{path}.status.allocatable"))?;
     Ok(node)
 }
 
 /// Checks the resources without which no pod fits on a node.
-fn check_allocatable(amounts: &BTreeMap<String, Quantity>, place: &str) -> Result<(), BadGroups> {
+fn check_allocatable(amounts: &BTreeMap<String, Quantity>, path: &str) -> Result<(), BadGroups> {
     for name in ["cpu", "pods"] {
         if amounts.get(name).is_none_or(|amount| amount.sign() <= 0) {
             return Err(BadGroups::new(
-                &format!("{place}.{name}"),
-                "there is none: no pod would fit such a node",
+                &format!("{path}.{name}"),
+                "required: without it no pod fits the node",
             ));
         }
     }
     Ok(())
 }
 
-fn template_object(node: &Value, place: &str) -> Result<Object, BadGroups> {
-    parse_object(node).ok_or_else(|| BadGroups::new(place, "no node could be called so"))
+fn template_object(node: &Value, path: &str) -> Result<Object, BadGroups> {
+    parse_object(node).ok_or_else(|| BadGroups::new(path, "not a valid node name"))
 }
 
 /// Membership by the node's pool label; without such a label no node is a member yet.
@@ -255,8 +261,8 @@ fn membership_by_pool_label(node: &Value) -> Membership {
 // === impl TemplateFile ===
 
 impl TemplateFile {
-    fn node(&self, group: &str, place: &str) -> Result<Value, BadGroups> {
-        let mut outline = TemplateSpec { labels: self.labels.clone(), ..TemplateSpec::default() };
+    fn node(&self, group: &str, path: &str) -> Result<Value, BadGroups> {
+        let mut template_spec = TemplateSpec { labels: self.labels.clone(), ..TemplateSpec::default() };
         for (key, value) in [
             (INSTANCE_TYPE, &self.instance_type),
             (REGION, &self.region),
@@ -264,58 +270,58 @@ impl TemplateFile {
             ("kubernetes.io/arch", &self.arch),
             ("kubernetes.io/os", &self.os),
         ] {
-            outline.set_default_label(key, value);
+            template_spec.set_default_label(key, value);
         }
-        outline.taints = self.taints.iter().map(|taint| taint.0.clone()).collect();
+        template_spec.taints = self.taints.iter().map(|taint| taint.0.clone()).collect();
         for (name, amount) in [
             ("cpu", &self.cpu),
             ("memory", &self.memory),
             ("pods", &self.pods),
             ("ephemeral-storage", &self.ephemeral_storage),
         ] {
-            outline.capacity.extend(amount.iter().map(|amount| (name.to_owned(), amount.0.clone())));
+            template_spec.capacity.extend(amount.iter().map(|amount| (name.to_owned(), amount.0.clone())));
         }
-        outline.capacity.extend(amounts(&self.resources));
+        template_spec.capacity.extend(amounts(&self.resources));
         if let Some(gpu) = &self.gpu {
             let resource = if gpu.resource.is_empty() { gpu_names::RESOURCES[0] } else { &gpu.resource };
-            outline.capacity.insert(resource.to_owned(), gpu.count.0.clone());
+            template_spec.capacity.insert(resource.to_owned(), gpu.count.0.clone());
         }
-        if let Some((name, _)) = outline.capacity.iter().find(|(_, amount)| amount.sign() < 0) {
-            return Err(BadGroups::new(&format!("{place}.{name}"), "is negative"));
+        if let Some((name, _)) = template_spec.capacity.iter().find(|(_, amount)| amount.sign() < 0) {
+            return Err(BadGroups::new(&format!("{path}.{name}"), "must not be negative"));
         }
         let reserved = self.reserved.as_ref().map(amounts).unwrap_or_default();
-        check_within_capacity(&reserved, &outline.capacity, &format!("{place}.reserved"))?;
-        outline.reserve(&reserved);
+        check_within_capacity(&reserved, &template_spec.capacity, &format!("{path}.reserved"))?;
+        template_spec.reserve(&reserved);
         if let Some(allocatable) = &self.allocatable {
             if self.reserved.is_some() {
                 return Err(BadGroups::new(
-                    &format!("{place}.reserved"),
-                    "is there besides allocatable: give one of them",
+                    &format!("{path}.reserved"),
+                    "cannot be combined with allocatable",
                 ));
             }
             let allocatable = amounts(allocatable);
-            check_within_capacity(&allocatable, &outline.capacity, &format!("{place}.allocatable"))?;
-            outline.allocatable.extend(allocatable);
+            check_within_capacity(&allocatable, &template_spec.capacity, &format!("{path}.allocatable"))?;
+            template_spec.allocatable.extend(allocatable);
         }
-        check_allocatable(&outline.allocatable, place)?;
-        Ok(outline.to_node(group))
+        check_allocatable(&template_spec.allocatable, path)?;
+        Ok(template_spec.to_node(group))
     }
 }
 
 /// Checks that each amount is within the node's capacity.
 fn check_within_capacity(
-    parts: &BTreeMap<String, Quantity>,
+    resource_amounts: &BTreeMap<String, Quantity>,
     capacity: &BTreeMap<String, Quantity>,
-    place: &str,
+    path: &str,
 ) -> Result<(), BadGroups> {
-    for (name, part) in parts {
-        let why = match capacity.get(name) {
-            _ if part.sign() < 0 => "is negative",
-            None => "is nothing that the node has",
-            Some(all) if part > all => "is more than the node has",
+    for (name, amount) in resource_amounts {
+        let message = match capacity.get(name) {
+            _ if amount.sign() < 0 => "must not be negative",
+            None => "not in the capacity of the node",
+            Some(total) if amount > total => "more than the capacity of the node",
             Some(_) => continue,
         };
-        return Err(BadGroups::new(&format!("{place}.{name}"), why));
+        return Err(BadGroups::new(&format!("{path}.{name}"), message));
     }
     Ok(())
 }
@@ -327,8 +333,8 @@ fn amounts(amounts: &BTreeMap<String, QuantityFile>) -> BTreeMap<String, Quantit
 // === impl MembersFile ===
 
 impl MembersFile {
-    fn membership(self, place: &str) -> Result<Membership, BadGroups> {
-        let wrong = "give label and value, annotation and value, providerIdPrefix, or names";
+    fn membership(self, path: &str) -> Result<Membership, BadGroups> {
+        let expectation = "expected label and value, annotation and value, providerIdPrefix, or names";
         Ok(match (self.label, self.annotation, self.value, self.provider_id_prefix, self.names) {
             (Some(key), None, Some(value), None, None) => {
                 Membership::Label { key: key.into(), value: value.into() }
@@ -338,7 +344,7 @@ impl MembersFile {
             }
             (None, None, None, Some(prefix), None) => Membership::ProviderIdPrefix(prefix.into()),
             (None, None, None, None, Some(names)) => Membership::Named(names),
-            _ => return Err(BadGroups::new(place, wrong)),
+            _ => return Err(BadGroups::new(path, expectation)),
         })
     }
 }
@@ -347,14 +353,14 @@ impl MembersFile {
 
 impl OptionsFile {
     fn options(self) -> GroupOptionOverrides {
-        let span = |span: Option<DurationFile>| span.map(|DurationFile(span)| span);
+        let duration = |duration: Option<DurationFile>| duration.map(|DurationFile(duration)| duration);
         GroupOptionOverrides {
             scale_down_utilization_threshold: self.scale_down_utilization_threshold,
             scale_down_gpu_utilization_threshold: self.scale_down_gpu_utilization_threshold,
-            scale_down_unneeded_time: span(self.scale_down_unneeded_time),
-            scale_down_unready_time: span(self.scale_down_unready_time),
-            max_node_provision_time: span(self.max_node_provision_time),
-            max_node_startup_time: span(self.max_node_startup_time),
+            scale_down_unneeded_time: duration(self.scale_down_unneeded_time),
+            scale_down_unready_time: duration(self.scale_down_unready_time),
+            max_node_provision_time: duration(self.max_node_provision_time),
+            max_node_startup_time: duration(self.max_node_startup_time),
             ignore_daemonsets_utilization: self.ignore_daemonsets_utilization,
             zero_or_max_node_scaling: self.zero_or_max_node_scaling,
             allow_non_atomic_scale_up_to_max: self.allow_non_atomic_scale_up_to_max,
@@ -366,10 +372,10 @@ impl OptionsFile {
 
 impl ProvisioningFile {
     fn provisioning(self) -> Provisioning {
-        let usual = Provisioning::default();
+        let defaults = Provisioning::default();
         Provisioning {
-            registers_after: self.registers_after.map_or(usual.registers_after, |delay| delay.0),
-            ready_after: self.ready_after.map_or(usual.ready_after, |delay| delay.0),
+            registers_after: self.registers_after.map_or(defaults.registers_after, |delay| delay.0),
+            ready_after: self.ready_after.map_or(defaults.ready_after, |delay| delay.0),
         }
     }
 }
@@ -377,15 +383,15 @@ impl ProvisioningFile {
 // === impl FailureFile ===
 
 impl FailureFile {
-    fn failure(self, place: &str) -> Result<ProvisioningFailure, BadGroups> {
-        let moment = |text: &str, field: &str| {
-            let why =
-                |error: model::BadMoment| BadGroups::new(&format!("{place}.{field}"), error.to_string());
-            text.parse::<Moment>().map_err(why)
+    fn failure(self, path: &str) -> Result<ProvisioningFailure, BadGroups> {
+        let parse_moment = |text: &str, field: &str| {
+            let to_error =
+                |error: model::BadMoment| BadGroups::new(&format!("{path}.{field}"), error.to_string());
+            text.parse::<Moment>().map_err(to_error)
         };
-        let (from, to) = (moment(&self.from, "from")?, moment(&self.to, "to")?);
+        let (from, to) = (parse_moment(&self.from, "from")?, parse_moment(&self.to, "to")?);
         if to <= from {
-            return Err(BadGroups::new(&format!("{place}.to"), "is not after from"));
+            return Err(BadGroups::new(&format!("{path}.to"), "must be after from"));
         }
         let kind = match self.kind {
             FailureKindFile::IncreaseError => ProvisioningFailureKind::IncreaseError,

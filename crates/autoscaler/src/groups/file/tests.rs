@@ -127,63 +127,63 @@ fn all_fields_of_a_group_are_kept() {
 
 #[test]
 fn a_bad_group_is_refused_by_the_path_of_its_field() {
-    let pod_room = "there is none: no pod would fit such a node";
+    let pod_room = "required: without it no pod fits the node";
     for (pointer, value, message) in [
-        ("/max", json!(-1), "-1 is less than min, 0 (groups[0].max)"),
-        ("/min", json!(-1), "-1 is negative (groups[0].min)"),
-        ("/min", json!(4), "3 is less than min, 4 (groups[0].max)"),
-        ("/target", json!(-2), "-2 is not from 0 to 100000 (groups[0].target)"),
-        ("/max", json!(100_001), "100001 is more than a group can have, 100000 (groups[0].max)"),
-        ("/name", json!(""), "is empty (groups[0].name)"),
-        ("/price", json!(-0.5), "-0.5 is negative: nobody pays for nodes to be taken (groups[0].price)"),
-        ("/template", Value::Null, "is missing: what are new nodes like? (groups[0].template)"),
-        ("/node", json!({}), "is there besides template: give one of them (groups[0].node)"),
-        ("/template/cpu", json!(0), &format!("{pod_room} (groups[0].template.cpu)")),
-        ("/template/pods", Value::Null, &format!("{pod_room} (groups[0].template.pods)")),
-        ("/template/reserved", json!({"cpu": 4}), &format!("{pod_room} (groups[0].template.cpu)")),
-        ("/template/memory", json!("-1Gi"), "is negative (groups[0].template.memory)"),
+        ("/max", json!(-1), "groups[0].max: -1 is less than min, 0"),
+        ("/min", json!(-1), "groups[0].min: -1 must not be negative"),
+        ("/min", json!(4), "groups[0].max: 3 is less than min, 4"),
+        ("/target", json!(-2), "groups[0].target: -2 must be from 0 to 100000"),
+        ("/max", json!(100_001), "groups[0].max: 100001 is more than the maximum, 100000"),
+        ("/name", json!(""), "groups[0].name: must not be empty"),
+        ("/price", json!(-0.5), "groups[0].price: -0.5 must not be negative"),
+        ("/template", Value::Null, "groups[0].template: required: describes the nodes of the group"),
+        ("/node", json!({}), "groups[0].node: cannot be combined with template"),
+        ("/template/cpu", json!(0), &format!("groups[0].template.cpu: {pod_room}")),
+        ("/template/pods", Value::Null, &format!("groups[0].template.pods: {pod_room}")),
+        ("/template/reserved", json!({"cpu": 4}), &format!("groups[0].template.cpu: {pod_room}")),
+        ("/template/memory", json!("-1Gi"), "groups[0].template.memory: must not be negative"),
         (
             "/template/memory",
             json!("16 GB"),
-            "\"16 GB\" is not a quantity: it is not a number followed by a suffix; give a number with an optional suffix, such as 500m, 1.5Gi or 12e6 (groups[0].template.memory)",
+            "groups[0].template.memory: invalid quantity \"16 GB\": not a number followed by a suffix; expected a number with an optional suffix, such as 500m, 1.5Gi or 12e6",
         ),
         (
             "/template/taints",
             json!(["a=b"]),
-            "\"a=b\" is not a taint such as dedicated=batch:NoSchedule (groups[0].template.taints[0])",
+            "groups[0].template.taints[0]: \"a=b\" is not a taint such as dedicated=batch:NoSchedule",
         ),
         (
             "/template/zones",
             json!("z"),
-            "unknown field `zones`, expected one of `cpu`, `memory`, `pods`, `ephemeralStorage`, `resources`, `gpu`, `reserved`, `allocatable`, `instanceType`, `region`, `zone`, `arch`, `os`, `labels`, `taints` (groups[0].template.zones)",
+            "groups[0].template.zones: unknown field `zones`, expected one of `cpu`, `memory`, `pods`, `ephemeralStorage`, `resources`, `gpu`, `reserved`, `allocatable`, `instanceType`, `region`, `zone`, `arch`, `os`, `labels`, `taints`",
         ),
         (
             "/members",
             json!({"label": "pool"}),
-            "give label and value, annotation and value, providerIdPrefix, or names (groups[0].members)",
+            "groups[0].members: expected label and value, annotation and value, providerIdPrefix, or names",
         ),
         (
             "/provisioning",
             json!({"readyAfter": "soon"}),
-            "\"soon\" is not a span of time such as 90s or 5m (groups[0].provisioning.readyAfter)",
+            "groups[0].provisioning.readyAfter: \"soon\" is not a duration such as 90s or 5m",
         ),
         (
             "/provisioning",
             json!({"readyAfter": []}),
-            "it takes a span of time such as 90s, or a list of such (groups[0].provisioning.readyAfter)",
+            "groups[0].provisioning.readyAfter: expected a duration such as 90s, or a list of durations",
         ),
         (
             "/failures",
             json!([{"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z", "kind": "noInstance"}]),
-            "is not after from (groups[0].failures[0].to)",
+            "groups[0].failures[0].to: must be after from",
         ),
         (
             "/pods",
             json!([{"kind": "Pod"}]),
-            "not a Kubernetes object: missing field `apiVersion` at line 1 column 14 (groups[0].pods[0])",
+            "groups[0].pods[0]: not a Kubernetes object: missing field `apiVersion` at line 1 column 14",
         ),
     ] {
-        check_group_error(with(pointer, value), &format!("bad node groups: {message}"));
+        check_group_error(with(pointer, value), &format!("invalid node groups: {message}"));
     }
 }
 
@@ -192,42 +192,42 @@ fn a_whole_node_is_checked_too() {
     let whole = |node: Value| json!({"name": "a", "min": 0, "max": 3, "node": node});
     check_group_error(
         whole(json!({})),
-        "bad node groups: there is none: no pod would fit such a node (groups[0].node.status.allocatable.cpu)",
+        "invalid node groups: groups[0].node.status.allocatable.cpu: required: without it no pod fits the node",
     );
     check_group_error(
         whole(json!({"kind": "Pod"})),
-        "bad node groups: \"Pod\" is not Node (groups[0].node.kind)",
+        "invalid node groups: groups[0].node.kind: must be Node, found \"Pod\"",
     );
-    check_group_error(whole(json!("x")), "bad node groups: is not a Node (groups[0].node)");
+    check_group_error(whole(json!("x")), "invalid node groups: groups[0].node: not a Node");
     check_group_error(
         whole(json!({"status": 5})),
-        "bad node groups: is not made of fields (groups[0].node.status)",
+        "invalid node groups: groups[0].node.status: expected an object",
     );
 }
 
 #[test]
 fn rules_across_groups_are_checked() {
-    check_error(json!([]), "bad node groups: is not made of fields: give groups at least (the document)");
+    check_error(json!([]), "invalid node groups: the document: expected an object with groups");
     check_error(
         json!({"groups": [group(), group()]}),
-        "bad node groups: \"a\" is the name of groups[0] already (groups[1].name)",
+        "invalid node groups: groups[1].name: duplicate name \"a\", see groups[0]",
     );
     check_error(
         json!({"groups": [group()], "settings": {"expander": "cheapest"}}),
-        "bad node groups: there is no expander \"cheapest\": give random, most-pods, least-waste, least-nodes, price or priority (settings.expander)",
+        "invalid node groups: settings.expander: unknown expander \"cheapest\": expected random, most-pods, least-waste, least-nodes, price or priority",
     );
     check_error(
         json!({"groups": [group()], "settings": {"expander": "price"}}),
-        "bad node groups: is missing: the expander price asks what pods cost (pricing)",
+        "invalid node groups: pricing: required by the expander price",
     );
     let pricing = json!({"cpu": 0.03, "memory": 0.004});
     check_error(
         json!({"groups": [group()], "settings": {"expander": "price"}, "pricing": pricing}),
-        "bad node groups: is missing: the expander price asks what nodes cost (groups[0].price)",
+        "invalid node groups: groups[0].price: required by the expander price",
     );
     check_error(
         json!({"groups": [], "pricing": {"cpu": -1.0, "memory": 0}}),
-        "bad node groups: -1 is negative: nobody pays for nodes to be taken (pricing.cpu)",
+        "invalid node groups: pricing.cpu: -1 must not be negative",
     );
     let error = NodeGroups::parse("groups: [\n").unwrap_err();
     assert_eq!(error.place, "the document");

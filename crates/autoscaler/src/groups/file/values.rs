@@ -38,13 +38,13 @@ impl<'de> Deserialize<'de> for QuantityFile {
 impl<'de> Deserialize<'de> for TaintFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TaintFile, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = || {
+        let invalid = || {
             serde::de::Error::custom(format!("{text:?} is not a taint such as dedicated=batch:NoSchedule"))
         };
-        let (taint, effect) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let (taint, effect) = text.rsplit_once(':').ok_or_else(invalid)?;
         let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
         if key.is_empty() || !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
-            return Err(wrong());
+            return Err(invalid());
         }
         Ok(TaintFile(serde_json::json!({ "key": key, "value": value, "effect": effect })))
     }
@@ -56,7 +56,7 @@ impl DurationFile {
     fn parse<E: serde::de::Error>(text: &str) -> Result<Duration, E> {
         let nanos = duration::parse(text).and_then(|nanos| u64::try_from(nanos).ok());
         let nanos =
-            nanos.ok_or_else(|| E::custom(format!("{text:?} is not a span of time such as 90s or 5m")))?;
+            nanos.ok_or_else(|| E::custom(format!("{text:?} is not a duration such as 90s or 5m")))?;
         Ok(Duration::from_nanos(nanos))
     }
 }
@@ -74,14 +74,16 @@ impl<'de> Deserialize<'de> for DurationFile {
 
 impl<'de> Deserialize<'de> for DelayFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DelayFile, D::Error> {
-        let wrong = || serde::de::Error::custom("it takes a span of time such as 90s, or a list of such");
+        let invalid = || serde::de::Error::custom("expected a duration such as 90s, or a list of durations");
         match Value::deserialize(deserializer)? {
             Value::String(text) => Ok(DelayFile(Delay::Constant(DurationFile::parse(&text)?))),
-            Value::Array(spans) if !spans.is_empty() => {
-                let spans = spans.iter().map(|span| DurationFile::parse(span.as_str().ok_or_else(wrong)?));
-                Ok(DelayFile(Delay::Samples(spans.collect::<Result<_, _>>()?)))
+            Value::Array(durations) if !durations.is_empty() => {
+                let durations = durations
+                    .iter()
+                    .map(|duration| DurationFile::parse(duration.as_str().ok_or_else(invalid)?));
+                Ok(DelayFile(Delay::Samples(durations.collect::<Result<_, _>>()?)))
             }
-            _ => Err(wrong()),
+            _ => Err(invalid()),
         }
     }
 }

@@ -9,23 +9,24 @@ const GROUPS: [(&str, Option<i64>); 6] =
 /// `ng 0-10, a3 0-3` as candidates.
 fn read(text: &str) -> Vec<ScaleDownCandidate> {
     let mut candidates = Vec::new();
-    for part in text.split(", ").filter(|part| !part.is_empty()) {
-        let (name, range) = part.split_once(' ').expect("a group and a range");
+    for format_batch in text.split(", ").filter(|format_batch| !format_batch.is_empty()) {
+        let (name, range) = format_batch.split_once(' ').expect("a group and a range");
         let (from, to) = range.split_once('-').expect("a range");
         let group = GROUPS.iter().position(|(other, _)| *other == name).expect("a known group") as u32;
         let (from, to): (u32, u32) = (from.parse().expect("a number"), to.parse().expect("a number"));
-        let of = |node: u32| ScaleDownCandidate { node: NodeId(group * 100 + node), group: GroupId(group) };
-        candidates.extend((from..to).map(of));
+        let candidate =
+            |node: u32| ScaleDownCandidate { node: NodeId(group * 100 + node), group: GroupId(group) };
+        candidates.extend((from..to).map(candidate));
     }
     candidates
 }
 
 fn write(batches: &[NodeBatch]) -> String {
-    let part = |batch: &NodeBatch| {
+    let format_batch = |batch: &NodeBatch| {
         let first = batch.nodes[0].0 % 100;
         format!("{} {first}-{}", GROUPS[batch.group.index()].0, first as usize + batch.nodes.len())
     };
-    batches.iter().map(part).collect::<Vec<_>>().join(", ")
+    batches.iter().map(format_batch).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
@@ -82,7 +83,11 @@ fn nodes_are_cropped_as_cluster_autoscaler_crops_them() {
     for (empty_now, drained_now, empty, drained, others, want_empty, want_drained) in cases {
         let (empty, drained, others) = (read(empty), read(drained), read(others));
         let registered = |group: GroupId| {
-            [&empty, &drained, &others].into_iter().flatten().filter(|it| it.group == group).count()
+            [&empty, &drained, &others]
+                .into_iter()
+                .flatten()
+                .filter(|candidate| candidate.group == group)
+                .count()
         };
         let atomic = |group: GroupId| {
             let (_, target) = GROUPS[group.index()];

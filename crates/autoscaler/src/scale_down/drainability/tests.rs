@@ -96,8 +96,8 @@ fn a_controller_must_exist() {
 #[test]
 fn a_controller_must_have_enough_replicas() {
     // The ReplicaSet has three.
-    for (least, expected) in [(3, DrainOk), (4, BlockDrain(MinReplicasReached))] {
-        let settings = Settings { min_replica_count: least, ..Settings::default() };
+    for (min_replicas, expected) in [(3, DrainOk), (4, BlockDrain(MinReplicasReached))] {
+        let settings = Settings { min_replica_count: min_replicas, ..Settings::default() };
         assert_eq!(outcome(settings, &[], plain()), expected);
     }
 }

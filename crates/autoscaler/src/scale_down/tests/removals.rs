@@ -63,21 +63,21 @@ fn an_empty_node_is_tainted_and_deleted_five_seconds_later() {
         taint(DELETION_CANDIDATE_TAINT, &value, "PreferNoSchedule"),
     ];
     assert_eq!(harness.actions, expected);
-    let told = [
+    let event_messages = [
         "ScaleDown: marked the node as toBeDeleted/unschedulable",
         "ScaleDownEmpty: Scale-down: removing empty node \"a\"",
     ];
-    assert_eq!(messages(&mut harness), told);
+    assert_eq!(messages(&mut harness), event_messages);
     assert!(down.deletions_in_progress().empty.contains("a"));
     assert_eq!(down.next_wake(), Some(harness.now.plus_nanos(seconds(5))));
     harness.wait(5);
     assert_eq!(background(&mut harness, &mut down), []);
     assert_eq!(harness.cloud.deleted, [Arc::from("fake://g/a")]);
-    let told = [
+    let event_messages = [
         "ScaleDown: nodes removed by cluster autoscaler",
         "ScaleDownEmpty: Scale-down: empty node a removed",
     ];
-    assert_eq!(messages(&mut harness), told);
+    assert_eq!(messages(&mut harness), event_messages);
     assert_eq!(down.next_wake(), None);
     assert_eq!(results(&mut harness, &mut down), [(String::from("a"), DeleteResult::NodeDeleteOk)]);
     assert_eq!(results(&mut harness, &mut down), []);
@@ -93,11 +93,11 @@ fn a_node_is_drained_and_its_pods_are_awaited() {
         report.removed_nodes,
         [RemovedNode { node: "a".into(), evicted_pods: vec![name.clone()], utilization: 0.05 }]
     );
-    let told = [
+    let event_messages = [
         "ScaleDown: marked the node as toBeDeleted/unschedulable",
         "ScaleDown: Scale-down: removing node a, utilization: {0.05 0 0 0 cpu 0.05}, pods to reschedule: p",
     ];
-    assert_eq!(messages(&mut harness), told);
+    assert_eq!(messages(&mut harness), event_messages);
     harness.wait(5);
     // The grace period is limited to ten minutes.
     assert_eq!(background(&mut harness, &mut down), [Action::Evict { pod: name, grace: 600 }]);
@@ -115,18 +115,18 @@ fn a_node_is_drained_and_its_pods_are_awaited() {
     harness.wait(5);
     assert_eq!(background(&mut harness, &mut down), []);
     assert_eq!(harness.cloud.deleted, [Arc::from("fake://g/a")]);
-    let told = [
+    let event_messages = [
         "ScaleDown: nodes removed by cluster autoscaler",
         "ScaleDown: Scale-down: node a removed with drain",
     ];
-    assert_eq!(messages(&mut harness), told);
+    assert_eq!(messages(&mut harness), event_messages);
 }
 
 #[test]
 fn an_eviction_that_is_refused_is_tried_for_two_minutes() {
     let (mut harness, mut down) = unneeded_node(Settings::default(), &[pod("p", "a", "100m", "0")]);
     scale_down(&mut harness, &mut down, false);
-    let began = harness.now.plus_nanos(seconds(5));
+    let start_time = harness.now.plus_nanos(seconds(5));
     messages(&mut harness);
     let mut tries = 0;
     let actions = loop {
@@ -139,13 +139,13 @@ fn an_eviction_that_is_refused_is_tried_for_two_minutes() {
         }
     };
     assert_eq!(tries, 12);
-    assert_eq!(harness.now.nanos_since(began), seconds(120));
+    assert_eq!(harness.now.nanos_since(start_time), seconds(120));
     let untaint = Action::Untaint { node: "a".into(), key: TO_BE_DELETED_TAINT };
     assert_eq!(actions, [untaint, Action::Cordon { node: "a".into(), unschedulable: false }]);
-    let told = messages(&mut harness);
-    assert_eq!(told[1], "ScaleDownFailed: failed to delete pod for ScaleDown");
+    let event_messages = messages(&mut harness);
+    assert_eq!(event_messages[1], "ScaleDownFailed: failed to delete pod for ScaleDown");
     assert!(
-        told[2]
+        event_messages[2]
             .starts_with("ScaleDownFailed: failed to drain and delete node: Failed to drain node /a, due to")
     );
     let failed = (String::from("a"), DeleteResult::NodeDeleteErrorFailedToEvictPods);
@@ -160,9 +160,9 @@ fn a_node_that_is_no_longer_empty_is_not_deleted() {
     harness.apply(pod("late", "a", "1m", "0").added());
     harness.wait(5);
     assert_eq!(background(&mut harness, &mut down).len(), 2);
-    let told =
+    let event_messages =
         "ScaleDownFailed: failed to delete empty node: failed to delete empty node \"a\", new pods scheduled";
-    assert_eq!(messages(&mut harness), [told]);
+    assert_eq!(messages(&mut harness), [event_messages]);
     assert_eq!(harness.cloud.deleted, []);
     assert_eq!(
         results(&mut harness, &mut down),
@@ -180,8 +180,9 @@ fn a_refused_deletion_is_registered() {
     harness.apply(node("g", "a").deleted());
     harness.wait(5);
     assert_eq!(background(&mut harness, &mut down), []);
-    let told = "ScaleDownFailed: failed to delete empty node: failed to delete nodes from group g: not today";
-    assert_eq!(messages(&mut harness), [told]);
+    let event_messages =
+        "ScaleDownFailed: failed to delete empty node: failed to delete nodes from group g: not today";
+    assert_eq!(messages(&mut harness), [event_messages]);
     assert_eq!(harness.state.registry.last_failed_scale_downs.get(&GroupId(0)), Some(&harness.now));
 }
 
@@ -194,12 +195,12 @@ fn a_delay_deletion_annotation_delays_by_two_minutes_at_most() {
     scale_down(&mut harness, &mut down, false);
     harness.wait(601);
     scale_down(&mut harness, &mut down, false);
-    let began = harness.now;
+    let start_time = harness.now;
     while harness.cloud.deleted.is_empty() {
         harness.now = down.next_wake().expect("it is not over");
         assert_eq!(background(&mut harness, &mut down), []);
     }
-    assert_eq!(harness.now.nanos_since(began), seconds(125));
+    assert_eq!(harness.now.nanos_since(start_time), seconds(125));
 }
 
 #[test]
@@ -217,8 +218,9 @@ fn pods_of_lower_priority_are_evicted_first() {
         for action in background(&mut harness, &mut down) {
             let Action::Evict { pod, grace } = action else { panic!("{action:?}") };
             bucket.push(format!("{} {grace}", pod.name));
-            let gone = pods.iter().position(|(name, _)| **name == *pod.name).expect("it is one of them");
-            harness.apply(built[gone].clone().deleted());
+            let pod_position =
+                pods.iter().position(|(name, _)| **name == *pod.name).expect("it is one of them");
+            harness.apply(built[pod_position].clone().deleted());
         }
         if !bucket.is_empty() {
             left.push(bucket);
@@ -243,6 +245,6 @@ fn taints_of_an_earlier_autoscaler_are_removed() {
         Action::Untaint { node: "c".into(), key: DELETION_CANDIDATE_TAINT },
     ];
     assert_eq!(harness.actions, expected);
-    let told = "ClusterAutoscalerCleanup: removed ToBeDeletedByClusterAutoscaler taint from node a";
-    assert_eq!(messages(&mut harness)[0], told);
+    let event_messages = "ClusterAutoscalerCleanup: removed ToBeDeletedByClusterAutoscaler taint from node a";
+    assert_eq!(messages(&mut harness)[0], event_messages);
 }

@@ -91,7 +91,7 @@ fn a_node_without_allocatable_is_an_error_unless_a_gpu_counts() {
 }
 
 #[test]
-fn it_is_printed_as_go_prints_it() {
+fn utilization_is_printed_as_go_prints_it() {
     let utilization =
         |cpu: f64, memory: f64| Utilization { cpu, memory, gpu: 0.0, resource: "cpu", highest: cpu };
     // Go: fmt.Sprintf("%v", utilization.Info{...}).

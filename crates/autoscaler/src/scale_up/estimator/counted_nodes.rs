@@ -56,7 +56,7 @@ impl CountedNodes {
         let copy = template.copy("e-0");
         let node = snapshot.add_node(copy.node, &copy.pods);
         let mut scalars: Vec<ScalarResourceId> = Vec::new();
-        let mut kinds: Vec<Option<(bool, ResourceAmounts, ResourceAmounts)>> =
+        let mut group_requirements: Vec<Option<(bool, ResourceAmounts, ResourceAmounts)>> =
             groups.iter().map(|_| None).collect();
         let mut is_local = true;
         for &group in indices {
@@ -69,7 +69,7 @@ impl CountedNodes {
             let pod = snapshot.filter_snapshot.pod(first);
             scalars.extend(pod.spec.requests.scalars.iter().map(|(id, _)| *id));
             scalars.extend(pod.usage.requested.scalars.iter().map(|(id, _)| *id));
-            kinds[group] = Some((fits, pod.spec.requests.clone(), pod.usage.requested.clone()));
+            group_requirements[group] = Some((fits, pod.spec.requests.clone(), pod.usage.requested.clone()));
         }
         scalars.sort_unstable();
         scalars.dedup();
@@ -79,34 +79,42 @@ impl CountedNodes {
             list
         };
         let spec = snapshot.filter_snapshot.spec(node);
-        let has = list(spec.allowed_pods, &spec.allocatable);
-        let taken = list(snapshot.filter_snapshot.usage(node).pods.len() as i64, snapshot.requested(node));
-        let is_closed = spec.unschedulable;
+        let allocatable = list(spec.allowed_pods, &spec.allocatable);
+        let used = list(snapshot.filter_snapshot.usage(node).pods.len() as i64, snapshot.requested(node));
+        let is_cordoned = spec.unschedulable;
         snapshot.revert(fork);
-        let are_sane = |list: &[i64]| list.iter().all(|amount| SUPPORTED_AMOUNTS.contains(amount));
-        if !is_local || !are_sane(&has) || !are_sane(&taken) {
+        let are_supported = |list: &[i64]| list.iter().all(|amount| SUPPORTED_AMOUNTS.contains(amount));
+        if !is_local || !are_supported(&allocatable) || !are_supported(&used) {
             return None;
         }
-        let kinds = kinds.into_iter().zip(groups).map(|(kind, group)| {
-            kind.map(|(fits, needs, takes)| GroupRequirements {
+        let group_requirements = group_requirements.into_iter().zip(groups).map(|(requirements, group)| {
+            requirements.map(|(fits, needs, uses)| GroupRequirements {
                 count: group.pods.len(),
                 fits,
                 needs: list(1, &needs),
-                uses: list(1, &takes),
+                uses: list(1, &uses),
             })
         });
-        let kinds: Vec<Option<GroupRequirements>> = kinds.collect();
-        if !kinds.iter().flatten().all(|kind| are_sane(&kind.needs) && are_sane(&kind.uses)) {
+        let group_requirements: Vec<Option<GroupRequirements>> = group_requirements.collect();
+        if !group_requirements
+            .iter()
+            .flatten()
+            .all(|requirements| are_supported(&requirements.needs) && are_supported(&requirements.uses))
+        {
             return None;
         }
         Some(CountedNodes {
-            requirements: kinds,
-            free_on_new_node: has.iter().zip(&taken).map(|(has, taken)| has - taken).collect(),
+            requirements: group_requirements,
+            free_on_new_node: allocatable
+                .iter()
+                .zip(&used)
+                .map(|(allocatable, used)| allocatable - used)
+                .collect(),
             free: Vec::new(),
             has_pods: Vec::new(),
             existing_nodes: before,
             last_match_index: snapshot.last_match_index(),
-            is_unschedulable: is_closed,
+            is_unschedulable: is_cordoned,
         })
     }
 
@@ -126,52 +134,52 @@ impl CountedNodes {
 
     fn place_pods(&mut self, group: usize, node: usize, count: usize) {
         let width = self.free_on_new_node.len();
-        let kind = self.requirements[group].as_ref().expect("only groups that take part are packed");
-        let left = &mut self.free[node * width..(node + 1) * width];
-        left.iter_mut()
-            .zip(&kind.uses)
-            .for_each(|(left, takes)| *left = left.saturating_sub(takes.saturating_mul(count as i64)));
+        let requirements = self.requirements[group].as_ref().expect("only groups that take part are packed");
+        let free = &mut self.free[node * width..(node + 1) * width];
+        free.iter_mut()
+            .zip(&requirements.uses)
+            .for_each(|(free, uses)| *free = free.saturating_sub(uses.saturating_mul(count as i64)));
         self.has_pods[node] |= count > 0;
     }
 }
 
 impl NewNodes for CountedNodes {
     fn schedule_on_existing(&mut self, group: usize) -> usize {
-        let (kind, nodes) = (self.requirements_of(group), self.has_pods.len());
-        if nodes == 0 || self.is_unschedulable || !kind.fits {
+        let (requirements, nodes) = (self.requirements_of(group), self.has_pods.len());
+        if nodes == 0 || self.is_unschedulable || !requirements.fits {
             return 0;
         }
-        let wanted = kind.count;
+        let pod_count = requirements.count;
         // A search begins after the last match, also if that was a node outside this estimation.
         let start =
             ((self.last_match_index + 1) % (self.existing_nodes + nodes)).saturating_sub(self.existing_nodes);
         let by_turns = (start..nodes).chain(0..start);
         let mut nodes_with_room: Vec<(usize, usize)> = by_turns
-            .map(|node| (node, kind.max_pods(self.free_on(node))))
+            .map(|node| (node, requirements.max_pods(self.free_on(node))))
             .filter(|(_, room)| *room > 0)
             .collect();
-        let mut put = 0;
+        let mut scheduled_count = 0;
         let mut last = None;
-        while put < wanted && !nodes_with_room.is_empty() {
-            let rounds = (wanted - put) / nodes_with_room.len();
+        while scheduled_count < pod_count && !nodes_with_room.is_empty() {
+            let rounds = (pod_count - scheduled_count) / nodes_with_room.len();
             if rounds == 0 {
                 // Too few pods are left for all of these nodes.
-                nodes_with_room.truncate(wanted - put);
+                nodes_with_room.truncate(pod_count - scheduled_count);
             }
-            let least = nodes_with_room.iter().map(|(_, room)| *room).min().unwrap_or(1);
-            let rounds = rounds.clamp(1, least);
+            let min_room = nodes_with_room.iter().map(|(_, room)| *room).min().unwrap_or(1);
+            let rounds = rounds.clamp(1, min_room);
             for (node, room) in &mut nodes_with_room {
                 self.place_pods(group, *node, rounds);
                 *room -= rounds;
             }
-            put += rounds * nodes_with_room.len();
+            scheduled_count += rounds * nodes_with_room.len();
             last = nodes_with_room.last().map(|(node, _)| *node);
             nodes_with_room.retain(|(_, room)| *room > 0);
         }
         if let Some(node) = last {
             self.last_match_index = self.existing_nodes + node;
         }
-        put
+        scheduled_count
     }
 
     fn add_node(&mut self) {
@@ -185,11 +193,11 @@ impl NewNodes for CountedNodes {
 
     fn schedule_on_last(&mut self, group: usize, from: usize) -> usize {
         let Some(last) = self.has_pods.len().checked_sub(1) else { return 0 };
-        let kind = self.requirements_of(group);
-        if !kind.fits {
+        let requirements = self.requirements_of(group);
+        if !requirements.fits {
             return 0;
         }
-        let count = kind.max_pods(self.free_on(last)).min(kind.count - from);
+        let count = requirements.max_pods(self.free_on(last)).min(requirements.count - from);
         self.place_pods(group, last, count);
         count
     }
@@ -207,13 +215,13 @@ impl NewNodes for CountedNodes {
 
 impl GroupRequirements {
     /// The number of pods that fit.
-    fn max_pods(&self, left: &[i64]) -> usize {
-        let amounts = || self.needs.iter().zip(&self.uses).zip(left);
-        if amounts().any(|((needs, _), left)| *needs > 0 && needs > left) {
+    fn max_pods(&self, free: &[i64]) -> usize {
+        let amounts = || self.needs.iter().zip(&self.uses).zip(free);
+        if amounts().any(|((needs, _), free)| *needs > 0 && needs > free) {
             return 0;
         }
-        let rooms = amounts().filter(|((needs, takes), _)| **needs > 0 && **takes > 0);
-        let least = rooms.map(|((needs, takes), left)| (left - needs) / takes + 1).min();
-        least.unwrap_or(0) as usize
+        let limiting_resources = amounts().filter(|((needs, uses), _)| **needs > 0 && **uses > 0);
+        let min_room = limiting_resources.map(|((needs, uses), free)| (free - needs) / uses + 1).min();
+        min_room.unwrap_or(0) as usize
     }
 }

@@ -44,13 +44,13 @@ pub(super) fn best_group(
     order: &[usize],
 ) -> Option<usize> {
     let (mut most_saved, mut best) = (0, None);
-    for (place, &group) in order.iter().enumerate() {
+    for (position, &group) in order.iter().enumerate() {
         let (count, first) = (groups[group].pods.len() as i64, groups[group].pods[0]);
-        let shape = &snapshot.filter_snapshot.pod(first).spec;
-        let nodes = estimated_node_count(snapshot.pod(first), shape, node, count);
+        let scheduling_spec = &snapshot.filter_snapshot.pod(first).spec;
+        let nodes = estimated_node_count(snapshot.pod(first), scheduling_spec, node, count);
         let saved = if nodes > 0 { count - count / nodes } else { 0 };
-        if saved >= most_saved && is_fastpath_eligible(shape) {
-            (most_saved, best) = (saved, Some(place));
+        if saved >= most_saved && is_fastpath_eligible(scheduling_spec) {
+            (most_saved, best) = (saved, Some(position));
         }
     }
     best
@@ -58,26 +58,26 @@ pub(super) fn best_group(
 
 /// Whether a node that fails for one pod of the group fails for all others, and each new node takes as many as the
 /// first.
-fn is_fastpath_eligible(shape: &SchedulingSpec) -> bool {
-    shape.spread_constraints.is_empty()
-        && shape.required_anti_affinity.iter().all(|term| &*term.topology_key == HOSTNAME_LABEL)
+fn is_fastpath_eligible(scheduling_spec: &SchedulingSpec) -> bool {
+    scheduling_spec.spread_constraints.is_empty()
+        && scheduling_spec.required_anti_affinity.iter().all(|term| &*term.topology_key == HOSTNAME_LABEL)
 }
 
 /// A rough estimate, from the requests of the first container only.
-fn estimated_node_count(pod: &Pod, shape: &SchedulingSpec, node: &Node, count: i64) -> i64 {
-    let repels_its_like = shape.required_anti_affinity.iter().any(|term| {
+fn estimated_node_count(pod: &Pod, scheduling_spec: &SchedulingSpec, node: &Node, count: i64) -> i64 {
+    let has_host_anti_affinity = scheduling_spec.required_anti_affinity.iter().any(|term| {
         &*term.topology_key == HOSTNAME_LABEL && term.selector.matches(|key| pod.labels.get(key))
     });
-    let by_affinity = if repels_its_like { count } else { 0 };
+    let by_affinity = if has_host_anti_affinity { count } else { 0 };
     let json = view::<PodJson<'_>>(&pod.object);
     let Some(first) = json.as_ref().ok().and_then(|json| json.spec.containers.first()) else {
         return by_affinity;
     };
-    let by = |name: &str| {
-        let asked = first.resources.requests.get(name).map_or(0, |asked| asked.milli_value());
-        to_go_int((count as f64 * to_units(asked) / to_units(node.capacity.milli(name))).ceil())
+    let node_count_for = |name: &str| {
+        let request = first.resources.requests.get(name).map_or(0, |request| request.milli_value());
+        to_go_int((count as f64 * to_units(request) / to_units(node.capacity.milli(name))).ceil())
     };
-    by_affinity.max(by("cpu")).max(by("memory"))
+    by_affinity.max(node_count_for("cpu")).max(node_count_for("memory"))
 }
 
 fn to_units(milli: i64) -> f64 {

@@ -53,10 +53,10 @@ impl NewNodes for SimulatedNodes<'_> {
             return 0;
         }
         let pods = &self.groups[group].pods;
-        for (put, pod) in pods.iter().enumerate() {
+        for (scheduled_count, pod) in pods.iter().enumerate() {
             match self.snapshot.schedule_on_any_node_matching(*pod, |id| self.new.contains(&id)) {
                 Some(node) => drop(self.with_pods.insert(node)),
-                None => return put,
+                None => return scheduled_count,
             }
         }
         pods.len()
@@ -76,11 +76,11 @@ impl NewNodes for SimulatedNodes<'_> {
     fn schedule_on_last(&mut self, group: usize, from: usize) -> usize {
         let Some(last) = self.last else { return 0 };
         let pods = &self.groups[group].pods[from..];
-        for (put, pod) in pods.iter().enumerate() {
-            if let Err(refused) = self.snapshot.schedule(*pod, last) {
+        for (scheduled_count, pod) in pods.iter().enumerate() {
+            if let Err(scheduling_error) = self.snapshot.schedule(*pod, last) {
                 self.failed_topology_spread =
-                    refused.reasons.iter().any(|reason| reason == TOPOLOGY_SPREAD_REASON);
-                return put;
+                    scheduling_error.reasons.iter().any(|reason| reason == TOPOLOGY_SPREAD_REASON);
+                return scheduled_count;
             }
             self.with_pods.insert(last);
         }
@@ -102,8 +102,8 @@ impl NewNodes for SimulatedNodes<'_> {
             return false;
         }
         let last = self.last;
-        let found = self.snapshot.schedule_on_any_node_matching(id, |node| Some(node) != last);
-        found.is_some_and(|node| {
+        let matching_node = self.snapshot.schedule_on_any_node_matching(id, |node| Some(node) != last);
+        matching_node.is_some_and(|node| {
             self.with_pods.insert(node);
             true
         })

@@ -46,22 +46,23 @@ impl Case {
     }
 
     fn estimate(&mut self, most: i64, manner: EstimatorOptions) -> Estimate {
-        let which: Vec<usize> = (0..self.groups.len()).collect();
+        let group_indices: Vec<usize> = (0..self.groups.len()).collect();
         let snapshot = &mut self.harness.state.cluster.snapshot;
         estimate(
             snapshot,
             &self.template,
             &self.groups,
-            &which,
+            &group_indices,
             EstimationLimiter::from_thresholds(&[most]),
             manner,
         )
     }
 
     fn estimate_by_simulation(&mut self, most: i64, manner: EstimatorOptions) -> Estimate {
-        let which: Vec<usize> = (0..self.groups.len()).collect();
+        let group_indices: Vec<usize> = (0..self.groups.len()).collect();
         let snapshot = &mut self.harness.state.cluster.snapshot;
-        let (order, fast) = packing_order(snapshot, &self.template.node, &self.groups, &which, manner);
+        let (order, fast) =
+            packing_order(snapshot, &self.template.node, &self.groups, &group_indices, manner);
         let limit = EstimationLimiter::from_thresholds(&[most]);
         estimate_by_simulation(snapshot, &self.template, &self.groups, (&order, fast), limit, manner)
     }
@@ -89,15 +90,15 @@ fn spread(pods: Vec<PodBuilder>, skew: i64, key: &str, domains: i64) -> Vec<PodB
 
 /// The numbers are those of TestBinpackingEstimate of cluster-autoscaler.
 #[track_caller]
-fn check(node: (i64, i64), pending: &[Vec<PodBuilder>], most: i64, expected: (i64, &[(usize, usize)])) {
+fn check(node: (i64, i64), pending: &[Vec<PodBuilder>], max_nodes: i64, expected: (i64, &[(usize, usize)])) {
     let mut case = Case::new(super::super::tests::node("template", node.0, node.1, 10), pending);
-    let found = case.estimate(most, PLAIN);
-    assert_eq!((found.nodes, &*found.helped), expected);
-    assert_eq!(case.estimate_by_simulation(most, PLAIN), found);
+    let estimate = case.estimate(max_nodes, PLAIN);
+    assert_eq!((estimate.nodes, &*estimate.helped), expected);
+    assert_eq!(case.estimate_by_simulation(max_nodes, PLAIN), estimate);
     // With one equivalence group the fastpath has the same result.
     if pending.len() == 1 {
-        assert_eq!(case.estimate(most, FAST), found);
-        assert_eq!(case.estimate_by_simulation(most, FAST), found);
+        assert_eq!(case.estimate(max_nodes, FAST), estimate);
+        assert_eq!(case.estimate_by_simulation(max_nodes, FAST), estimate);
     }
 }
 
@@ -128,7 +129,7 @@ fn pods_are_spread_over_new_nodes() {
 }
 
 #[test]
-fn before_1_33_earlier_nodes_are_not_gone_back_to() {
+fn before_1_33_earlier_nodes_are_not_tried_again() {
     let pending = [spread(pods("a", 12, 20, 0), 1, "kubernetes.io/hostname", 3)];
     let mut case = Case::new(node("template", 1000, 5000, 10), &pending);
     let old = EstimatorOptions { version: Version::V1_32, fastpath: false };
@@ -137,15 +138,15 @@ fn before_1_33_earlier_nodes_are_not_gone_back_to() {
 
 /// BenchmarkBinpackingEstimate of cluster-autoscaler.
 #[test]
-fn many_pods_are_counted() {
+fn many_pods_are_packed_by_counting() {
     let pending = [pods("a", 50_000, 50, 100), pods("b", 1000, 95, 190)];
     let mut case = Case::new(node("template", 1000, 5000, 100), &pending);
-    let found = case.estimate(3000, PLAIN);
-    assert_eq!(found, Estimate { nodes: 2595, helped: vec![(1, 1000), (0, 50_000)] });
+    let estimate = case.estimate(3000, PLAIN);
+    assert_eq!(estimate, Estimate { nodes: 2595, helped: vec![(1, 1000), (0, 50_000)] });
 }
 
 #[test]
-fn limits_of_zero_do_not_count_and_negative_ones_forbid_all() {
+fn limits_of_zero_are_ignored_and_negative_ones_forbid_all() {
     assert_eq!(EstimationLimiter::from_thresholds(&[0, 5, 3]).max_nodes, 3);
     assert_eq!(EstimationLimiter::from_thresholds(&[0, 0]).max_nodes, 0);
     assert_eq!(EstimationLimiter::from_thresholds(&[4, -7, 3]).max_nodes, -1);
@@ -155,7 +156,7 @@ fn limits_of_zero_do_not_count_and_negative_ones_forbid_all() {
 
 /// TestDetermineBestPodEquivalenceGroupToFastpath of cluster-autoscaler.
 #[test]
-fn the_group_that_saves_most_is_packed_by_arithmetic() {
+fn the_group_that_saves_most_takes_the_fastpath() {
     let check = |pending: &[(usize, i64, i64)], expected: Option<usize>| {
         let name = |n: usize| format!("g{n}");
         let pending: Vec<Vec<PodBuilder>> = (0..)
@@ -182,10 +183,10 @@ fn the_group_that_saves_most_is_packed_by_arithmetic() {
 }
 
 /// A small generator, so that a case is its seed.
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
-    fn throw(&mut self, sides: u64) -> u64 {
+impl SeededRng {
+    fn next_below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
@@ -196,8 +197,8 @@ impl Dice {
 fn counting_is_the_same_as_trying() {
     let mut counted = 0;
     for seed in 0..400 {
-        let mut dice = Dice(seed);
-        let mut amount = |from: u64, to: u64| (from + dice.throw(to - from)) as i64;
+        let mut rng = SeededRng(seed);
+        let mut amount = |from: u64, to: u64| (from + rng.next_below(to - from)) as i64;
         let template = node("template", amount(500, 4000), amount(500, 4000), amount(2, 15));
         let daemons: Vec<PodBuilder> =
             if amount(0, 2) == 0 { pods("daemon", 1, amount(0, 400), amount(0, 400)) } else { Vec::new() };
@@ -215,25 +216,26 @@ fn counting_is_the_same_as_trying() {
                 }
             })
             .collect();
-        let most = if amount(0, 2) == 0 { amount(1, 12) } else { 0 };
+        let max_nodes = if amount(0, 2) == 0 { amount(1, 12) } else { 0 };
         let manner = if amount(0, 3) == 0 { FAST } else { PLAIN };
         let mut case = Case::with_daemons(template, &daemons, &pending);
         let start = amount(0, 40) as usize;
         case.snapshot().set_last_match_index(start);
-        let tried = case.estimate_by_simulation(most, manner);
+        let tried = case.estimate_by_simulation(max_nodes, manner);
         let tried_match = case.snapshot().last_match_index();
         case.snapshot().set_last_match_index(start);
-        let which: Vec<usize> = (0..case.groups.len()).collect();
+        let group_indices: Vec<usize> = (0..case.groups.len()).collect();
         let snapshot = &mut case.harness.state.cluster.snapshot;
-        counted += u32::from(CountedNodes::new(snapshot, &case.template, &case.groups, &which).is_some());
-        assert_eq!(case.estimate(most, manner), tried, "seed {seed}");
+        counted +=
+            u32::from(CountedNodes::new(snapshot, &case.template, &case.groups, &group_indices).is_some());
+        assert_eq!(case.estimate(max_nodes, manner), tried, "seed {seed}");
         assert_eq!(case.snapshot().last_match_index(), tried_match, "seed {seed}");
     }
     assert_eq!(counted, 400, "every case is one that can be counted");
 }
 
 #[test]
-fn what_depends_on_other_pods_is_not_counted() {
+fn pods_that_depend_on_other_pods_are_not_counted() {
     let anti = |pods: Vec<PodBuilder>, app: &str| {
         let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}},

@@ -19,25 +19,26 @@ pub(super) fn scores(
     context: &AutoscalingContext<'_>,
     groups: &[PodEquivalenceGroup],
     candidates: &[ExpansionOption],
-    left: &[usize],
+    remaining: &[usize],
 ) -> Vec<(usize, f64)> {
     let Some(pricing) = context.cloud.pricing() else {
-        return left.iter().map(|place| (*place, 0.0)).collect();
+        return remaining.iter().map(|index| (*index, 0.0)).collect();
     };
     let preferred = preferred_cpu_milli(context.cluster.nodes().count());
-    super::scores(left, |place| {
-        let candidate = &candidates[place];
+    super::scores(remaining, |index| {
+        let candidate = &candidates[index];
         let node = &context.templates.get(candidate.group)?.node;
         let price = context.cloud.groups()[candidate.group.index()].price?;
         let mut pods = 0.0;
-        candidate.for_each_request(&context.cluster.snapshot, groups, |asked, count| {
-            let price = pod_price(pricing, asked.cpu, asked.memory);
+        candidate.for_each_request(&context.cluster.snapshot, groups, |requests, count| {
+            let price = pod_price(pricing, requests.cpu, requests.memory);
             // Added one by one: a product would differ in the last bits.
             (0..count).for_each(|_| pods += price);
         });
-        let steady = pod_price(pricing, STABILIZATION_POD_CPU_MILLI, STABILIZATION_POD_MEMORY);
-        let worth = (price * candidate.nodes as f64 + steady) / (pods + steady);
-        Some(unfitness(node, preferred, candidate.nodes, context.cloud.gpu_label()) * worth)
+        let stabilization_price = pod_price(pricing, STABILIZATION_POD_CPU_MILLI, STABILIZATION_POD_MEMORY);
+        let price_sub_score =
+            (price * candidate.nodes as f64 + stabilization_price) / (pods + stabilization_price);
+        Some(unfitness(node, preferred, candidate.nodes, context.cloud.gpu_label()) * price_sub_score)
     })
 }
 

@@ -16,13 +16,13 @@ const PRIORITIES_KEY: &str = "priorities";
 pub(super) fn scores(
     context: &mut AutoscalingContext<'_>,
     candidates: &[ExpansionOption],
-    left: &[usize],
+    remaining: &[usize],
 ) -> Vec<(usize, f64)> {
     let Some(data) = context.cluster.config_map(&context.settings.namespace, PRIORITY_CONFIG_MAP).cloned()
     else {
         return Vec::new();
     };
-    if left.is_empty() {
+    if remaining.is_empty() {
         return Vec::new();
     }
     let mut warn = |reason: &'static str, message: String| {
@@ -48,12 +48,12 @@ pub(super) fn scores(
         }
     };
     let mut scores = Vec::new();
-    for &place in left {
-        let name = &candidates[place].name;
+    for &index in remaining {
+        let name = &candidates[index].name;
         let matching =
             priorities.iter().rev().find(|(_, rules)| rules.iter().any(|rule| rule.is_match(name)));
         match matching {
-            Some((priority, _)) => scores.push((place, *priority as f64)),
+            Some((priority, _)) => scores.push((index, *priority as f64)),
             None => warn(
                 "PriorityConfigMapNotMatchedGroup",
                 format!(
@@ -100,8 +100,8 @@ fn parse_priorities(text: &str) -> Result<BTreeMap<i64, Vec<Regex>>, String> {
 fn parse_rule_lists(text: &str) -> Result<BTreeMap<i64, Vec<String>>, String> {
     let document =
         yaml::parse(text).map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
-    let unfit = |value: &Value, kind: &str| {
-        let what = match value {
+    let type_error = |value: &Value, kind: &str| {
+        let value_type = match value {
             Value::Null => "null",
             Value::Bool(_) => "bool",
             Value::Number(_) => "number",
@@ -109,12 +109,12 @@ fn parse_rule_lists(text: &str) -> Result<BTreeMap<i64, Vec<String>>, String> {
             Value::Array(_) => "array",
             Value::Object(_) => "object",
         };
-        unmarshal_error(what, kind)
+        unmarshal_error(value_type, kind)
     };
     let map = match document {
         Value::Object(map) => map,
         Value::Null => return Ok(BTreeMap::new()),
-        other => return Err(unfit(&other, "map[int][]string")),
+        other => return Err(type_error(&other, "map[int][]string")),
     };
     let mut lists = BTreeMap::new();
     // Go keeps the first error in the order of the keys as strings, which is also this map's order.
@@ -126,11 +126,11 @@ fn parse_rule_lists(text: &str) -> Result<BTreeMap<i64, Vec<String>>, String> {
                     Value::Null => Ok(String::new()),
                     Value::String(text) => Ok(text.clone()),
                     Value::Bool(_) | Value::Number(_) => Ok(item.to_string()),
-                    other => Err(unfit(other, "string")),
+                    other => Err(type_error(other, "string")),
                 })
                 .collect::<Result<Vec<String>, String>>()?,
             Value::Null => Vec::new(),
-            other => return Err(unfit(other, "[]string")),
+            other => return Err(type_error(other, "[]string")),
         };
         let number = key.parse().map_err(|_| unmarshal_error(&format!("number {key}"), "int"))?;
         lists.insert(number, list);
@@ -138,17 +138,17 @@ fn parse_rule_lists(text: &str) -> Result<BTreeMap<i64, Vec<String>>, String> {
     Ok(lists)
 }
 
-fn unmarshal_error(what: &str, kind: &str) -> String {
+fn unmarshal_error(value_type: &str, kind: &str) -> String {
     format!(
-        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into Go value of type {kind}"
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {value_type} into Go value of type {kind}"
     )
 }
 
 /// Go's message for the most common errors; for others the message of the regex library.
 fn go_regexp_error(rule: &str, error: &regex::Error) -> String {
     let text = error.to_string();
-    let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-    match why {
+    let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    match reason {
         "unclosed group" => format!("error parsing regexp: missing closing ): `{rule}`"),
         "unopened group" => format!("error parsing regexp: unexpected ): `{rule}`"),
         other => format!("error parsing regexp: {other}: `{rule}`"),

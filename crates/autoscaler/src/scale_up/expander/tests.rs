@@ -29,8 +29,8 @@ impl Case {
         }
         let ids: Vec<PodId> = harness.state.cluster.unscheduled_pods().collect();
         let groups = PodEquivalenceGroup::build_groups(&harness.state.cluster.snapshot, &ids);
-        let candidates = (0..).zip(options).map(|(place, (name, _, _, nodes, helped))| ExpansionOption {
-            group: GroupId(place),
+        let candidates = (0..).zip(options).map(|(index, (name, _, _, nodes, helped))| ExpansionOption {
+            group: GroupId(index),
             name: (*name).into(),
             nodes: *nodes,
             helped_pods: (0..*helped).map(|pods| (pods, 1)).collect(),
@@ -44,11 +44,11 @@ impl Case {
         self.harness.state.rng = Pcg64::seed_from_u64(0);
         let Case { harness, groups, candidates } = self;
         let (best, choices) = harness.with(|context| best_option(context, groups, candidates));
-        (best.map(|place| self.candidates[place].name.to_string()), choices)
+        (best.map(|index| self.candidates[index].name.to_string()), choices)
     }
 
     /// The groups that remain after one expander.
-    fn left(&mut self, expander: Expander) -> Vec<Arc<str>> {
+    fn remaining_groups(&mut self, expander: Expander) -> Vec<Arc<str>> {
         self.choose(&[expander]).1[0].remaining_groups.clone()
     }
 }
@@ -69,17 +69,17 @@ fn the_option_with_the_least_waste_is_chosen() {
 #[test]
 fn waste_without_capacity_is_nan() {
     let mut case = Case::new(&[("none", 0, 16_000, 1, 1), ("some", 8000, 16_000, 1, 1)], &[(0, 0)]);
-    assert_eq!(case.left(Expander::LeastWaste), ["none".into()]);
+    assert_eq!(case.remaining_groups(Expander::LeastWaste), ["none".into()]);
     let mut case = Case::new(&[("some", 8000, 16_000, 1, 1), ("none", 0, 16_000, 1, 1)], &[(0, 0)]);
-    assert_eq!(case.left(Expander::LeastWaste), ["some".into()]);
+    assert_eq!(case.remaining_groups(Expander::LeastWaste), ["some".into()]);
 }
 
 #[test]
-fn most_pods_and_least_nodes_leave_equals() {
+fn most_pods_and_least_nodes_keep_ties() {
     let options = [("c", 1, 1, 2, 2), ("b", 1, 1, 3, 2), ("a", 1, 1, 2, 1)];
     let mut case = Case::new(&options, &[(1, 1), (1, 1)]);
-    assert_eq!(case.left(Expander::MostPods), ["c".into(), "b".into()]);
-    assert_eq!(case.left(Expander::LeastNodes), ["c".into(), "a".into()]);
+    assert_eq!(case.remaining_groups(Expander::MostPods), ["c".into(), "b".into()]);
+    assert_eq!(case.remaining_groups(Expander::LeastNodes), ["c".into(), "a".into()]);
     let (best, choices) = case.choose(&[Expander::MostPods, Expander::LeastNodes]);
     assert_eq!((best.as_deref(), choices.len(), choices[1].is_tie), (Some("c"), 2, false));
     // A tie at the end: the first by name is chosen, and `is_tie` is set.
@@ -88,7 +88,7 @@ fn most_pods_and_least_nodes_leave_equals() {
 }
 
 #[test]
-fn chance_is_seeded_and_ends_the_chain() {
+fn the_random_choice_is_seeded_and_ends_the_chain() {
     let mut case = Case::new(&[("a", 1, 1, 1, 1), ("b", 1, 1, 1, 1)], &[(1, 1)]);
     let (best, choices) = case.choose(&[Expander::MostPods, Expander::Random]);
     assert!(best.is_some() && !choices[1].is_tie && choices[1].remaining_groups.len() == 1);
@@ -97,7 +97,7 @@ fn chance_is_seeded_and_ends_the_chain() {
 
 /// Cases of TestPriceExpander of cluster-autoscaler, with prices in the same proportion.
 #[test]
-fn the_cheapest_wins_all_things_considered() {
+fn the_best_price_ratio_wins() {
     // A core costs 20, so p1 costs 20, p2 10 and the stabilization pod 10.
     let pricing = PodPricing { cpu: 20.0, memory_gib: 0.0 };
     let check = |nodes: [i64; 2], helped: [usize; 2], prices: [f64; 2], there: usize, expected: &str| {
@@ -145,11 +145,11 @@ fn check_priority(data: Option<Value>, groups: &[&str], left: &[&str], events: &
         let map = resource("v1", "ConfigMap", "cluster-autoscaler-priority-expander");
         case.harness.apply(map.namespace("kube-system").set("data", data).added());
     }
-    let found = case.left(Expander::Priority);
-    assert_eq!(found.iter().map(|name| &**name).collect::<Vec<_>>(), left);
-    let told: Vec<String> =
+    let remaining = case.remaining_groups(Expander::Priority);
+    assert_eq!(remaining.iter().map(|name| &**name).collect::<Vec<_>>(), left);
+    let emitted_events: Vec<String> =
         case.harness.events.iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
-    assert_eq!(told, events);
+    assert_eq!(emitted_events, events);
     assert!(case.harness.events.iter().all(|event| event.is_warning));
 }
 
@@ -179,7 +179,7 @@ fn the_highest_priority_wins() {
 
 /// The messages are those that cluster-autoscaler 1.36.1 printed for the vectors, or those of its tests.
 #[test]
-fn a_map_that_makes_no_sense_is_told_and_ignored() {
+fn an_invalid_config_map_is_reported_and_ignored() {
     check_priority(None, &["a", "b"], &["a", "b"], &[]);
     let check = |data: Value, event: &str| {
         check_priority(Some(data), &["a", "b"], &["a", "b"], &[&format!("PriorityConfigMapInvalid {event}")]);

@@ -21,76 +21,80 @@ const COLUMN_GAP: &str = "   ";
 
 pub(super) fn write(
     out: &mut Printer,
-    told: &ExplainedPod,
+    explained_pod: &ExplainedPod,
     candidates: &[FeasibleNode<'_>],
     wide: bool,
     all_nodes: bool,
 ) -> anyhow::Result<()> {
-    if let Some(only) = &told.explanation.only_nodes {
+    if let Some(only) = &explained_pod.explanation.only_nodes {
         let names: Vec<&str> = only.iter().map(|name| &**name).collect();
         writeln!(out)?;
-        write_wrapped(out, 2, &format!("no other nodes are considered than: {}", names.join(", ")))?;
+        write_wrapped(out, 2, &format!("PreFilter limits the candidates to: {}", names.join(", ")))?;
     }
-    let one_by_one = all_nodes || told.explanation.nodes.len() <= MAX_LISTED_NODES;
-    let is_shown = |place: usize, candidate: &FeasibleNode<'_>| {
+    let one_by_one = all_nodes || explained_pod.explanation.nodes.len() <= MAX_LISTED_NODES;
+    let is_shown = |rank: usize, candidate: &FeasibleNode<'_>| {
         one_by_one
-            || place < BEST_NODES_SHOWN
+            || rank < BEST_NODES_SHOWN
             || candidate.is_chosen
-            || told.recorded_node() == Some(candidate.name)
+            || explained_pod.recorded_node() == Some(candidate.name)
     };
-    let shown = candidates.iter().enumerate().filter(|(place, candidate)| is_shown(*place, candidate));
+    let shown = candidates.iter().enumerate().filter(|(rank, candidate)| is_shown(*rank, candidate));
     let shown: Vec<&FeasibleNode<'_>> = shown.map(|(_, candidate)| candidate).collect();
     write_scores(out, &shown, candidates)?;
     if wide && !shown.is_empty() {
-        write_score_details(out, told, &shown)?;
+        write_score_details(out, explained_pod, &shown)?;
     }
-    let refused: Vec<(&str, &Status)> = told
+    let rejections: Vec<(&str, &Status)> = explained_pod
         .explanation
         .nodes
         .iter()
-        .filter_map(|answer| match &answer.verdict {
-            NodeVerdict::Rejected(refusal) => Some((&*answer.node, refusal)),
+        .filter_map(|node_result| match &node_result.verdict {
+            NodeVerdict::Rejected(status) => Some((&*node_result.node, status)),
             NodeVerdict::Feasible { .. } => None,
         })
         .collect();
-    if one_by_one { write_rejected_nodes(out, &refused) } else { write_rejection_groups(out, told, &refused) }
+    if one_by_one {
+        write_rejected_nodes(out, &rejections)
+    } else {
+        write_rejection_groups(out, explained_pod, &rejections)
+    }
 }
 
 /// The number of nodes that each plugin rejects, the largest first.
-pub(super) fn rejections_by_plugin(told: &ExplainedPod) -> String {
+pub(super) fn rejections_by_plugin(explained_pod: &ExplainedPod) -> String {
     let mut plugins: BTreeMap<Plugin, u64> = BTreeMap::new();
-    for answer in &told.explanation.nodes {
-        if let NodeVerdict::Rejected(refusal) = &answer.verdict {
-            *plugins.entry(refusal.plugin).or_default() += 1;
+    for node_result in &explained_pod.explanation.nodes {
+        if let NodeVerdict::Rejected(status) = &node_result.verdict {
+            *plugins.entry(status.plugin).or_default() += 1;
         }
     }
     let mut plugins: Vec<(Plugin, u64)> = plugins.into_iter().collect();
     plugins.sort_by_key(|(plugin, count)| (std::cmp::Reverse(*count), *plugin));
-    let said = plugins.iter().map(|(plugin, count)| format!("{plugin} on {}", count_noun(*count, "node")));
-    said.collect::<Vec<_>>().join(", ")
+    let texts = plugins.iter().map(|(plugin, count)| format!("{plugin} on {}", count_noun(*count, "node")));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// One line per node: its total score, and the scores of the plugins whose scores differ between nodes.
 fn write_scores(
     out: &mut Printer,
-    shown: &[&FeasibleNode<'_>],
+    candidates: &[&FeasibleNode<'_>],
     all: &[FeasibleNode<'_>],
 ) -> anyhow::Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
-    let same = |at: usize| all.iter().all(|other| other.scores[at].weighted == first.scores[at].weighted);
-    let (alike, telling): (Vec<usize>, Vec<usize>) =
-        (0..first.scores.len()).partition(|at| all.len() > 1 && same(*at));
+    let is_equal = |at: usize| all.iter().all(|other| other.scores[at].weighted == first.scores[at].weighted);
+    let (equal_plugins, distinct_plugins): (Vec<usize>, Vec<usize>) =
+        (0..first.scores.len()).partition(|at| all.len() > 1 && is_equal(*at));
     let mut rows: Vec<Vec<String>> = vec![vec!["NODE".to_owned(), "TOTAL".to_owned()]];
-    rows[0].extend(telling.iter().map(|at| short_plugin_name(first.scores[*at].plugin).to_owned()));
-    for candidate in shown {
+    rows[0].extend(distinct_plugins.iter().map(|at| short_plugin_name(first.scores[*at].plugin).to_owned()));
+    for candidate in candidates {
         let mut row = vec![escape_line(candidate.name), signed(candidate.total)];
-        row.extend(telling.iter().map(|at| signed(candidate.scores[*at].weighted)));
+        row.extend(distinct_plugins.iter().map(|at| signed(candidate.scores[*at].weighted)));
         rows.push(row);
     }
     writeln!(out)?;
     let widths = column_widths(&rows);
     for (index, row) in rows.iter().enumerate() {
-        let is_chosen = index > 0 && shown[index - 1].is_chosen;
+        let is_chosen = index > 0 && candidates[index - 1].is_chosen;
         let style = match index {
             0 => HEADING,
             _ if is_chosen => NEW,
@@ -102,16 +106,16 @@ fn write_scores(
         let cells: String = cells.collect();
         writeln!(out, "{style}{mark} {:<width$}{cells}{style:#}", row[0], width = widths[0])?;
     }
-    if let Some(last) = all.last().filter(|_| shown.len() < all.len()) {
-        let more = count_noun((all.len() - shown.len()) as u64, "more node");
-        writeln!(out, "  and {more}, down to a total of {} (--nodes lists them)", signed(last.total))?;
+    if let Some(last) = all.last().filter(|_| candidates.len() < all.len()) {
+        let more = count_noun((all.len() - candidates.len()) as u64, "more node");
+        writeln!(out, "  and {more} with totals down to {} (use --nodes)", signed(last.total))?;
     }
-    if !alike.is_empty() {
-        let said = alike.iter().map(|at| {
+    if !equal_plugins.is_empty() {
+        let texts = equal_plugins.iter().map(|at| {
             let PluginScore { plugin, weighted, .. } = first.scores[*at];
             format!("{plugin} {}", signed(weighted))
         });
-        let text = format!("the same for all: {}", said.collect::<Vec<_>>().join(", "));
+        let text = format!("same score on all nodes: {}", texts.collect::<Vec<_>>().join(", "));
         write_wrapped(out, 2, &text)?;
     }
     Ok(())
@@ -120,13 +124,13 @@ fn write_scores(
 /// Prints raw score, normalized score and weight for each plugin.
 fn write_score_details(
     out: &mut Printer,
-    told: &ExplainedPod,
-    shown: &[&FeasibleNode<'_>],
+    explained_pod: &ExplainedPod,
+    candidates: &[&FeasibleNode<'_>],
 ) -> anyhow::Result<()> {
-    let weights = told.profile().map_or(&[][..], |profile| &profile.score);
+    let weights = explained_pod.profile().map_or(&[][..], |profile| &profile.score);
     let mut rows =
-        vec![["NODE", "PLUGIN", "RAW", "NORMALISED", "WEIGHT", "SCORE"].map(str::to_owned).to_vec()];
-    for candidate in shown {
+        vec![["NODE", "PLUGIN", "RAW", "NORMALIZED", "WEIGHT", "SCORE"].map(str::to_owned).to_vec()];
+    for candidate in candidates {
         let mut name = candidate.name;
         for score in candidate.scores {
             let weight = weights.iter().find(|(plugin, _)| *plugin == score.plugin);
@@ -154,13 +158,13 @@ fn write_score_details(
 }
 
 /// Prints one line per rejected node.
-fn write_rejected_nodes(out: &mut Printer, refused: &[(&str, &Status)]) -> anyhow::Result<()> {
-    if refused.is_empty() {
+fn write_rejected_nodes(out: &mut Printer, rejections: &[(&str, &Status)]) -> anyhow::Result<()> {
+    if rejections.is_empty() {
         return Ok(());
     }
-    let mut rows = vec![["NODE", "REFUSED BY", "REASONS"].map(str::to_owned).to_vec()];
-    for (node, refusal) in refused {
-        rows.push(vec![escape_line(node), refusal.plugin.name().to_owned(), refusal.message()]);
+    let mut rows = vec![["NODE", "REJECTED BY", "REASONS"].map(str::to_owned).to_vec()];
+    for (node, status) in rejections {
+        rows.push(vec![escape_line(node), status.plugin.name().to_owned(), status.message()]);
     }
     writeln!(out)?;
     let widths = column_widths(&rows);
@@ -181,23 +185,23 @@ fn write_rejected_nodes(out: &mut Printer, refused: &[(&str, &Status)]) -> anyho
 /// really bound to is named.
 fn write_rejection_groups(
     out: &mut Printer,
-    told: &ExplainedPod,
-    refused: &[(&str, &Status)],
+    explained_pod: &ExplainedPod,
+    rejections: &[(&str, &Status)],
 ) -> anyhow::Result<()> {
     let mut groups: BTreeMap<(Plugin, String), Vec<&str>> = BTreeMap::new();
-    for (node, refusal) in refused {
-        groups.entry((refusal.plugin, refusal.message())).or_default().push(node);
+    for (node, status) in rejections {
+        groups.entry((status.plugin, status.message())).or_default().push(node);
     }
     let mut groups: Vec<((Plugin, String), Vec<&str>)> = groups.into_iter().collect();
     groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
     if !groups.is_empty() {
-        writeln!(out, "\n{HEADING}  REFUSED{HEADING:#}")?;
+        writeln!(out, "\n{HEADING}  REJECTED{HEADING:#}")?;
     }
     let width = groups.first().map_or(0, |(_, nodes)| group_digits(nodes.len() as u64).len());
     for ((plugin, message), nodes) in groups {
-        let names = match told.recorded_node().filter(|node| nodes.contains(node)) {
+        let names = match explained_pod.recorded_node().filter(|node| nodes.contains(node)) {
             _ if nodes.len() <= MAX_NAMED_NODES => format!(" ({})", nodes.join(", ")),
-            Some(node) => format!(" ({node} among them)"),
+            Some(node) => format!(" (including {node})"),
             None => String::new(),
         };
         let indent = 2 + width - group_digits(nodes.len() as u64).len();
@@ -226,9 +230,9 @@ fn short_plugin_name(plugin: Plugin) -> &'static str {
         Plugin::TaintToleration => "TAINTS",
         Plugin::NodeAffinity => "AFFINITY",
         Plugin::PodTopologySpread => "SPREAD",
-        Plugin::InterPodAffinity => "PODS",
+        Plugin::InterPodAffinity => "INTERPOD",
         Plugin::NodeResourcesFit => "FIT",
-        Plugin::NodeResourcesBalancedAllocation => "BALANCE",
+        Plugin::NodeResourcesBalancedAllocation => "BALANCED",
         Plugin::ImageLocality => "IMAGES",
         Plugin::VolumeBinding => "VOLUMES",
         Plugin::DynamicResources => "CLAIMS",

@@ -32,7 +32,7 @@ impl LiveReplayObserver for TerminalObserver<'_> {
         let text = match notice {
             LiveNotice::Risk(risk) => format!("warning: {}", escape_line(&risk)),
             LiveNotice::HookOutput(line) => line,
-            LiveNotice::HookFailed(words) => format!("warning: {words}"),
+            LiveNotice::HookFailed(message) => format!("warning: {message}"),
         };
         self.out.print_to_stderr(&text);
     }
@@ -54,8 +54,8 @@ impl LiveReplayObserver for TerminalObserver<'_> {
     fn playing(&mut self, from: Moment, end: Moment) -> Box<dyn FnMut(LiveProgress) + Send> {
         let bar = Progress::replay(self.out, seconds(end.nanos_since(from)));
         Box::new(move |progress| {
-            let words = progress.speed.map_or_else(|| "paused".to_owned(), speed_text);
-            bar.set_replay_state(seconds(progress.played_nanos), progress.at, &words);
+            let speed_message = progress.speed.map_or_else(|| "paused".to_owned(), speed_text);
+            bar.set_replay_state(seconds(progress.played_nanos), progress.at, &speed_message);
         })
     }
 

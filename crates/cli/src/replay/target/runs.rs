@@ -14,23 +14,23 @@ use crate::output::{HEADING, Printer};
 /// What is done about runs.
 #[derive(clap::Subcommand)]
 pub(in crate::replay) enum RunCommand {
-    /// Remove all that a replay created in an API server, and nothing else
+    /// Delete all objects created by a live replay, and no others
     Clean(RunArgs),
-    /// Let a replay that is being played into an API server wait
+    /// Pause a live replay
     Pause(RunArgs),
-    /// Let a replay that waits go on
+    /// Resume a paused live replay
     Resume(RunArgs),
-    /// Show the replays that an API server knows of
+    /// List the live replays in an API server
     Runs(ServerArgs),
 }
 
 /// Where.
 #[derive(clap::Args)]
 pub(in crate::replay) struct ServerArgs {
-    /// The kubeconfig of the API server
+    /// Kubeconfig of the API server
     #[arg(long, value_name = "KUBECONFIG")]
     target: PathBuf,
-    /// The context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
@@ -40,7 +40,7 @@ pub(in crate::replay) struct ServerArgs {
 pub(in crate::replay) struct RunArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// The name of the run [default: the only one there is]
+    /// Name of the run [default: the only one]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
 }
@@ -76,8 +76,8 @@ impl RunCommand {
             RunCommand::Pause(which) | RunCommand::Resume(which) => {
                 let paused = matches!(self, RunCommand::Pause(_));
                 let run = known_runs::set_paused(&connection, which.run.as_deref(), paused, now()).await?;
-                let words = if paused { "waits from now on" } else { "goes on" };
-                writeln!(out, "run {} {words}", run.name)?;
+                let state_text = if paused { "paused" } else { "resumed" };
+                writeln!(out, "run {} {state_text}", run.name)?;
             }
         }
         Ok(Outcome::Done)
@@ -91,8 +91,8 @@ fn print_runs(out: &mut Printer, runs: &[RunStatus]) -> anyhow::Result<()> {
     }
     writeln!(
         out,
-        "{HEADING}{:<NAME_WIDTH$}{:<STATE_WIDTH$}{:<TIME_WIDTH$}WHAT{HEADING:#}",
-        "NAME", "STATE", "AT"
+        "{HEADING}{:<NAME_WIDTH$}{:<STATE_WIDTH$}{:<TIME_WIDTH$}REPLAY{HEADING:#}",
+        "NAME", "STATE", "POSITION"
     )?;
     for run in runs {
         let state = known_runs::state_name(run, now());

@@ -8,30 +8,30 @@ use replay::live_target::{SimkubeOptions, VIRTUAL_NAMESPACE_PREFIX};
 
 /// What concerns SimKube's way.
 #[derive(clap::Args)]
-#[command(next_help_heading = "As SimKube's driver does")]
+#[command(next_help_heading = "SimKube mode options")]
 pub(super) struct SimkubeArgs {
-    /// Workloads instead of pods, in namespaces of their own, for virtual nodes, with pods that run as long as they did
+    /// Replay like SimKube's driver: workloads in virtual namespaces on virtual nodes, pods with their recorded run times
     #[arg(long, value_name = "simkube", value_parser = ["simkube"])]
     pub(super) style: Option<String>,
-    /// The configuration of SimKube's tracer, which tells where kinds describe pods [default: as the history says]
+    /// SimKube tracer configuration, with the pod template paths of kinds [default: as recorded]
     #[arg(long, value_name = "FILE", requires = "style")]
     tracer_config: Option<PathBuf>,
-    /// What those namespaces begin with
+    /// Prefix of virtual namespaces
     #[arg(long, value_name = "PREFIX", default_value = VIRTUAL_NAMESPACE_PREFIX, requires = "style")]
     virtual_ns_prefix: String,
-    /// How long pods wait for their images, in milliseconds
+    /// Image pull delay of pods, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
     image_pull_delay: u32,
-    /// If it is more: it is drawn between both
+    /// Maximum image pull delay, in milliseconds; if larger, the delay is random between both
     #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
     image_pull_jitter: u32,
-    /// How long pods take to start then, in milliseconds
+    /// Startup delay of pods after that, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
     pod_startup_delay: u32,
-    /// If it is more: it is drawn between both
+    /// Maximum startup delay, in milliseconds; if larger, the delay is random between both
     #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
     pod_startup_jitter: u32,
-    /// Make pods of nobody again that others delete while they run
+    /// Re-create bare pods that others delete while they run
     #[arg(long, requires = "style")]
     reschedule_interrupted_bare_pods: bool,
 }

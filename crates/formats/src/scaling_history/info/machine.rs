@@ -66,13 +66,13 @@ impl MachineDeploymentInfo {
         let spec = &object["spec"];
         let template = &spec["template"]["spec"];
         let labels =
-            required_labels(&template["nodeTemplate"]["metadata"]["labels"], "nodeTemplate's labels")?;
+            required_labels(&template["nodeTemplate"]["metadata"]["labels"], "the labels of nodeTemplate")?;
         let update = &spec["strategy"]["rollingUpdate"];
         Ok(MachineDeploymentInfo {
             meta: SnapshotMeta::of(object)?,
             replicas: match &spec["replicas"] {
                 Value::Null if spec.get("replicas").is_none() => 0,
-                replicas => replicas.as_i64().ok_or("its replicas are no whole number")?,
+                replicas => replicas.as_i64().ok_or("replicas is not an integer")?,
             },
             pool: pool_name(&labels)?,
             zone: ZONE_LABELS.iter().find_map(|label| labels.get(*label)).cloned().unwrap_or_default(),
@@ -132,22 +132,22 @@ fn template_taints(template: &Value) -> InfoResult<Vec<Value>> {
     let taints = match template["nodeTemplate"]["spec"].get("taints") {
         None => return Ok(Vec::new()),
         Some(Value::Array(taints)) => taints,
-        Some(_) => return Err("its taints are no list".to_owned()),
+        Some(_) => return Err("taints is not a list".to_owned()),
     };
-    let mut kept = Vec::new();
+    let mut valid_taints = Vec::new();
     for taint in taints {
         let [key, value, effect] = ["key", "value", "effect"].map(|field| taint.get(field));
         if let (Some(key), Some(value), Some(effect)) = (key, value, effect) {
             let [key, value, effect] = [key, value, effect].map(Value::as_str);
             let (Some(key), Some(value), Some(effect)) = (key, value, effect) else {
-                return Err("a taint of it is not made of texts".to_owned());
+                return Err("key, value or effect of a taint is not a string".to_owned());
             };
             let mut taint = json!({ "key": key, "effect": effect });
             set_if_not_empty(&mut taint, "value", json!(value));
-            kept.push(taint);
+            valid_taints.push(taint);
         }
     }
-    Ok(kept)
+    Ok(valid_taints)
 }
 
 // === impl MachineClassInfo ===
@@ -158,13 +158,13 @@ impl MachineClassInfo {
         let template = &object["nodeTemplate"];
         let provider = &object["providerSpec"];
         let mut labels = match provider.get("labels") {
-            Some(labels) => required_labels(labels, "providerSpec's labels")?,
-            None => required_labels(&provider["tags"], "providerSpec's tags")?,
+            Some(labels) => required_labels(labels, "the labels of providerSpec")?,
+            None => required_labels(&provider["tags"], "the tags of providerSpec")?,
         };
         labels.extend(super::labels(&object["metadata"]["labels"]).unwrap_or_default());
-        let capacity = template["capacity"].as_object().ok_or("its nodeTemplate has no capacity")?;
+        let capacity = template["capacity"].as_object().ok_or("nodeTemplate has no capacity")?;
         let amount = |(name, amount): (&String, &Value)| {
-            let text = amount.as_str().ok_or_else(|| format!("the capacity of {name} is no text"))?;
+            let text = amount.as_str().ok_or_else(|| format!("the capacity of {name} is not a string"))?;
             let amount = Quantity::parse(text).map_err(|error| error.to_string())?;
             // Printed and parsed again, as the recorder does.
             let printed = Quantity::parse(&amount.to_string()).map_err(|error| error.to_string())?;
@@ -209,16 +209,16 @@ impl MachineClassInfo {
 }
 
 fn required(value: &Value, field: &str) -> InfoResult<String> {
-    value[field].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {field}"))
+    value[field].as_str().map(str::to_owned).ok_or_else(|| format!("{field} is missing"))
 }
 
-fn required_labels(value: &Value, what: &str) -> InfoResult<Labels> {
-    if value.is_object() { labels(value) } else { Err(format!("{what} are missing")) }
+fn required_labels(value: &Value, field_name: &str) -> InfoResult<Labels> {
+    if value.is_object() { labels(value) } else { Err(format!("{field_name} are missing")) }
 }
 
 fn pool_name(labels: &Labels) -> InfoResult<String> {
     let found = POOL_LABELS.iter().find_map(|label| labels.get(*label));
-    found.cloned().ok_or_else(|| format!("no label names its pool, such as {}", POOL_LABELS[0]))
+    found.cloned().ok_or_else(|| format!("no label with the worker pool, such as {}", POOL_LABELS[0]))
 }
 
 /// An IntOrString as a text, `3` or `25%`. Numbers are truncated to 32 bits, as in the recorder.
@@ -227,7 +227,7 @@ pub(super) fn int_or_string_text(value: &Value, field: &str) -> InfoResult<Strin
         Value::String(text) => Ok(text.clone()),
         other => match other.as_i64() {
             Some(number) => Ok((number as i32).to_string()),
-            None => Err(format!("{field} is neither a whole number nor a text")),
+            None => Err(format!("{field} is neither an integer nor a string")),
         },
     }
 }

@@ -192,8 +192,8 @@ pub(crate) fn check_spec(spec: &Value) -> InfoResult<()> {
     match containers {
         Some(None | Some(Value::Null)) => Ok(()),
         Some(Some(Value::Array(containers))) if containers.iter().all(Value::is_object) => Ok(()),
-        Some(Some(_)) => Err("its containers are no list of objects".to_owned()),
-        None => Err("it is no object".to_owned()),
+        Some(Some(_)) => Err("containers is not a list of objects".to_owned()),
+        None => Err("not an object".to_owned()),
     }
 }
 
@@ -246,10 +246,10 @@ impl ScheduleStatus {
         if tied {
             return ScheduleStatus::Committed;
         }
-        let refused = conditions.iter().any(|condition| {
+        let is_unschedulable = conditions.iter().any(|condition| {
             text(condition, "type") == "PodScheduled" && text(condition, "reason") == "Unschedulable"
         });
-        if refused { ScheduleStatus::Unscheduled } else { ScheduleStatus::Pending }
+        if is_unschedulable { ScheduleStatus::Unscheduled } else { ScheduleStatus::Pending }
     }
 
     /// The status with the number that a row contains.
@@ -259,7 +259,9 @@ impl ScheduleStatus {
             0 => ScheduleStatus::Unscheduled,
             1 => ScheduleStatus::Committed,
             other => {
-                return Err(format!("{other} is none of -1 (nominated), 0 (unscheduled), 1 (scheduled)"));
+                return Err(format!(
+                    "unknown value {other}: expected -1 (nominated), 0 (unscheduled) or 1 (scheduled)"
+                ));
             }
         })
     }

@@ -35,7 +35,7 @@ impl PriorityClassInfo {
         Ok(PriorityClassInfo {
             meta: SnapshotMeta::of(object)?,
             uid: text(&object["metadata"], "uid").to_owned(),
-            value: i32::try_from(value).map_err(|_| format!("the value {value} takes more than 32 bits"))?,
+            value: i32::try_from(value).map_err(|_| format!("the value {value} does not fit 32 bits"))?,
             global_default: object["globalDefault"].as_bool().unwrap_or_default(),
             // The API server sets it by default; without it the recorder would fail.
             preemption_policy: if policy.is_empty() { "PreemptLowerPriority" } else { policy }.to_owned(),

@@ -45,11 +45,11 @@ impl SettingsInfo {
     pub(crate) fn of(deployment: &Value) -> InfoResult<SettingsInfo> {
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
         if !container["command"].is_array() {
-            return Err("its first container has no command".to_owned());
+            return Err("the first container has no command".to_owned());
         }
         let mut settings = SettingsInfo::default();
         for flag in list(&container["command"]) {
-            let flag = flag.as_str().ok_or("its command is not made of texts")?;
+            let flag = flag.as_str().ok_or("the command is not a list of strings")?;
             // As in the recorder, text after a second `=` is lost.
             let mut parts = flag.split('=');
             let (Some(name), Some(value)) = (parts.next(), parts.next()) else { continue };
@@ -72,7 +72,7 @@ impl SettingsInfo {
                 let mut parts = value.split(':');
                 let (min, max, group) = (parts.next(), parts.next(), parts.next());
                 let (Some(min), Some(max), Some(group)) = (min, max, group) else {
-                    return Err("it is not min:max:name".to_owned());
+                    return Err("expected min:max:name".to_owned());
                 };
                 // The recorder checks only the second of the two errors.
                 self.groups.insert(group.to_owned(), (parse_integer(min).unwrap_or(0), parse_integer(max)?));
@@ -165,7 +165,7 @@ pub(crate) fn priorities_config_map(priorities: &str) -> Value {
 
 /// An integer as Go parses it.
 fn parse_integer(text: &str) -> InfoResult<i64> {
-    text.parse().map_err(|_| "it is no whole number".to_owned())
+    text.parse().map_err(|_| "not an integer".to_owned())
 }
 
 /// A boolean as Go parses it.
@@ -173,13 +173,13 @@ fn parse_bool(text: &str) -> InfoResult<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("it is neither true nor false".to_owned()),
+        _ => Err("expected true or false".to_owned()),
     }
 }
 
 /// A duration as Go parses it, such as `1h0m10s` or `1.5m`, in whole milliseconds.
 fn parse_millis(text: &str) -> InfoResult<i64> {
-    let bad = || "it is no span of time such as 10s or 1h30m".to_owned();
+    let invalid = || "expected a duration such as 10s or 1h30m".to_owned();
     let (negative, rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -191,10 +191,10 @@ fn parse_millis(text: &str) -> InfoResult<i64> {
     let mut rest = rest;
     let mut nanos: i64 = 0;
     if rest.is_empty() {
-        return Err(bad());
+        return Err(invalid());
     }
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(invalid)?;
         let (amount, after) = rest.split_at(digits);
         let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
@@ -205,23 +205,23 @@ fn parse_millis(text: &str) -> InfoResult<i64> {
             "s" => 1_000_000_000,
             "m" => 60_000_000_000,
             "h" => 3_600_000_000_000,
-            _ => return Err(bad()),
+            _ => return Err(invalid()),
         };
         let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            return Err(bad());
+            return Err(invalid());
         }
-        let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| bad())? };
+        let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
         let part = if fraction.is_empty() {
             0.0
         } else {
-            format!("0.{fraction}").parse::<f64>().map_err(|_| bad())? * unit as f64
+            format!("0.{fraction}").parse::<f64>().map_err(|_| invalid())? * unit as f64
         };
         nanos = whole
             .checked_mul(unit)
             .and_then(|span| span.checked_add(part as i64))
             .and_then(|span| span.checked_add(nanos))
-            .ok_or_else(bad)?;
+            .ok_or_else(invalid)?;
         rest = after;
     }
     let millis = nanos / 1_000_000;

@@ -44,16 +44,17 @@ impl WorkerPoolInfo {
         let meta = SnapshotMeta::of(worker)?;
         let changed = time(&worker["metadata"]["annotations"][TIMESTAMP_ANNOTATION])?;
         if changed.is_none() {
-            return Err(format!("it has no annotation {TIMESTAMP_ANNOTATION}"));
+            return Err(format!("annotation {TIMESTAMP_ANNOTATION} is missing"));
         }
-        let pools = worker["spec"]["pools"].as_array().ok_or("it has no pools")?;
+        let pools = worker["spec"]["pools"].as_array().ok_or("pools is missing")?;
         let read = |pool: &Value| -> InfoResult<(String, WorkerPoolInfo)> {
             let required = |field: &str| {
                 pool[field].as_str().map(str::to_owned).ok_or_else(|| format!("a pool has no {field}"))
             };
             let number = |field: &str| pool[field].as_i64().ok_or_else(|| format!("a pool has no {field}"));
             let zones = pool["zones"].as_array().ok_or("a pool has no zones")?;
-            let zones = zones.iter().map(|zone| zone.as_str().map(str::to_owned).ok_or("a zone is no text"));
+            let zones =
+                zones.iter().map(|zone| zone.as_str().map(str::to_owned).ok_or("a zone is not a string"));
             let info = WorkerPoolInfo {
                 meta: SnapshotMeta { name: required("name")?, ..meta.clone() },
                 changed,

@@ -12,9 +12,9 @@ const REPORT: &str = include_str!("../../../../../testdata/formats/gardener_scen
 
 fn objects(text: &str) -> (Vec<Object>, Vec<String>) {
     let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
-    let given = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(7) };
+    let options = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(7) };
     let (mut objects, mut warnings) = (Vec::new(), Vec::new());
-    for item in read(input, given).unwrap() {
+    for item in read(input, options).unwrap() {
         match item.unwrap() {
             ImportItem::Change(change) => objects.push(change.what.object().clone()),
             ImportItem::Warning(warning) => warnings.push(warning),
@@ -174,7 +174,7 @@ fn reports_round_trip() {
     }
     assert_eq!((before.nodes, before.priority_classes), (again.nodes, again.priority_classes));
     assert_eq!(again.machine_deployments[0].replicas, 1);
-    let told = "file: ScalingResult is of a simulation and left out: 1 nodes scaled up, 3 pods scheduled, 1 pods pending";
+    let told = "file: ScalingResult is from a simulation and was skipped: 1 nodes scaled up, 3 pods scheduled, 1 pods pending";
     assert_eq!(warnings, [told]);
 }
 

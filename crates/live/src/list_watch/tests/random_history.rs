@@ -64,16 +64,16 @@ impl SimulatedServer {
             let name = ["a", "b", "c", "d", "e"][self.rng.random_range(0..5)];
             self.version += self.rng.random_range(1..4);
             let version = self.version;
-            let (word, uid) = match self.objects.get(name).cloned() {
+            let (event_type, uid) = match self.objects.get(name).cloned() {
                 None => ("ADDED", format!("{name}-{version}")),
                 Some((uid, _)) if self.one_in(3) => ("DELETED", uid),
                 Some((uid, _)) => ("MODIFIED", uid),
             };
-            match word {
+            match event_type {
                 "DELETED" => drop(self.objects.remove(name)),
                 _ => drop(self.objects.insert(name.to_owned(), (uid.clone(), version))),
             }
-            self.log.push(ServerEvent { version, at: self.now, event_type: word, uid });
+            self.log.push(ServerEvent { version, at: self.now, event_type, uid });
         }
         if self.fault(20) {
             self.oldest_version = self.version;
@@ -81,110 +81,112 @@ impl SimulatedServer {
     }
 
     fn failure(&mut self) -> RequestFailure {
-        let with = [None, Some(429), Some(500), Some(503), Some(401), Some(403), Some(404), Some(410)];
-        let status = with[self.rng.random_range(0..with.len())];
+        let statuses = [None, Some(429), Some(500), Some(503), Some(401), Some(403), Some(404), Some(410)];
+        let status = statuses[self.rng.random_range(0..statuses.len())];
         RequestFailure { status, message: "no".to_owned(), retry_after: None }
     }
 
-    fn list(&mut self, watching: &mut KindWatch, after: Option<String>) -> Option<WatchRequest> {
+    fn list(&mut self, kind_watch: &mut KindWatch, continue_token: Option<String>) -> Option<WatchRequest> {
         self.make_changes();
         if self.fault(5) {
             let failure = self.failure();
-            return self.respond(watching, WatchResponse::Failed(failure));
+            return self.respond(kind_watch, WatchResponse::Failed(failure));
         }
-        let start: usize = after.as_deref().map_or(0, |mark| mark.parse().unwrap());
+        let start: usize = continue_token.as_deref().map_or(0, |token| token.parse().unwrap());
         if start == 0 {
-            let shown = self.objects.values().map(|(uid, version)| format!("{uid}@{version}"));
-            self.snapshot = (shown.collect(), self.version);
+            let items = self.objects.values().map(|(uid, version)| format!("{uid}@{version}"));
+            self.snapshot = (items.collect(), self.version);
             self.first_list.get_or_insert(self.version);
         }
         let (all, version) = self.snapshot.clone();
         let end = (start + self.rng.random_range(1..4)).min(all.len());
         let next = if end < all.len() { end.to_string() } else { String::new() };
         let pods: Vec<&str> = all[start..end].iter().map(String::as_str).collect();
-        self.respond(watching, WatchResponse::Page(page(&version.to_string(), &next, &pods).as_bytes()))
+        self.respond(kind_watch, WatchResponse::Page(page(&version.to_string(), &next, &pods).as_bytes()))
     }
 
-    fn watch(&mut self, watching: &mut KindWatch, from: &str) -> Option<WatchRequest> {
-        let mut from: u64 = from.parse().unwrap();
+    fn watch(&mut self, kind_watch: &mut KindWatch, resource_version: &str) -> Option<WatchRequest> {
+        let mut resource_version: u64 = resource_version.parse().unwrap();
         if self.fault(5) {
             let failure = self.failure();
-            return self.respond(watching, WatchResponse::Failed(failure));
+            return self.respond(kind_watch, WatchResponse::Failed(failure));
         }
-        if from < self.oldest_version && self.one_in(2) {
-            return self.respond(watching, WatchResponse::Failed(status(410)));
+        if resource_version < self.oldest_version && self.one_in(2) {
+            return self.respond(kind_watch, WatchResponse::Failed(status(410)));
         }
-        if let Some(ask) = self.respond(watching, WatchResponse::Opened) {
-            return Some(ask);
+        if let Some(request) = self.respond(kind_watch, WatchResponse::Opened) {
+            return Some(request);
         }
-        if from < self.oldest_version {
-            return self.respond(watching, WatchResponse::Line(EXPIRED_EVENT.as_bytes()));
+        if resource_version < self.oldest_version {
+            return self.respond(kind_watch, WatchResponse::Line(EXPIRED_EVENT.as_bytes()));
         }
         loop {
             self.make_changes();
-            let next = self.log.iter().find(|one| one.version > from).cloned();
+            let next = self.log.iter().find(|event| event.version > resource_version).cloned();
             let text = match next {
                 Some(next) => {
-                    from = next.version;
+                    resource_version = next.version;
                     line(next.event_type, &format!("{}@{}", next.uid, next.version))
                 }
                 None if self.faults == 0 => return None,
                 None if self.has_bookmarks => {
-                    from = self.version;
-                    bookmark(&from.to_string())
+                    resource_version = self.version;
+                    bookmark(&resource_version.to_string())
                 }
                 // The watch times out.
-                None if self.one_in(4) => return self.respond(watching, WatchResponse::Ended),
+                None if self.one_in(4) => return self.respond(kind_watch, WatchResponse::Ended),
                 None => {
                     self.now = self.now.plus_nanos(60_000_000_000);
                     continue;
                 }
             };
-            let heard = match self.rng.random_range(0..8) {
+            let response = match self.rng.random_range(0..8) {
                 0 if self.fault(1) => Some(WatchResponse::Ended),
                 1 if self.fault(1) => Some(WatchResponse::Line(&text.as_bytes()[..text.len() / 2])),
                 2 if self.fault(1) => Some(WatchResponse::Line(EXPIRED_EVENT.as_bytes())),
                 3 if self.fault(1) => {
-                    self.respond(watching, WatchResponse::Line(text.as_bytes()));
+                    self.respond(kind_watch, WatchResponse::Line(text.as_bytes()));
                     Some(WatchResponse::Line(text.as_bytes()))
                 }
                 _ => None,
             };
-            if let Some(ask) = self.respond(watching, heard.unwrap_or(WatchResponse::Line(text.as_bytes()))) {
-                return Some(ask);
+            if let Some(request) =
+                self.respond(kind_watch, response.unwrap_or(WatchResponse::Line(text.as_bytes())))
+            {
+                return Some(request);
             }
             if self.one_in(6) {
-                self.outputs_on_disk.push(watching.take_output());
+                self.outputs_on_disk.push(kind_watch.take_output());
             }
         }
     }
 
-    fn respond(&mut self, watching: &mut KindWatch, reply: WatchResponse<'_>) -> Option<WatchRequest> {
+    fn respond(&mut self, kind_watch: &mut KindWatch, response: WatchResponse<'_>) -> Option<WatchRequest> {
         self.pass_time();
-        watching.handle(reply, self.now, self.rng.random())
+        kind_watch.handle(response, self.now, self.rng.random())
     }
 
     fn changes(&self) -> impl Iterator<Item = &IncomingChange> {
-        self.outputs_on_disk.iter().flat_map(|told| &told.batch.changes)
+        self.outputs_on_disk.iter().flat_map(|output| &output.batch.changes)
     }
 
     /// A watch resumed from the disk, after a kill.
     fn resumed_from_disk(&self) -> KindWatch {
         let mut objects = HashMap::new();
         for change in self.changes() {
-            let (name, seen) = name_and_version(change.what.object());
+            let (name, version_id) = name_and_version(change.what.object());
             match change.what {
-                What::Added(_) | What::Modified(_) => drop(objects.insert(name, seen)),
+                What::Added(_) | What::Modified(_) => drop(objects.insert(name, version_id)),
                 What::Deleted(_) => drop(objects.remove(&name)),
             }
         }
-        let position = self.outputs_on_disk.iter().rev().find_map(|told| told.batch.positions.first());
+        let position = self.outputs_on_disk.iter().rev().find_map(|output| output.batch.positions.first());
         KindWatch::new(watch_subject(), position.map(|(_, position)| &**position), objects, None)
     }
 }
 
 fn check(seed: u64) -> Result<(), TestCaseError> {
-    let mut world = SimulatedServer {
+    let mut server = SimulatedServer {
         rng: Pcg64::seed_from_u64(seed),
         now: moment(1000),
         version: 10,
@@ -197,41 +199,41 @@ fn check(seed: u64) -> Result<(), TestCaseError> {
         faults: 40,
         has_bookmarks: seed.is_multiple_of(2),
     };
-    world.make_changes();
-    let mut watching = KindWatch::new(watch_subject(), None, [], None);
-    let mut ask = watching.next_request(0.5);
+    server.make_changes();
+    let mut kind_watch = KindWatch::new(watch_subject(), None, [], None);
+    let mut request = kind_watch.next_request(0.5);
     for _ in 0..2_000 {
-        let next = match ask {
+        let next = match request {
             WatchRequest::Wait(wait) => {
-                world.now = world.now.plus_nanos(wait.as_nanos() as i64);
-                world.make_changes();
-                Some(watching.next_request(0.5))
+                server.now = server.now.plus_nanos(wait.as_nanos() as i64);
+                server.make_changes();
+                Some(kind_watch.next_request(0.5))
             }
-            WatchRequest::List { continue_token: after, .. } => world.list(&mut watching, after),
-            WatchRequest::Watch { resource_version: from, .. } => world.watch(&mut watching, &from),
+            WatchRequest::List { continue_token, .. } => server.list(&mut kind_watch, continue_token),
+            WatchRequest::Watch { resource_version, .. } => server.watch(&mut kind_watch, &resource_version),
         };
-        if world.one_in(2) || next.is_none() {
-            world.outputs_on_disk.push(watching.take_output());
+        if server.one_in(2) || next.is_none() {
+            server.outputs_on_disk.push(kind_watch.take_output());
         }
         let Some(next) = next else { break };
-        ask = next;
-        if world.fault(10) {
-            watching = world.resumed_from_disk();
+        request = next;
+        if server.fault(10) {
+            kind_watch = server.resumed_from_disk();
             // Without any output on disk nothing can be missed.
-            if world
+            if server
                 .outputs_on_disk
                 .iter()
-                .all(|told| told.batch.changes.is_empty() && told.batch.positions.is_empty())
+                .all(|reported| reported.batch.changes.is_empty() && reported.batch.positions.is_empty())
             {
-                world.first_list = None;
+                server.first_list = None;
             }
-            ask = watching.next_request(0.5);
+            request = kind_watch.next_request(0.5);
         }
     }
 
     let mut state: BTreeMap<String, (String, u64)> = BTreeMap::new();
-    let mut told: HashSet<(&str, String, String)> = HashSet::new();
-    for change in world.changes() {
+    let mut reported: HashSet<(&str, String, String)> = HashSet::new();
+    for change in server.changes() {
         let meta = change.what.object().meta();
         let (name, uid) = (meta.name.into_owned(), meta.uid.unwrap().into_owned());
         let version = meta.resource_version.unwrap().into_owned();
@@ -243,29 +245,29 @@ fn check(seed: u64) -> Result<(), TestCaseError> {
         }
         let what =
             if change.what.state().is_some() { ("is", uid, version) } else { ("was", uid, String::new()) };
-        prop_assert!(told.insert(what.clone()), "told twice: {what:?}");
+        prop_assert!(reported.insert(what.clone()), "told twice: {what:?}");
     }
-    prop_assert_eq!(&state, &world.objects);
+    prop_assert_eq!(&state, &server.objects);
 
-    let gaps: Vec<&Gap> = world.outputs_on_disk.iter().flat_map(|told| &told.batch.gaps).collect();
+    let gaps: Vec<&Gap> = server.outputs_on_disk.iter().flat_map(|reported| &reported.batch.gaps).collect();
     let mut seen_before = Moment::MIN;
-    let first = world.first_list.unwrap_or(u64::MAX);
-    for one in world.log.iter().filter(|one| one.version > first) {
-        let is_it = |change: &&IncomingChange| {
+    let first = server.first_list.unwrap_or(u64::MAX);
+    for event in server.log.iter().filter(|event| event.version > first) {
+        let is_match = |change: &&IncomingChange| {
             let meta = change.what.object().meta();
             let is_delete = change.what.state().is_none();
             !change.inferred
-                && meta.uid.as_deref() == Some(&one.uid)
-                && (is_delete == (one.event_type == "DELETED"))
-                && meta.resource_version.as_deref() == Some(&one.version.to_string())
+                && meta.uid.as_deref() == Some(&event.uid)
+                && (is_delete == (event.event_type == "DELETED"))
+                && meta.resource_version.as_deref() == Some(&event.version.to_string())
         };
-        match world.changes().find(is_it) {
+        match server.changes().find(is_match) {
             Some(change) => seen_before = seen_before.max(change.seen),
             None => {
                 // It would have been received after it happened, and after the events before it.
-                let due = one.at.max(seen_before);
-                let is_covered = gaps.iter().any(|gap| gap.from <= due && one.at <= gap.to);
-                prop_assert!(is_covered, "missed unsaid: {one:?}, gaps {gaps:?}");
+                let due = event.at.max(seen_before);
+                let is_covered = gaps.iter().any(|gap| gap.from <= due && event.at <= gap.to);
+                prop_assert!(is_covered, "missed unsaid: {event:?}, gaps {gaps:?}");
             }
         }
     }

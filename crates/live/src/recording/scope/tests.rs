@@ -8,36 +8,36 @@ fn at(second: i64) -> Moment {
 
 /// `1970-01-01T00:00:07Z` is `7s`.
 fn short(text: &str) -> String {
-    let mut words = String::new();
+    let mut output = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("1970-01-01T00:") {
         let (minutes, seconds) = (&after[..2], &after[3..5]);
         let number = minutes.parse::<i64>().unwrap() * 60 + seconds.parse::<i64>().unwrap();
-        words.push_str(&format!("{before}{number}s"));
+        output.push_str(&format!("{before}{number}s"));
         rest = &after[6..];
     }
-    words + rest
+    output + rest
 }
 
 fn long(text: &str) -> String {
-    let mut words = String::new();
+    let mut output = String::new();
     for part in text.split_inclusive([';', ',']) {
         let (text, end) = part.split_at(part.trim_end_matches([';', ',']).len());
         match text.strip_suffix('s').and_then(|text| text.rsplit_once('@')) {
-            Some((before, second)) => words.push_str(&format!("{before}@{}", at(second.parse().unwrap()))),
-            None => words.push_str(text),
+            Some((before, second)) => output.push_str(&format!("{before}@{}", at(second.parse().unwrap()))),
+            None => output.push_str(text),
         }
-        words.push_str(end);
+        output.push_str(end);
     }
-    words
+    output
 }
 
 /// `shop,web`; `*` for all; with labels as in `app=a|*`; `-` for a kind out of scope.
-fn scope(words: &str) -> Option<KindScope> {
-    if words == "-" {
+fn scope(text: &str) -> Option<KindScope> {
+    if text == "-" {
         return None;
     }
-    let (labels, names) = words.rsplit_once('|').map_or((None, words), |(labels, rest)| (Some(labels), rest));
+    let (labels, names) = text.rsplit_once('|').map_or((None, text), |(labels, rest)| (Some(labels), rest));
     let names = names.split(',').filter(|name| *name != "*").map(str::to_owned).collect();
     let filter = ScopeFilter { labels: labels.map(str::to_owned), ..ScopeFilter::default() };
     Some(KindScope { filter, namespaces: names })
@@ -49,16 +49,16 @@ fn pod() -> Kind {
 
 /// Checks the positions after resuming at 100 s a recording from 10 s to 90 s, and the reported gaps.
 #[track_caller]
-fn check(before: &str, wanted: &str, after: &str, gaps: &[&str]) {
-    let positions = (!before.is_empty()).then(|| KindPositions::parse(&long(before), &pod()));
+fn check(previous: &str, new_scope: &str, after: &str, gaps: &[&str]) {
+    let positions = (!previous.is_empty()).then(|| KindPositions::parse(&long(previous), &pod()));
     let span = Some(RecordedSpan { from: at(10), to: at(90) });
-    let wanted = scope(wanted);
-    let resumption = resume(&pod(), positions.as_ref(), wanted.as_ref(), span, at(100));
+    let new_scope = scope(new_scope);
+    let resumption = resume(&pod(), positions.as_ref(), new_scope.as_ref(), span, at(100));
     assert_eq!(
-        (short(&text(&resumption, wanted.as_ref())), gap_texts(&resumption)),
+        (short(&text(&resumption, new_scope.as_ref())), gap_texts(&resumption)),
         (after.to_owned(), words(gaps))
     );
-    assert_eq!(resumption.change.is_some(), before != after);
+    assert_eq!(resumption.change.is_some(), previous != after);
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -73,8 +73,8 @@ fn gap_texts(resumption: &Resumption) -> Vec<String> {
 }
 
 /// The text of the positions, as [`KindWatches`](super::super::kind_watches::KindWatches) writes it.
-fn text(resumption: &Resumption, wanted: Option<&KindScope>) -> String {
-    let Some(scope) = wanted else { return resumption.dropped.trim_start_matches(';').to_owned() };
+fn text(resumption: &Resumption, new_scope: Option<&KindScope>) -> String {
+    let Some(scope) = new_scope else { return resumption.dropped.trim_start_matches(';').to_owned() };
     let positions = scope.watches().map(str::to_owned).zip(resumption.positions.iter().flatten().cloned());
     let section = PositionSection { filter: scope.filter.clone(), positions: positions.collect() };
     section.text(&pod()) + &resumption.dropped

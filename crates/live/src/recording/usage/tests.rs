@@ -11,19 +11,19 @@ const POD: &str = r#"{"metadata":{"name":"web-1","namespace":"web"},"timestamp":
 /// A server with these responses to the requests for nodes, the last one repeated: `n1@3` is a node and the second of
 /// its sample, `503` a failure. Each sample has the same pod.
 fn server(samples: &'static [&'static [&'static str]]) -> impl Fn(&str) -> String + Send + 'static {
-    let asked = Mutex::new(0);
+    let request_count = Mutex::new(0);
     move |path| match path {
         "/version" => http_response("200 OK", "{}"),
         "/api" | "/apis" => http_response("200 OK", EMPTY_DISCOVERY),
         "/apis/metrics.k8s.io/v1beta1/nodes" => {
-            let mut asked = asked.lock().unwrap();
-            let sample = samples[(*asked).min(samples.len() - 1)];
-            *asked += 1;
+            let mut request_count = request_count.lock().unwrap();
+            let sample = samples[(*request_count).min(samples.len() - 1)];
+            *request_count += 1;
             if sample == ["503"] {
                 return http_response("503 Service Unavailable", "{}");
             }
-            let node = |words: &&str| {
-                let (name, second) = words.split_once('@').unwrap();
+            let node = |node_at_second: &&str| {
+                let (name, second) = node_at_second.split_once('@').unwrap();
                 NODE.replace('N', name).replace("0TZ", &format!("0{second}Z"))
             };
             let nodes: Vec<String> = sample.iter().map(node).collect();
@@ -37,37 +37,39 @@ fn server(samples: &'static [&'static [&'static str]]) -> impl Fn(&str) -> Strin
 /// The recorded usage of a server, up to this number of changes and gaps.
 async fn recorded_usage(
     samples: &'static [&'static [&'static str]],
-    known: ResumeState,
-    enough: usize,
+    resume_state: ResumeState,
+    expected_count: usize,
 ) -> Vec<String> {
-    let wanted = WatchScope { usage: Some(Duration::from_millis(5)), ..only(&[], &[]) };
+    let scope = WatchScope { usage: Some(Duration::from_millis(5)), ..only(&[], &[]) };
     let lines = |events: &[RecordingEvent]| {
         let mut lines = Vec::new();
-        for news in batches(events) {
-            let usage = news.changes.iter().filter(|change| change.key.kind.kind.ends_with("Usage"));
+        for batch in batches(events) {
+            let usage = batch.changes.iter().filter(|change| change.key.kind.kind.ends_with("Usage"));
             lines.extend(usage.map(|change| {
                 assert!(change.inferred);
                 let second = change.what.object().as_str().split_once("00:00:0");
                 let second = second.map_or(String::new(), |(_, rest)| format!("@{}", &rest[..1]));
                 format!("{} {} {}{second}", change.what.event_type(), change.key.kind.kind, change.key.name)
             }));
-            lines
-                .extend(news.gaps.iter().map(|gap| format!("gap of {} kinds: {}", gap.kinds.len(), gap.why)));
+            lines.extend(
+                batch.gaps.iter().map(|gap| format!("gap of {} kinds: {}", gap.kinds.len(), gap.why)),
+            );
         }
         lines
     };
     let events =
-        recorded_events(server(samples), wanted, known, |events| lines(events).len() >= enough).await;
+        recorded_events(server(samples), scope, resume_state, |events| lines(events).len() >= expected_count)
+            .await;
     lines(&events)
 }
 
 #[tokio::test]
 async fn a_sample_is_recorded_if_it_differs_from_the_last() {
-    let told =
+    let recorded =
         recorded_usage(&[&["n1@1", "n2@1"], &["n1@1", "n2@2"], &["n2@2", "n3@3"]], ResumeState::default(), 6)
             .await;
     assert_eq!(
-        told,
+        recorded,
         [
             "ADDED NodeUsage n1@1",
             "ADDED NodeUsage n2@1",
@@ -81,29 +83,30 @@ async fn a_sample_is_recorded_if_it_differs_from_the_last() {
 
 #[tokio::test]
 async fn samples_that_could_not_be_taken_are_a_gap() {
-    let told = recorded_usage(&[&["n1@1"], &["503"], &["503"], &["n1@4"]], ResumeState::default(), 4).await;
-    let why = "gap of 2 kinds: usage cannot be sampled for now: the server answered 503";
-    assert_eq!(told[..2], ["ADDED NodeUsage n1@1", "ADDED NamespaceUsage web@T"]);
-    assert_eq!(told[2], "MODIFIED NodeUsage n1@4");
-    assert!(told[3].starts_with(why), "{told:?}");
+    let recorded =
+        recorded_usage(&[&["n1@1"], &["503"], &["503"], &["n1@4"]], ResumeState::default(), 4).await;
+    let why = "gap of 2 kinds: usage cannot be sampled: the server responded 503";
+    assert_eq!(recorded[..2], ["ADDED NodeUsage n1@1", "ADDED NamespaceUsage web@T"]);
+    assert_eq!(recorded[2], "MODIFIED NodeUsage n1@4");
+    assert!(recorded[3].starts_with(why), "{recorded:?}");
 }
 
 #[tokio::test]
 async fn samples_of_an_earlier_run_are_resumed_after_a_gap() {
-    let (_, seen) = usage_object(NODE_USAGE, "n1", "{}");
-    let known = ResumeState {
-        objects: [(Kind::new(GROUP, NODE_USAGE), [(cluster_scoped("n1"), seen)].into())].into(),
+    let (_, version) = usage_object(NODE_USAGE, "n1", "{}");
+    let resume_state = ResumeState {
+        objects: [(Kind::new(GROUP, NODE_USAGE), [(cluster_scoped("n1"), version)].into())].into(),
         until: Some("2026-10-31T00:00:00Z".parse().unwrap()),
         ..ResumeState::default()
     };
-    let told = recorded_usage(&[&["n1@1"]], known.clone(), 3).await;
+    let recorded = recorded_usage(&[&["n1@1"]], resume_state.clone(), 3).await;
     let expected =
         ["MODIFIED NodeUsage n1@1", "ADDED NamespaceUsage web@T", "gap of 2 kinds: usage was not sampled"];
-    assert_eq!(told, expected);
+    assert_eq!(recorded, expected);
     // A run without sampling ends it.
-    let ended = end_sampling(&"s".into(), &known, Moment::from_nanos(0));
-    assert_eq!(ended.changes.len(), 1);
-    assert_eq!((ended.changes[0].what.event_type(), &*ended.changes[0].key.name), ("DELETED", "n1"));
+    let batch = end_sampling(&"s".into(), &resume_state, Moment::from_nanos(0));
+    assert_eq!(batch.changes.len(), 1);
+    assert_eq!((batch.changes[0].what.event_type(), &*batch.changes[0].key.name), ("DELETED", "n1"));
 }
 
 #[test]

@@ -69,9 +69,9 @@ fn objects_that_workloads_and_schedulers_need_are_applied() {
         ("kueue.x-k8s.io/v1beta1", "ClusterQueue"),
         ("scheduling.run.ai/v2alpha2", "PodGroup"),
     ] {
-        let manner =
+        let options =
             TranslateOptions { target_kinds: vec![Kind::of(version, kind)], ..TranslateOptions::default() };
-        assert!(created(manner, &of_kind(version, kind)).is_some(), "{kind}");
+        assert!(created(options, &of_kind(version, kind)).is_some(), "{kind}");
     }
 }
 
@@ -142,7 +142,7 @@ fn addresses_of_kubelets_and_pods_are_removed() {
         "spec": {"nodeName": "n"}, "status": {"phase": "Running", "podIP": "192.0.2.2", "hostIP": "192.0.2.1",
             "podIPs": [{"ip": "192.0.2.2"}], "hostIPs": [{"ip": "192.0.2.1"}]}});
     let bound = || TranslateOptions { keep_placement: true, ..TranslateOptions::default() };
-    let status = |manner, object| created(manner, object).unwrap().1["status"].clone();
+    let status = |options, object| created(options, object).unwrap().1["status"].clone();
     let expected = json!({"addresses": [{"type": "Hostname", "address": "n"}], "allocatable": {"cpu": "4"}});
     assert_eq!(status(bound(), &node), expected);
     assert_eq!(status(bound(), &pod), json!({"phase": "Running"}));
@@ -159,15 +159,15 @@ fn annotations_with_external_effects_are_removed() {
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "example.io/cert-manager.io": "f"});
     let kept =
         json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "example.io/cert-manager.io": "f"});
-    let manner = || TranslateOptions { level: AppliedLevel::Workloads, ..TranslateOptions::default() };
+    let options = || TranslateOptions { level: AppliedLevel::Workloads, ..TranslateOptions::default() };
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "shop", "annotations": annotations},
         "spec": {"template": {"metadata": {"annotations": annotations}, "spec": {"containers": []}}}});
-    let (_, given_deployment) = created(manner(), &deployment).unwrap();
-    for place in ["/metadata/annotations", "/spec/template/metadata/annotations"] {
-        assert_eq!(given_deployment.pointer(place), Some(&kept), "{place}");
+    let (_, given_deployment) = created(options(), &deployment).unwrap();
+    for pointer in ["/metadata/annotations", "/spec/template/metadata/annotations"] {
+        assert_eq!(given_deployment.pointer(pointer), Some(&kept), "{pointer}");
     }
-    let allowed = TranslateOptions { allow_external_effects: true, ..manner() };
+    let allowed = TranslateOptions { allow_external_effects: true, ..options() };
     assert_eq!(created(allowed, &deployment).unwrap().1, deployment);
 }
 

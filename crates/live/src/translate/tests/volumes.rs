@@ -85,8 +85,8 @@ fn volume(source: &str, of: &Value) -> Value {
             "persistentVolumeReclaimPolicy": "Delete", "storageClassName": "fast"}})
 }
 
-fn transformed(manner: TranslateOptions, object: &Value) -> Value {
-    created(manner, object).unwrap().1
+fn transformed(options: TranslateOptions, object: &Value) -> Value {
+    created(options, object).unwrap().1
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn no_volume_refers_to_recorded_storage_or_is_reclaimed() {
 
 #[test]
 fn handles_are_kept_on_request_but_nothing_is_reclaimed() {
-    let manner = || TranslateOptions { keep_volume_handles: true, ..TranslateOptions::default() };
+    let options = || TranslateOptions { keep_volume_handles: true, ..TranslateOptions::default() };
     for (name, source) in volume_sources() {
-        let object = transformed(manner(), &volume(name, &source));
+        let object = transformed(options(), &volume(name, &source));
         assert_eq!(object["spec"][name], source, "{name}");
         assert_eq!(object["spec"]["persistentVolumeReclaimPolicy"], "Retain", "{name}");
         assert_eq!(object["metadata"]["annotations"], json!({"kept": "yes"}), "{name}");
@@ -122,15 +122,18 @@ fn handles_are_kept_on_request_but_nothing_is_reclaimed() {
 
 #[test]
 fn a_patch_of_a_volume_contains_no_handle() {
-    let mut transplant = Translator::default();
+    let mut translator = Translator::default();
     let first = volume("csi", &volume_sources()[0].1);
-    assert_eq!(translate(&mut transplant, 1, What::Added, &first).len(), 1);
+    assert_eq!(translate(&mut translator, 1, What::Added, &first).len(), 1);
     let second = with(&first, "/spec/csi/volumeHandle", json!("vol-REAL-too"));
     let second =
         with(&second, "/metadata/annotations", json!({"pv.kubernetes.io/provisioned-by": "REAL-too"}));
     let second = with(&second, "/spec/persistentVolumeReclaimPolicy", json!("Recycle"));
-    let deeds = translate(&mut transplant, 2, What::Modified, &second);
-    assert!(!format!("{deeds:?}").contains("REAL") && !format!("{deeds:?}").contains("Recycle"), "{deeds:?}");
+    let operations = translate(&mut translator, 2, What::Modified, &second);
+    assert!(
+        !format!("{operations:?}").contains("REAL") && !format!("{operations:?}").contains("Recycle"),
+        "{operations:?}"
+    );
 }
 
 #[test]
@@ -145,24 +148,24 @@ fn no_pod_or_pod_template_refers_to_recorded_storage() {
         _ => spec,
     };
     let kinds = [("v1", "Pod"), ("apps/v1", "Deployment"), ("batch/v1", "CronJob")];
-    let manner = || TranslateOptions { level: AppliedLevel::Workloads, ..TranslateOptions::default() };
+    let options = || TranslateOptions { level: AppliedLevel::Workloads, ..TranslateOptions::default() };
     for (version, kind) in kinds {
         for (name, source) in pod_sources() {
             let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a", "namespace": "shop"},
                 "spec": within(kind, spec(name, &source))});
-            let given = transformed(manner(), &object).to_string();
+            let given = transformed(options(), &object).to_string();
             assert!(!given.contains("REAL"), "{kind} {name}: {given}");
             assert!(
                 given.contains(&format!(r#""{name}":{{"#)) && given.contains("kept"),
                 "{kind} {name}: {given}"
             );
-            let kept = transformed(TranslateOptions { keep_volume_handles: true, ..manner() }, &object);
+            let kept = transformed(TranslateOptions { keep_volume_handles: true, ..options() }, &object);
             assert_eq!(kept["spec"], object["spec"], "{kind} {name}");
         }
     }
     let unknown = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"},
         "spec": spec("newest", &json!({"handle": "REAL"}))});
-    assert_eq!(transformed(manner(), &unknown)["spec"]["volumes"][1], json!({"name": "v", "emptyDir": {}}));
+    assert_eq!(transformed(options(), &unknown)["spec"]["volumes"][1], json!({"name": "v", "emptyDir": {}}));
 }
 
 #[test]
@@ -185,7 +188,7 @@ fn no_disks_are_provisioned_for_replayed_claims() {
 
 #[test]
 fn claims_are_bound_only_to_volumes_of_the_run() {
-    let manner = || TranslateOptions {
+    let options = || TranslateOptions {
         run: "prod".to_owned(),
         level: AppliedLevel::Workloads,
         ..TranslateOptions::default()
@@ -204,7 +207,7 @@ fn claims_are_bound_only_to_volumes_of_the_run() {
     let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"},
         "spec": {"volumeClaimTemplates": [claim()], "template": {"spec": {"volumes": [
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": claim()}}]}}}});
-    let (alone, set) = (transformed(manner(), &alone), transformed(manner(), &set));
+    let (alone, set) = (transformed(options(), &alone), transformed(options(), &set));
     let ephemeral = "/spec/template/spec/volumes/0/ephemeral/volumeClaimTemplate";
     for claim in [&alone, &set["spec"]["volumeClaimTemplates"][0], set.pointer(ephemeral).unwrap()] {
         let expected =
@@ -224,7 +227,9 @@ fn nodes_do_not_contain_recorded_instances_and_disks() {
     assert_eq!(node["spec"]["drivers"][0]["allocatable"]["count"], 25);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {},
         "status": {"volumesAttached": [{"name": "REAL"}], "volumesInUse": ["REAL"], "capacity": {"cpu": "4"}}});
-    let deeds = Translator::default().begin(at(0), [super::parsed(&node)]);
-    let [ApiOperation { verb: Verb::Create { object }, .. }] = &deeds[..] else { panic!("{deeds:?}") };
+    let operations = Translator::default().begin(at(0), [super::parsed(&node)]);
+    let [ApiOperation { verb: Verb::Create { object }, .. }] = &operations[..] else {
+        panic!("{operations:?}")
+    };
     assert_eq!(object["status"], json!({"capacity": {"cpu": "4"}}));
 }

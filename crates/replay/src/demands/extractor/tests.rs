@@ -58,9 +58,9 @@ fn ended(mut pod: Value, phase: &str) -> Value {
 
 impl TestRecording {
     fn new() -> TestRecording {
-        let mut film = TestRecording::with(&[]);
-        film.add(0, &node("n1", &json!([])));
-        film
+        let mut recording = TestRecording::with(&[]);
+        recording.add(0, &node("n1", &json!([])));
+        recording
     }
 
     fn with(controllers: &[Controller]) -> TestRecording {
@@ -82,33 +82,33 @@ impl TestRecording {
 
 /// The demands of a recording, and the unexplained observations.
 fn demands_of(recording: TestRecording) -> (Vec<RecordedDemand>, BTreeMap<&'static str, u64>) {
-    let causes = recording.0.finish(at(10_000)).unwrap();
-    let all = (0..causes.totals.demands).map(|id| causes.get(DemandId(id)).unwrap());
-    (all.collect(), causes.unexplained)
+    let recorded_demands = recording.0.finish(at(10_000)).unwrap();
+    let all = (0..recorded_demands.totals.demands).map(|id| recorded_demands.get(DemandId(id)).unwrap());
+    (all.collect(), recorded_demands.unexplained)
 }
 
 fn names(demand: &RecordedDemand) -> Vec<&str> {
-    demand.incarnations.iter().map(|life| &*life.name).collect()
+    demand.incarnations.iter().map(|incarnation| &*incarnation.name).collect()
 }
 
 #[test]
 fn a_preempted_and_recreated_pod_is_one_demand() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(1));
-    film.add(1_010, &pod("web-a"));
-    film.change(1_050, &on(pod("web-a"), "n1"));
-    film.change(1_850, &running(on(pod("web-a"), "n1")));
-    film.change(5_000, &leaving(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
-    film.add(5_300, &pod("web-b"));
-    film.remove(5_900, &leaving(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
-    let (causes, _) = demands_of(film);
-    assert_eq!(causes.len(), 1);
-    let cause = &causes[0];
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(1));
+    recording.add(1_010, &pod("web-a"));
+    recording.change(1_050, &on(pod("web-a"), "n1"));
+    recording.change(1_850, &running(on(pod("web-a"), "n1")));
+    recording.change(5_000, &leaving(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
+    recording.add(5_300, &pod("web-b"));
+    recording.remove(5_900, &leaving(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
+    let (recorded_demands, _) = demands_of(recording);
+    assert_eq!(recorded_demands.len(), 1);
+    let recorded = &recorded_demands[0];
     assert_eq!(
-        (names(cause), &cause.actions[..], cause.recreate),
+        (names(recorded), &recorded.actions[..], recorded.recreate),
         (vec!["web-a", "web-b"], &[][..], RecreatePolicy::WhenTerminating)
     );
-    let [first, second] = &cause.incarnations[..] else { panic!("{:?}", cause.incarnations) };
+    let [first, second] = &recorded.incarnations[..] else { panic!("{:?}", recorded.incarnations) };
     let millis = |took: Option<ObservedDuration>| {
         took.filter(|took| !took.is_lower_bound).map(|took| took.duration.as_millis())
     };
@@ -117,99 +117,105 @@ fn a_preempted_and_recreated_pod_is_one_demand() {
         [Some(40), Some(800), Some(900)]
     );
     assert_eq!(millis(second.recreate_duration), Some(300));
-    assert_eq!(causes[0].observed[0].eviction, Some(EvictionKind::Preempted));
+    assert_eq!(recorded_demands[0].observed[0].eviction, Some(EvictionKind::Preempted));
 }
 
 #[test]
 fn an_event_shows_preemption_where_the_pod_does_not() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(1));
-    film.add(1_010, &on(pod("web-a"), "n1"));
-    film.change(5_000, &leaving(on(pod("web-a"), "n1")));
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(1));
+    recording.add(1_010, &on(pod("web-a"), "n1"));
+    recording.change(5_000, &leaving(on(pod("web-a"), "n1")));
     let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "shop"},
         "reason": "Preempted", "regarding": {"uid": "uid-web-a"}});
-    film.add(5_010, &event);
-    film.remove(5_900, &leaving(on(pod("web-a"), "n1")));
-    let (causes, _) = demands_of(film);
-    assert_eq!((causes[0].observed[0].eviction, causes[0].actions.len()), (Some(EvictionKind::Preempted), 0));
+    recording.add(5_010, &event);
+    recording.remove(5_900, &leaving(on(pod("web-a"), "n1")));
+    let (recorded_demands, _) = demands_of(recording);
+    assert_eq!(
+        (recorded_demands[0].observed[0].eviction, recorded_demands[0].actions.len()),
+        (Some(EvictionKind::Preempted), 0)
+    );
 }
 
 #[test]
 fn deletions_not_explained_by_scaling_are_attributed_to_users() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(2));
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(2));
     for name in ["web-a", "web-b"] {
-        film.add(1_010, &on(pod(name), "n1"));
+        recording.add(1_010, &on(pod(name), "n1"));
     }
-    film.change(2_000, &leaving(on(pod("web-a"), "n1")));
-    film.add(2_100, &pod("web-c"));
-    film.change(3_000, &replica_set(1));
-    film.change(3_100, &leaving(on(pod("web-b"), "n1")));
-    let (causes, _) = demands_of(film);
-    assert_eq!(causes.len(), 2);
-    assert_eq!(names(&causes[0]), ["web-a", "web-c"]);
-    assert_eq!(causes[0].actions, [(at(2_000), DemandAction::Deleted)]);
-    assert_eq!(causes[1].actions, [(at(3_100), DemandAction::Withdrawn)]);
+    recording.change(2_000, &leaving(on(pod("web-a"), "n1")));
+    recording.add(2_100, &pod("web-c"));
+    recording.change(3_000, &replica_set(1));
+    recording.change(3_100, &leaving(on(pod("web-b"), "n1")));
+    let (recorded_demands, _) = demands_of(recording);
+    assert_eq!(recorded_demands.len(), 2);
+    assert_eq!(names(&recorded_demands[0]), ["web-a", "web-c"]);
+    assert_eq!(recorded_demands[0].actions, [(at(2_000), DemandAction::Deleted)]);
+    assert_eq!(recorded_demands[1].actions, [(at(3_100), DemandAction::Withdrawn)]);
 }
 
 #[test]
 fn the_next_pod_of_a_job_follows_the_one_that_ended() {
     let job = json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": "web", "namespace": "shop", "uid": "job"}, "spec": {"parallelism": 1, "completions": 2}});
-    let mut film = TestRecording::new();
-    film.add(1_000, &job);
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &job);
     let first = on(owned("job-a", "Job", "job"), "n1");
-    film.add(1_010, &first);
-    film.change(2_000, &running(first.clone()));
-    film.change(9_000, &ended(running(first.clone()), "Succeeded"));
-    film.add(10_000, &owned("job-b", "Job", "job"));
-    film.remove(20_000, &ended(running(first), "Succeeded"));
-    let (causes, _) = demands_of(film);
-    assert_eq!(causes.len(), 2);
+    recording.add(1_010, &first);
+    recording.change(2_000, &running(first.clone()));
+    recording.change(9_000, &ended(running(first.clone()), "Succeeded"));
+    recording.add(10_000, &owned("job-b", "Job", "job"));
+    recording.remove(20_000, &ended(running(first), "Succeeded"));
+    let (recorded_demands, _) = demands_of(recording);
+    assert_eq!(recorded_demands.len(), 2);
     let runs = ContainerExit { after: Duration::from_secs(7), fails: false };
-    assert_eq!((causes[0].exit, causes[1].after), (Some(runs), Some(DemandId(0))));
+    assert_eq!((recorded_demands[0].exit, recorded_demands[1].after), (Some(runs), Some(DemandId(0))));
     assert_eq!(
-        causes[1].incarnations[0].recreate_duration,
+        recorded_demands[1].incarnations[0].recreate_duration,
         Some(ObservedDuration::exactly(Duration::from_secs(1)))
     );
     // The deletion of the ended pod is input too.
-    assert_eq!(causes[0].actions, [(at(20_000), DemandAction::CleanedUp)]);
+    assert_eq!(recorded_demands[0].actions, [(at(20_000), DemandAction::CleanedUp)]);
 }
 
 #[test]
 fn pods_of_a_lost_node_are_recreated() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(1));
-    film.add(1_010, &running(on(pod("web-a"), "n1")));
-    film.remove(5_000, &node("n1", &json!([])));
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(1));
+    recording.add(1_010, &running(on(pod("web-a"), "n1")));
+    recording.remove(5_000, &node("n1", &json!([])));
     let collected = disrupted(ended(running(on(pod("web-a"), "n1")), "Failed"), "DeletionByPodGC");
-    film.change(65_000, &collected);
-    film.add(65_200, &pod("web-b"));
-    film.remove(65_300, &collected);
-    let (causes, _) = demands_of(film);
-    assert_eq!((causes.len(), causes[0].observed[0].eviction), (1, Some(EvictionKind::NodeDeleted)));
+    recording.change(65_000, &collected);
+    recording.add(65_200, &pod("web-b"));
+    recording.remove(65_300, &collected);
+    let (recorded_demands, _) = demands_of(recording);
+    assert_eq!(
+        (recorded_demands.len(), recorded_demands[0].observed[0].eviction),
+        (1, Some(EvictionKind::NodeDeleted))
+    );
     // It did not end by itself, and was not withdrawn.
-    assert_eq!((causes[0].exit, causes[0].actions.len()), (None, 0));
+    assert_eq!((recorded_demands[0].exit, recorded_demands[0].actions.len()), (None, 0));
 }
 
 #[test]
 fn an_owner_may_delete_a_pod_on_a_lost_node() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(1));
-    film.add(1_010, &running(on(pod("web-a"), "n1")));
-    film.remove(5_000, &node("n1", &json!([])));
-    film.change(6_000, &replica_set(0));
-    film.change(6_100, &leaving(running(on(pod("web-a"), "n1"))));
-    let (causes, _) = demands_of(film);
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(1));
+    recording.add(1_010, &running(on(pod("web-a"), "n1")));
+    recording.remove(5_000, &node("n1", &json!([])));
+    recording.change(6_000, &replica_set(0));
+    recording.change(6_100, &leaving(running(on(pod("web-a"), "n1"))));
+    let (recorded_demands, _) = demands_of(recording);
     assert_eq!(
-        (causes[0].observed[0].eviction, &causes[0].actions[..]),
+        (recorded_demands[0].observed[0].eviction, &recorded_demands[0].actions[..]),
         (None, &[(at(6_100), DemandAction::Withdrawn)][..])
     );
 }
 
 #[test]
 fn an_eviction_is_the_autoscalers_only_where_it_removes_the_node() {
-    for (taints, lost, acts) in [
+    for (taints, evicted, actions) in [
         (
             json!([{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]),
             EvictionKind::ScaledDown,
@@ -217,15 +223,19 @@ fn an_eviction_is_the_autoscalers_only_where_it_removes_the_node() {
         ),
         (json!([]), EvictionKind::External, 1),
     ] {
-        let mut film = TestRecording::new();
-        film.add(1_000, &replica_set(1));
-        film.add(1_010, &running(on(pod("web-a"), "n1")));
-        film.change(4_000, &node("n1", &taints));
-        film.change(5_000, &leaving(disrupted(running(on(pod("web-a"), "n1")), "EvictionByEvictionAPI")));
-        film.add(5_100, &pod("web-b"));
-        let (causes, _) = demands_of(film);
-        assert_eq!((causes[0].observed[0].eviction, causes[0].actions.len()), (Some(lost), acts));
-        assert_eq!(names(&causes[0]), ["web-a", "web-b"]);
+        let mut recording = TestRecording::new();
+        recording.add(1_000, &replica_set(1));
+        recording.add(1_010, &running(on(pod("web-a"), "n1")));
+        recording.change(4_000, &node("n1", &taints));
+        recording
+            .change(5_000, &leaving(disrupted(running(on(pod("web-a"), "n1")), "EvictionByEvictionAPI")));
+        recording.add(5_100, &pod("web-b"));
+        let (recorded_demands, _) = demands_of(recording);
+        assert_eq!(
+            (recorded_demands[0].observed[0].eviction, recorded_demands[0].actions.len()),
+            (Some(evicted), actions)
+        );
+        assert_eq!(names(&recorded_demands[0]), ["web-a", "web-b"]);
     }
 }
 
@@ -240,165 +250,169 @@ fn another_template_is_another_demand() {
         pod
     };
     for (next, demands) in [("h1", 1), ("h2", 2)] {
-        let mut film = TestRecording::new();
-        film.add(1_000, &set);
-        film.add(1_010, &on(of("h1", "u1"), "n1"));
-        film.change(5_000, &leaving(on(of("h1", "u1"), "n1")));
-        film.remove(6_000, &leaving(on(of("h1", "u1"), "n1")));
-        film.add(6_100, &of(next, "u2"));
-        let (causes, _) = demands_of(film);
-        assert_eq!(causes.len(), demands, "{next}");
+        let mut recording = TestRecording::new();
+        recording.add(1_000, &set);
+        recording.add(1_010, &on(of("h1", "u1"), "n1"));
+        recording.change(5_000, &leaving(on(of("h1", "u1"), "n1")));
+        recording.remove(6_000, &leaving(on(of("h1", "u1"), "n1")));
+        recording.add(6_100, &of(next, "u2"));
+        let (recorded_demands, _) = demands_of(recording);
+        assert_eq!(recorded_demands.len(), demands, "{next}");
         let act = if demands == 1 { DemandAction::Deleted } else { DemandAction::Withdrawn };
-        assert_eq!(causes[0].actions, [(at(5_000), act)]);
-        assert_eq!(causes[0].recreate, RecreatePolicy::WhenGone);
+        assert_eq!(recorded_demands[0].actions, [(at(5_000), act)]);
+        assert_eq!(recorded_demands[0].recreate, RecreatePolicy::WhenGone);
     }
 }
 
 #[test]
 fn pods_of_which_only_the_deletion_was_observed_are_unexplained() {
-    let mut film = TestRecording::new();
-    film.remove(1_000, &pod("web-a"));
-    let (causes, untold) = demands_of(film);
-    assert_eq!((causes.len(), untold["pods of which only the end was seen"]), (0, 1));
+    let mut recording = TestRecording::new();
+    recording.remove(1_000, &pod("web-a"));
+    let (recorded_demands, unexplained) = demands_of(recording);
+    assert_eq!((recorded_demands.len(), unexplained["pods of which only the deletion was recorded"]), (0, 1));
 }
 
 #[test]
 fn memory_use_follows_the_existing_pods() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(1));
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(1));
     for number in 0..100 {
         let begins = 2_000 + number * 1_000;
         let web = on(pod(&format!("web-{number}")), "n1");
-        film.add(begins, &web);
+        recording.add(begins, &web);
         // Each is evicted and recreated as the next, except the last of ten, which is no longer wanted.
         let is_last = number % 10 == 9;
         if is_last {
-            film.change(begins + 400, &replica_set(0));
-            film.change(begins + 500, &leaving(web.clone()));
-            film.change(begins + 550, &replica_set(1));
+            recording.change(begins + 400, &replica_set(0));
+            recording.change(begins + 500, &leaving(web.clone()));
+            recording.change(begins + 550, &replica_set(1));
         } else {
-            film.change(begins + 500, &leaving(disrupted(web.clone(), "PreemptionByScheduler")));
+            recording.change(begins + 500, &leaving(disrupted(web.clone(), "PreemptionByScheduler")));
         }
-        film.remove(begins + 600, &web);
-        assert_eq!((film.0.pods.len(), film.0.open_demands.len()), (0, usize::from(!is_last)));
+        recording.remove(begins + 600, &web);
+        assert_eq!((recording.0.pods.len(), recording.0.open_demands.len()), (0, usize::from(!is_last)));
     }
-    let (causes, _) = demands_of(film);
-    assert_eq!(causes.iter().map(|cause| cause.incarnations.len()).collect::<Vec<_>>(), [10; 10]);
+    let (recorded_demands, _) = demands_of(recording);
+    assert_eq!(
+        recorded_demands.iter().map(|recorded| recorded.incarnations.len()).collect::<Vec<_>>(),
+        [10; 10]
+    );
 }
 
 #[test]
 fn a_deleted_owner_leaves_no_demand_open() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(1));
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(1));
     let web = on(pod("web-a"), "n1");
-    film.add(2_000, &web);
-    film.change(3_000, &leaving(disrupted(web.clone(), "PreemptionByScheduler")));
-    film.remove(4_000, &web);
-    assert_eq!(film.0.open_demands.len(), 1);
-    film.remove(5_000, &replica_set(1));
-    assert_eq!(film.0.open_demands.len(), 0);
-    let (causes, _) = demands_of(film);
-    assert_eq!(causes[0].actions, [(at(5_000), DemandAction::Withdrawn)]);
+    recording.add(2_000, &web);
+    recording.change(3_000, &leaving(disrupted(web.clone(), "PreemptionByScheduler")));
+    recording.remove(4_000, &web);
+    assert_eq!(recording.0.open_demands.len(), 1);
+    recording.remove(5_000, &replica_set(1));
+    assert_eq!(recording.0.open_demands.len(), 0);
+    let (recorded_demands, _) = demands_of(recording);
+    assert_eq!(recorded_demands[0].actions, [(at(5_000), DemandAction::Withdrawn)]);
 }
 
 #[test]
 fn in_a_replay_awaited_pods_outlive_their_owner() {
-    let mut film = TestRecording::new();
-    film.0.is_replay = true;
+    let mut recording = TestRecording::new();
+    recording.0.is_replay = true;
     let marked = |name: &str, demand: &str| {
         let mut pod = on(pod(name), "n1");
         pod["metadata"]["annotations"] = json!({"replay.kinescope.io/demand": demand});
         pod
     };
-    let (lost, stays) = (marked("web-a", "7"), marked("web-b", "8"));
-    film.add(1_000, &replica_set(2));
-    film.add(2_000, &lost);
-    film.add(2_000, &stays);
-    film.change(3_000, &leaving(disrupted(lost.clone(), "PreemptionByScheduler")));
-    film.remove(4_000, &lost);
-    film.remove(5_000, &replica_set(2));
-    let mut withdrawn = leaving(stays.clone());
+    let (evicted, remaining) = (marked("web-a", "7"), marked("web-b", "8"));
+    recording.add(1_000, &replica_set(2));
+    recording.add(2_000, &evicted);
+    recording.add(2_000, &remaining);
+    recording.change(3_000, &leaving(disrupted(evicted.clone(), "PreemptionByScheduler")));
+    recording.remove(4_000, &evicted);
+    recording.remove(5_000, &replica_set(2));
+    let mut withdrawn = leaving(remaining.clone());
     withdrawn["status"]["reason"] = "Withdrawn".into();
-    film.change(6_000, &withdrawn);
-    film.remove(6_500, &withdrawn);
-    let (causes, _) = demands_of(film);
+    recording.change(6_000, &withdrawn);
+    recording.remove(6_500, &withdrawn);
+    let (recorded_demands, _) = demands_of(recording);
     // The first is not recreated until the recording ends.
     assert_eq!(
-        (causes[0].not_recreated_for, &causes[0].actions[..]),
+        (recorded_demands[0].not_recreated_for, &recorded_demands[0].actions[..]),
         (Some(Duration::from_millis(7_000)), &[][..])
     );
-    assert_eq!(causes[1].actions, [(at(6_000), DemandAction::Withdrawn)]);
+    assert_eq!(recorded_demands[1].actions, [(at(6_000), DemandAction::Withdrawn)]);
 }
 
 #[test]
 fn unrecorded_owners_are_eventually_forgotten() {
-    let mut film = TestRecording::new();
+    let mut recording = TestRecording::new();
     for number in 0..10_200 {
         let name = format!("web-{number}");
-        let lost = disrupted(on(owned(&name, "ReplicaSet", &name), "n1"), "PreemptionByScheduler");
-        film.add(1_000 + number, &lost);
-        film.remove(1_000 + number, &lost);
+        let evicted = disrupted(on(owned(&name, "ReplicaSet", &name), "n1"), "PreemptionByScheduler");
+        recording.add(1_000 + number, &evicted);
+        recording.remove(1_000 + number, &evicted);
     }
-    assert_eq!(film.0.open_demands.len(), 10_000);
+    assert_eq!(recording.0.open_demands.len(), 10_000);
 }
 
 #[test]
 fn pods_that_a_controller_creates_are_matched_by_owner() {
-    let mut film = TestRecording::with(&[Controller::ReplicaSet, Controller::Job]);
+    let mut recording = TestRecording::with(&[Controller::ReplicaSet, Controller::Job]);
     let mut set = replica_set(2);
     set["metadata"]["labels"] = json!({"pod-template-hash": "abc"});
     set["spec"]["template"] = json!({"metadata": {"labels": {"pod-template-hash": "abc"}}, "spec": {}});
     // A watch of pods may be ahead of that of their owners.
-    film.add(1_000, &pod("web-a"));
-    film.add(1_001, &set);
-    film.change(1_100, &running(on(pod("web-a"), "n1")));
-    film.change(3_100, &ended(running(on(pod("web-a"), "n1")), "Succeeded"));
-    film.remove(4_000, &ended(running(on(pod("web-a"), "n1")), "Succeeded"));
-    film.add(4_100, &pod("web-b"));
-    let causes = film.0.finish(at(10_000)).unwrap();
-    assert_eq!(causes.totals.demands, 2, "who is made again is for the controller to decide");
+    recording.add(1_000, &pod("web-a"));
+    recording.add(1_001, &set);
+    recording.change(1_100, &running(on(pod("web-a"), "n1")));
+    recording.change(3_100, &ended(running(on(pod("web-a"), "n1")), "Succeeded"));
+    recording.remove(4_000, &ended(running(on(pod("web-a"), "n1")), "Succeeded"));
+    recording.add(4_100, &pod("web-b"));
+    let recorded_demands = recording.0.finish(at(10_000)).unwrap();
+    assert_eq!(recorded_demands.totals.demands, 2, "who is made again is for the controller to decide");
     assert!(
-        causes.controller_pods.creates(&object(&pod("web-a")))
-            && !causes.controller_pods.creates(&object(&owned("x", "Job", "job")))
+        recorded_demands.controller_pods.creates(&object(&pod("web-a")))
+            && !recorded_demands.controller_pods.creates(&object(&owned("x", "Job", "job")))
     );
     assert_eq!(
-        causes.controller_pods.template_hashes.values().map(|word| &**word).collect::<Vec<_>>(),
+        recorded_demands.controller_pods.template_hashes.values().map(|hash| &**hash).collect::<Vec<_>>(),
         ["abc"]
     );
 
-    let mut recall = ControllerPodMatcher::new(&causes);
+    let mut pod_matcher = ControllerPodMatcher::new(&recorded_demands);
     let owner =
         |kind: &str, name: &str| OwnerName { kind: kind.into(), namespace: "shop".into(), name: name.into() };
     let owners = [owner("ReplicaSet", "web"), owner("Deployment", "above")];
-    let mut next = || recall.next_record(&object(&pod("new")), &owners).unwrap();
+    let mut next = || pod_matcher.next_record(&object(&pod("new")), &owners).unwrap();
     let (first, second, third) = (next(), next(), next());
-    let name = |known: &PodRecord| known.incarnations.first().map(|life| life.name.to_string());
+    let name =
+        |record: &PodRecord| record.incarnations.first().map(|incarnation| incarnation.name.to_string());
     assert_eq!((first.demand, name(&first).as_deref()), (Some(DemandId(0)), Some("web-a")));
     assert_eq!(first.exit.map(|runs| runs.after), Some(Duration::from_secs(2)));
     assert_eq!((second.demand, name(&second).as_deref()), (Some(DemandId(1)), Some("web-b")));
     // A third pod was not recorded: its run time is that of the first.
     assert_eq!((third.demand, name(&third), third.exit), (None, None, first.exit));
-    assert!(recall.next_record(&object(&pod("new")), &owners[1..]).is_none());
+    assert!(pod_matcher.next_record(&object(&pod("new")), &owners[1..]).is_none());
 }
 
 #[test]
 fn pods_of_a_stateful_set_and_a_daemon_set_are_matched_by_name_and_by_node() {
-    let mut film = TestRecording::with(&[Controller::StatefulSet, Controller::DaemonSet]);
-    film.add(0, &node("n1", &json!([])));
+    let mut recording = TestRecording::with(&[Controller::StatefulSet, Controller::DaemonSet]);
+    recording.add(0, &node("n1", &json!([])));
     let meant_for = |mut pod: Value, node: &str| {
         pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({"nodeSelectorTerms": [{"matchFields":
                 [{"key": "metadata.name", "operator": "In", "values": [node]}]}]});
         pod
     };
-    film.add(1_000, &owned("web-0", "StatefulSet", "set"));
-    film.add(1_000, &owned("web-1", "StatefulSet", "set"));
-    film.add(1_000, &meant_for(owned("log-x", "DaemonSet", "log"), "n1"));
-    film.add(1_000, &meant_for(owned("log-y", "DaemonSet", "log"), "n2"));
-    let causes = film.0.finish(at(10_000)).unwrap();
-    let mut recall = ControllerPodMatcher::new(&causes);
+    recording.add(1_000, &owned("web-0", "StatefulSet", "set"));
+    recording.add(1_000, &owned("web-1", "StatefulSet", "set"));
+    recording.add(1_000, &meant_for(owned("log-x", "DaemonSet", "log"), "n1"));
+    recording.add(1_000, &meant_for(owned("log-y", "DaemonSet", "log"), "n2"));
+    let recorded_demands = recording.0.finish(at(10_000)).unwrap();
+    let mut pod_matcher = ControllerPodMatcher::new(&recorded_demands);
     let mut demand = |kind: &str, pod: &Value| {
         let owner = OwnerName { kind: kind.into(), namespace: "shop".into(), name: "web".into() };
-        recall.next_record(&object(pod), &[owner]).unwrap().demand
+        pod_matcher.next_record(&object(pod), &[owner]).unwrap().demand
     };
     assert_eq!(demand("StatefulSet", &owned("web-1", "StatefulSet", "set")), Some(DemandId(1)));
     assert_eq!(demand("StatefulSet", &owned("web-2", "StatefulSet", "set")), None);
@@ -408,39 +422,44 @@ fn pods_of_a_stateful_set_and_a_daemon_set_are_matched_by_name_and_by_node() {
 
 #[test]
 fn a_deleted_pod_did_not_end_by_itself() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(1));
-    film.add(1_010, &running(on(pod("web-a"), "n1")));
-    film.change(5_000, &leaving(running(on(pod("web-a"), "n1"))));
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(1));
+    recording.add(1_010, &running(on(pod("web-a"), "n1")));
+    recording.change(5_000, &leaving(running(on(pod("web-a"), "n1"))));
     // It terminates on request, without an error.
-    film.change(6_000, &leaving(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
-    film.remove(6_100, &leaving(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
-    let (demands, _) = demands_of(film);
+    recording.change(6_000, &leaving(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
+    recording.remove(6_100, &leaving(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
+    let (demands, _) = demands_of(recording);
     assert_eq!((demands[0].exit, &demands[0].actions[..]), (None, &[(at(5_000), DemandAction::Deleted)][..]));
 }
 
 #[test]
 fn unfinished_durations_are_lower_bounds() {
-    let mut film = TestRecording::new();
-    film.add(1_000, &replica_set(3));
+    let mut recording = TestRecording::new();
+    recording.add(1_000, &replica_set(3));
     for name in ["web-a", "web-b", "web-c"] {
-        film.add(1_000, &pod(name));
-        film.change(1_100, &on(pod(name), "n1"));
+        recording.add(1_000, &pod(name));
+        recording.change(1_100, &on(pod(name), "n1"));
     }
-    film.change(1_400, &leaving(on(pod("web-a"), "n1")));
-    film.remove(2_000, &node("n1", &json!([])));
-    film.change(2_500, &leaving(on(pod("web-b"), "n1")));
-    let (demands, _) = demands_of(film);
-    let lives: Vec<&PodIncarnation> = demands.iter().map(|cause| &cause.incarnations[0]).collect();
+    recording.change(1_400, &leaving(on(pod("web-a"), "n1")));
+    recording.remove(2_000, &node("n1", &json!([])));
+    recording.change(2_500, &leaving(on(pod("web-b"), "n1")));
+    let (demands, _) = demands_of(recording);
+    let incarnations: Vec<&PodIncarnation> =
+        demands.iter().map(|recorded| &recorded.incarnations[0]).collect();
     let longer = |millis| Some(ObservedDuration::longer_than(Duration::from_millis(millis)));
     assert_eq!(
-        lives.iter().map(|life| life.start_duration).collect::<Vec<_>>(),
+        incarnations.iter().map(|incarnation| incarnation.start_duration).collect::<Vec<_>>(),
         [longer(300), longer(1_400), longer(8_900)]
     );
     assert_eq!(
-        lives.iter().map(|life| life.deletion_duration).collect::<Vec<_>>(),
+        incarnations.iter().map(|incarnation| incarnation.deletion_duration).collect::<Vec<_>>(),
         [longer(600), longer(7_500), None]
     );
-    let unmade: Vec<Option<Duration>> = demands.iter().map(|cause| cause.not_recreated_for).collect();
-    assert_eq!(unmade, [Some(Duration::from_millis(8_600)), Some(Duration::from_millis(7_500)), None]);
+    let not_recreated_for: Vec<Option<Duration>> =
+        demands.iter().map(|recorded| recorded.not_recreated_for).collect();
+    assert_eq!(
+        not_recreated_for,
+        [Some(Duration::from_millis(8_600)), Some(Duration::from_millis(7_500)), None]
+    );
 }

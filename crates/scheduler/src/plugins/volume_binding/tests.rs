@@ -58,18 +58,18 @@ fn reserve_on_node(storage: &mut StorageCache, volumes: Value) -> String {
     let state = match pre_filter(VolumePod { namespace: &"a".into(), volumes: &volumes }, storage) {
         Ok(None) => return "skipped".to_owned(),
         Ok(Some(state)) => state,
-        Err(refusal) => return describe(&refusal),
+        Err(status) => return describe(&status),
     };
-    if let Err(refusal) = filter(&state, &node, storage) {
-        return describe(&refusal);
+    if let Err(status) = filter(&state, &node, storage) {
+        return describe(&status);
     }
     let reservation = reserve(&state, &node, storage).unwrap();
     storage.assume(&reservation);
-    let said = reservation.changes().into_iter().map(|change| match change {
+    let changes = reservation.changes().into_iter().map(|change| match change {
         VolumeChange::Bind { claim, volume } => format!("{claim}={volume}"),
         VolumeChange::Provision { claim, node } => format!("{claim}@{node}"),
     });
-    format!("fits {}", said.collect::<Vec<_>>().join(" "))
+    format!("fits {}", changes.collect::<Vec<_>>().join(" "))
 }
 
 const NONE: &str =
@@ -256,12 +256,12 @@ fn a_migrated_volume_has_its_drivers_topology() {
 
 #[test]
 fn unreadable_fields_are_named() {
-    let bad = "VolumeBinding UnschedulableAndUnresolvable: PersistentVolume v: spec.capacity.storage: \"x\" is not a quantity: it is not a number followed by a suffix; give a number with an optional suffix, such as 500m, 1.5Gi or 12e6";
+    let bad = "VolumeBinding UnschedulableAndUnresolvable: PersistentVolume v: spec.capacity.storage: invalid quantity \"x\": not a number followed by a suffix; expected a number with an optional suffix, such as 500m, 1.5Gi or 12e6";
     check(&[local(), claim("x", "1Gi", json!({})), volume("v", "x", json!({}))], &["x"], bad);
     check(&[bound("x", "v"), volume("v", "x", json!({}))], &["x"], bad);
     let other = volume("v", "x", json!({"storageClassName": "t"}));
     check(&[local(), claim("x", "1Gi", json!({})), other], &["x"], NONE);
     let selector = json!({"selector": {"matchExpressions": [{"key": "k", "operator": "Like"}]}});
-    let error = "VolumeBinding Error: error creating internal label selector for claim: a/x: bad selector: operator \"Like\" is none of In, NotIn, Exists, DoesNotExist (matchExpressions[0])";
+    let error = "VolumeBinding Error: error creating internal label selector for claim: a/x: invalid selector: unknown operator \"Like\": expected In, NotIn, Exists, DoesNotExist (matchExpressions[0])";
     check(&[local(), claim("x", "1Gi", selector)], &["x"], error);
 }

@@ -63,9 +63,9 @@ fn label(cluster_event: ClusterEvent, is_assigned: bool) -> String {
         ClusterEvent::UpdatePodToleration => pod("UpdatePodToleration"),
         ClusterEvent::UpdatePodGeneratedResourceClaim => pod("UpdatePodGeneratedResourceClaim"),
         ClusterEvent::UpdatePod => pod("Update"),
-        ClusterEvent::Add(thing) => format!("{}Add", kind(thing)),
-        ClusterEvent::Update(thing) => format!("{}Update", kind(thing)),
-        ClusterEvent::Delete(thing) => format!("{}Delete", kind(thing)),
+        ClusterEvent::Add(tracked_kind) => format!("{}Add", kind(tracked_kind)),
+        ClusterEvent::Update(tracked_kind) => format!("{}Update", kind(tracked_kind)),
+        ClusterEvent::Delete(tracked_kind) => format!("{}Delete", kind(tracked_kind)),
     }
 }
 
@@ -80,8 +80,8 @@ fn evaluate_hints(
     let mut answers: HintsByEvent = Vec::new();
     for (pod_name, pod) in pods {
         let mut scheduler = Scheduler::new(Settings::default());
-        let about = new.or(old).unwrap();
-        let meta = about.meta();
+        let objects = new.or(old).unwrap();
+        let meta = objects.meta();
         if meta.kind == "DeviceClass" {
             new.into_iter().for_each(|new| scheduler.apply(Moment::MIN, &What::Added(new.clone())));
         }
@@ -91,61 +91,67 @@ fn evaluate_hints(
         let mut node = |object: Option<&Object>| object.map(|object| NodeSpec::read(object, scalars));
         let nodes = (meta.kind == "Node").then(|| (node(old), node(new)));
         let mut read = |object: Option<&Object>| object.map(|object| Pod::read(object, scalars));
-        let seen = (meta.kind == "Pod").then(|| (read(old), read(new)));
+        let pod_versions = (meta.kind == "Pod").then(|| (read(old), read(new)));
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         let kind = TrackedObjectKind::of(group, &meta.kind);
-        let thing = |object: Option<&Object>| object.map(|object| TrackedObject::read(kind.unwrap(), object));
-        let things = kind.map(|_| (thing(old), thing(new)));
+        let tracked =
+            |object: Option<&Object>| object.map(|object| TrackedObject::read(kind.unwrap(), object));
+        let tracked_versions = kind.map(|_| (tracked(old), tracked(new)));
         let volumes = old.filter(|_| meta.kind == "Pod" && new.is_none()).and_then(HintVolumes::read);
-        let (sorts, about, is_assigned) = match (&nodes, &seen, &things) {
+        let (cluster_events, objects, is_assigned) = match (&nodes, &pod_versions, &tracked_versions) {
             (Some((old, new)), ..) => {
-                let sorts = match (old, new) {
+                let cluster_events = match (old, new) {
                     (None, _) => vec![ClusterEvent::NodeAdd],
                     (_, None) => vec![ClusterEvent::NodeDelete],
                     (Some(old), Some(new)) => node_scheduling_properties_change(old, new),
                 };
-                (sorts, EventObjects::Node { old: old.as_ref(), new: new.as_ref() }, false)
+                (cluster_events, EventObjects::Node { old: old.as_ref(), new: new.as_ref() }, false)
             }
             (_, Some((before, after)), _) => {
-                let sorts = match (before, after) {
+                let cluster_events = match (before, after) {
                     (None, _) => vec![ClusterEvent::AssignedPodAdd],
                     (_, None) => vec![ClusterEvent::AssignedPodDelete],
                     (Some(before), Some(after)) => {
-                        let extras = (HintInputs::read(old.unwrap()), HintInputs::read(new.unwrap()));
-                        pod_scheduling_properties_change(before, after, Some((&extras.0, &extras.1)))
+                        let hint_inputs = (HintInputs::read(old.unwrap()), HintInputs::read(new.unwrap()));
+                        pod_scheduling_properties_change(
+                            before,
+                            after,
+                            Some((&hint_inputs.0, &hint_inputs.1)),
+                        )
                     }
                 };
                 let is_assigned = after.as_ref().is_some_and(|pod| pod.node_name.is_some());
-                let about = EventObjects::Pod {
+                let objects = EventObjects::Pod {
                     old: before.as_ref(),
                     new: after.as_ref(),
                     volumes: volumes.as_ref(),
                 };
-                (sorts, about, is_assigned)
+                (cluster_events, objects, is_assigned)
             }
             (_, _, Some((old, new))) => {
                 let kind = kind.unwrap();
-                let sort = match (old, new) {
+                let cluster_event = match (old, new) {
                     (None, _) => ClusterEvent::Add(kind),
                     (_, None) => ClusterEvent::Delete(kind),
                     _ => ClusterEvent::Update(kind),
                 };
-                (vec![sort], EventObjects::Tracked { old: old.as_ref(), new: new.as_ref() }, false)
+                (vec![cluster_event], EventObjects::Tracked { old: old.as_ref(), new: new.as_ref() }, false)
             }
-            _ => panic!("{about:?}"),
+            _ => panic!("{objects:?}"),
         };
-        let known = QueueContext { cache: &scheduler.cache, profiles: &scheduler.profiles };
-        for (number, sort) in sorts.into_iter().enumerate() {
+        let context = QueueContext { cache: &scheduler.cache, profiles: &scheduler.profiles };
+        for (number, cluster_event) in cluster_events.into_iter().enumerate() {
             if answers.len() == number {
-                answers.push((label(sort, is_assigned), BTreeMap::new()));
+                answers.push((label(cluster_event, is_assigned), BTreeMap::new()));
             }
-            for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| plugin.is_registered_for(sort)) {
+            for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| plugin.is_registered_for(cluster_event))
+            {
                 let helped = evaluate_hint(
                     plugin,
-                    known,
+                    context,
                     id,
                     &scheduler.queue.entries[&id],
-                    &ObservedEvent { cluster_event: sort, objects: about },
+                    &ObservedEvent { cluster_event, objects },
                 );
                 let by_plugin = answers[number].1.entry(plugin.name()).or_default();
                 by_plugin.insert(pod_name.clone(), helped);

@@ -46,7 +46,8 @@ fn pods_move_between_queues_as_in_kube_scheduler() {
         });
         for (number, step) in script.steps.iter().enumerate() {
             let now = Moment::from_nanos(step.at);
-            let place = format!("{} step {number} {} {:?} {:?}", script.id, step.r#do, step.pod, step.object);
+            let location =
+                format!("{} step {number} {} {:?} {:?}", script.id, step.r#do, step.pod, step.object);
             let object = || Object::parse(step.object.expect("an event has an object").get()).unwrap();
             match (step.r#do, step.pod) {
                 ("ADDED", _) => scheduler.apply(now, &What::Added(object())),
@@ -57,25 +58,25 @@ fn pods_move_between_queues_as_in_kube_scheduler() {
                 ("schedule", _) => {
                     let attempted = scheduler.schedule_one(now);
                     let popped = attempted.as_ref().map(|attempted| &*attempted.pod.name);
-                    assert_eq!(popped, step.pod, "{place}");
+                    assert_eq!(popped, step.pod, "{location}");
                     let chosen = attempted.as_ref().and_then(|attempted| scheduled_node(&attempted.decision));
-                    assert_eq!(chosen, step.node, "{place}: {attempted:?}");
-                    let (promised, victims) = match attempted.map(|attempted| attempted.decision) {
+                    assert_eq!(chosen, step.node, "{location}: {attempted:?}");
+                    let (nominated, victims) = match attempted.map(|attempted| attempted.decision) {
                         Some(Decision::Refused(rejection)) => (rejection.nominated_node, rejection.victims),
                         _ => (None, Vec::new()),
                     };
                     let victims: Vec<&str> = victims.iter().map(|pod| &*pod.name).collect();
-                    assert_eq!(victims, step.victims, "{place}");
+                    assert_eq!(victims, step.victims, "{location}");
                     // Recorded only with victims: none is listed if all are terminating already.
-                    let promised = promised.filter(|_| !victims.is_empty());
-                    assert_eq!(promised.as_deref(), step.nominated.as_deref(), "{place}");
+                    let nominated = nominated.filter(|_| !victims.is_empty());
+                    assert_eq!(nominated.as_deref(), step.nominated.as_deref(), "{location}");
                     placed += usize::from(step.node.is_some());
                     failed += usize::from(step.node.is_none() && step.pod.is_some());
                 }
                 ("wait", _) => scheduler.advance(now),
                 (other, _) => panic!("{other}"),
             }
-            assert_eq!(queue_states(&scheduler), step.places, "{place}");
+            assert_eq!(queue_states(&scheduler), step.places, "{location}");
             steps += 1;
         }
     }
