@@ -1,4 +1,4 @@
-//! The check of what the program is built from: licences, sources and banned crates, by cargo-deny.
+//! The dependency check by cargo-deny: licences, sources and banned crates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,12 +7,12 @@ use crate::{cargo, run};
 
 const VERSION: &str = "0.20.2";
 
-/// What is always checked.
+/// The checks that always run.
 pub(crate) const CHECKS: [&str; 3] = ["bans", "licenses", "sources"];
 
 /// Runs the checks, after building cargo-deny if this version of it is not in the user's cache folder.
 pub(crate) fn run_checks(root: &Path) -> bool {
-    let Some(folder) = cache() else {
+    let Some(folder) = cache_folder() else {
         println!("no cache folder: set KINESCOPE_CACHE or HOME");
         return false;
     };
@@ -21,7 +21,7 @@ pub(crate) fn run_checks(root: &Path) -> bool {
     if !program.is_file() {
         println!("building cargo-deny {VERSION} (several minutes the first time)…");
         let package = format!("cargo-deny@{VERSION}");
-        // A build for debugging takes half as long, and has little to do here.
+        // A debug build takes half as long, and is fast enough here.
         let built =
             run(cargo(root).args(["install", &package, "--locked", "--debug", "--root"]).arg(&folder));
         if !built {
@@ -33,25 +33,25 @@ pub(crate) fn run_checks(root: &Path) -> bool {
         deny.current_dir(root).arg("--workspace");
         deny
     };
-    // Advisories only where their database is: the test command fetches nothing but crates.
+    // Advisories are checked only if their database exists: the test command downloads nothing but crates.
     let has_advisories = advisory_database().is_some_and(|folder| folder.is_dir());
     run(deny().args(["check", "--hide-inclusion-graph"]).args(CHECKS))
         && (!has_advisories || run(deny().args(["--offline", "check", "advisories"])))
 }
 
-/// Where cargo-deny keeps the database of advisories.
+/// The folder in which cargo-deny keeps the advisory database.
 fn advisory_database() -> Option<PathBuf> {
-    let cargo_home = folder("CARGO_HOME").or_else(|| Some(folder("HOME")?.join(".cargo")));
+    let cargo_home = folder_from_env("CARGO_HOME").or_else(|| Some(folder_from_env("HOME")?.join(".cargo")));
     Some(cargo_home?.join("advisory-dbs"))
 }
 
-/// The folder in which the tests keep what they build.
-fn cache() -> Option<PathBuf> {
-    folder("KINESCOPE_CACHE")
-        .or_else(|| Some(folder("XDG_CACHE_HOME")?.join("kinescope")))
-        .or_else(|| Some(folder("HOME")?.join(".cache/kinescope")))
+/// The cache folder for programs that the tests build.
+fn cache_folder() -> Option<PathBuf> {
+    folder_from_env("KINESCOPE_CACHE")
+        .or_else(|| Some(folder_from_env("XDG_CACHE_HOME")?.join("kinescope")))
+        .or_else(|| Some(folder_from_env("HOME")?.join(".cache/kinescope")))
 }
 
-fn folder(variable: &str) -> Option<PathBuf> {
+fn folder_from_env(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

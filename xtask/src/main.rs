@@ -1,6 +1,6 @@
 //! The project's tasks, as `cargo xtask NAME`.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to whoever started it")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task prints its results")]
 
 mod conformance;
 mod deny;
@@ -13,18 +13,18 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 The project's tasks.
 
-  cargo xtask test                    all that must pass: format, lints, tests, commands, fuzz, docs, dependencies, tidy
-  cargo xtask test NAME…              one of these parts, or the tests of a crate: scheduler
-  cargo xtask test --thorough         with more kills, and more moments of films
+  cargo xtask test                    all checks: format, lints, tests, commands, fuzz, docs, dependencies, tidy
+  cargo xtask test NAME…              some of these parts, or the tests of a crate, such as scheduler
+  cargo xtask test --thorough         with more kills, and more moments of recordings
   cargo xtask tidy                    the last part alone
-  cargo xtask bench [NAME…] [--full]  the figures beside their budgets; --help tells more
+  cargo xtask bench [NAME…] [--full]  figures beside their budgets; see --help
 
-  The virtual scheduler and autoscaler beside the real ones; --help tells more of each:
+  Comparison of the scheduler and the autoscaler with the real ones; see --help of each:
   cargo xtask vectors FILE… [--family F] [--case C] [--all] [--verbose]
-                                      decisions that the real ones' code once printed
+                                      with decisions printed by the real code
   cargo xtask oracle --seed N --count M [--families A,B] [--keep FILE]
-                                      fresh ones, for which its code is asked now; needs Go
-  cargo xtask films FILE…             what it did in films of real clusters
+                                      with decisions of the real code on fresh cases; needs Go
+  cargo xtask films FILE…             with recordings of real control planes
 ";
 
 fn main() -> ExitCode {
@@ -40,27 +40,27 @@ fn main() -> ExitCode {
         }
         ("test", arguments) => test::run_parts(root(), arguments),
         ("tidy", []) => test::run_tidy(root()),
-        // Some look at the program itself, beside which they lie.
+        // Some benchmarks run the program itself, which must be in the same folder.
         ("bench", names) => {
             let dist = ["--quiet", "--profile", "dist", "--package"];
             run(cargo(root()).arg("build").args(dist).arg("kinescope-cli"))
                 && run(cargo(root()).arg("run").args(dist).args(["benches", "--"]).args(names))
         }
-        ("vectors" | "oracle" | "films", _) => conformance::compare(root(), &arguments),
+        ("vectors" | "oracle" | "films", _) => conformance::run_comparison(root(), &arguments),
         _ => {
-            eprint!("there is no task {:?}\n\n{HELP}", arguments.join(" "));
+            eprint!("unknown task {:?}\n\n{HELP}", arguments.join(" "));
             false
         }
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The folder of the workspace.
+/// The workspace's root folder.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace's folder")
 }
 
-/// The cargo that runs this, at the workspace's folder.
+/// The cargo that runs this program, in the workspace's root folder.
 fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crate::{cargo, deny, run, tidy};
 use runner::Selection;
 
-/// What is done in one part.
-enum Step {
-    /// A cargo command, and what is not installed if cargo does not know it.
-    Cargo { arguments: &'static [&'static str], comes_with: Option<&'static str> },
+/// The action of one part.
+enum TestStep {
+    /// A cargo command, and the component that provides it if it is optional.
+    Cargo { arguments: &'static [&'static str], component: Option<&'static str> },
     /// All tests, by [`runner`].
     Tests,
-    /// That what CONTRIBUTING names is built, each as it is called: alone, with the features that it brings itself.
+    /// Checks that each package of CONTRIBUTING's commands builds alone, with only the features that it enables itself.
     Commands,
     /// The checks of [`deny`].
     Dependencies,
@@ -24,52 +24,53 @@ enum Step {
     Tidy,
 }
 
-enum Outcome {
+enum StepOutcome {
     Passed(Duration),
     Failed(Duration),
     Skipped(&'static str),
 }
 
-const PARTS: &[(&str, Step)] = &[
-    ("format", Step::Cargo { arguments: &["fmt", "--all", "--check"], comes_with: Some("rustfmt") }),
+const PARTS: &[(&str, TestStep)] = &[
+    ("format", TestStep::Cargo { arguments: &["fmt", "--all", "--check"], component: Some("rustfmt") }),
     (
         "lints",
-        Step::Cargo {
+        TestStep::Cargo {
             arguments: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
-            comes_with: Some("clippy"),
+            component: Some("clippy"),
         },
     ),
-    ("tests", Step::Tests),
-    ("commands", Step::Commands),
-    // Long runs of them are for whoever has the time; that they still build is for everybody.
+    ("tests", TestStep::Tests),
+    ("commands", TestStep::Commands),
+    // Only checked to build; long fuzzing runs are separate.
     (
         "fuzz",
-        Step::Cargo {
+        TestStep::Cargo {
             arguments: &["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"],
-            comes_with: None,
+            component: None,
         },
     ),
-    ("docs", Step::Cargo { arguments: &["doc", "--workspace", "--no-deps"], comes_with: None }),
-    ("dependencies", Step::Dependencies),
-    ("tidy", Step::Tidy),
+    ("docs", TestStep::Cargo { arguments: &["doc", "--workspace", "--no-deps"], component: None }),
+    ("dependencies", TestStep::Dependencies),
+    ("tidy", TestStep::Tidy),
 ];
 
-/// The packages that the commands of CONTRIBUTING build by themselves.
+/// The packages that CONTRIBUTING's commands build alone.
 const COMMANDS: [&str; 3] = ["kinescope-cli", "kinescope-conformance", "benches"];
 
-/// Runs all parts, or those that are named: a part, or the tests of a crate. Says whether none failed.
+/// Runs all parts, or the named ones: a part, or the tests of a crate. Returns whether none failed.
 pub(crate) fn run_parts(root: &Path, arguments: &[String]) -> bool {
     let is_thorough = arguments.iter().any(|word| word == "--thorough");
     let names: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|word| *word != "--thorough").collect();
     let is_part = |name: &str| PARTS.iter().any(|(part, _)| *part == name);
-    let is_unknown = |name: &&&str| !is_part(name) && !tidy::is_package(root, &package(name));
+    let is_unknown = |name: &&&str| !is_part(name) && !tidy::is_package(root, &package_of(name));
     if let Some(unknown) = names.iter().find(is_unknown) {
         let parts: Vec<&str> = PARTS.iter().map(|(part, _)| *part).collect();
         println!("there is no part or crate {unknown:?}: the parts are {}", parts.join(", "));
         return false;
     }
-    let crates: Vec<String> = names.iter().filter(|name| !is_part(name)).map(|name| package(name)).collect();
+    let crates: Vec<String> =
+        names.iter().filter(|name| !is_part(name)).map(|name| package_of(name)).collect();
     let mut skipped = BTreeSet::new();
     if !crates.is_empty() {
         let tested = crates.iter().all(|package| {
@@ -78,17 +79,17 @@ pub(crate) fn run_parts(root: &Path, arguments: &[String]) -> bool {
             passed
         });
         if !tested || crates.len() == names.len() {
-            tell_skipped(&skipped);
+            print_skipped(&skipped);
             return tested;
         }
     }
     let parts: Vec<_> = PARTS.iter().filter(|(part, _)| names.is_empty() || names.contains(part)).collect();
     let mut outcomes = Vec::new();
     for (name, step) in &parts {
-        println!("== {name}: {}", step.in_words());
+        println!("== {name}: {}", step.description());
         let outcome = step.run(root, is_thorough, &mut skipped);
-        println!("== {name}: {}\n", outcome.in_words());
-        let failed = matches!(outcome, Outcome::Failed(_));
+        println!("== {name}: {}\n", outcome.description());
+        let failed = matches!(outcome, StepOutcome::Failed(_));
         outcomes.push((name, outcome));
         if failed {
             break;
@@ -96,32 +97,32 @@ pub(crate) fn run_parts(root: &Path, arguments: &[String]) -> bool {
     }
     println!("Summary");
     for (name, outcome) in &outcomes {
-        println!("  {name:<15}{}", outcome.in_words());
+        println!("  {name:<15}{}", outcome.description());
     }
     for (name, _) in &parts[outcomes.len()..] {
         println!("  {name:<15}not run");
     }
-    tell_skipped(&skipped);
-    !outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)))
+    print_skipped(&skipped);
+    !outcomes.iter().any(|(_, outcome)| matches!(outcome, StepOutcome::Failed(_)))
 }
 
-/// What was not looked at for want of something, in one line.
-fn tell_skipped(skipped: &BTreeSet<String>) {
+/// Prints in one line what was skipped because something is missing.
+fn print_skipped(skipped: &BTreeSet<String>) {
     if !skipped.is_empty() {
         let skipped: Vec<&str> = skipped.iter().map(String::as_str).collect();
         println!("skipped: {}", skipped.join("; "));
     }
 }
 
-/// The package of a crate: they are called alike, but for those that are not published.
-fn package(name: &str) -> String {
+/// The package of a crate: `kinescope-NAME`, except for some.
+fn package_of(name: &str) -> String {
     match name {
         "kinescope" | "benches" | "xtask" => name.to_owned(),
         name => format!("kinescope-{}", name.trim_start_matches("kinescope-")),
     }
 }
 
-/// Runs the checks of tidiness and prints what they find. Says whether that is nothing.
+/// Runs the tidy checks and prints the findings. Returns whether there are none.
 pub(crate) fn run_tidy(root: &Path) -> bool {
     match tidy::check(root) {
         Ok(found) => {
@@ -137,59 +138,61 @@ pub(crate) fn run_tidy(root: &Path) -> bool {
     }
 }
 
-// === impl Step ===
+// === impl TestStep ===
 
-impl Step {
-    fn in_words(&self) -> String {
+impl TestStep {
+    fn description(&self) -> String {
         match self {
-            Step::Cargo { arguments, .. } => format!("cargo {}", arguments.join(" ")),
-            Step::Tests => "cargo test --workspace, its programs beside each other".to_owned(),
-            Step::Commands => format!("cargo check -p {}", COMMANDS.join("; cargo check -p ")),
-            Step::Dependencies => format!("cargo deny check {}", deny::CHECKS.join(" ")),
-            Step::Tidy => "the checks of xtask/src/tidy.rs".to_owned(),
+            TestStep::Cargo { arguments, .. } => format!("cargo {}", arguments.join(" ")),
+            TestStep::Tests => "cargo test --workspace, its programs beside each other".to_owned(),
+            TestStep::Commands => format!("cargo check -p {}", COMMANDS.join("; cargo check -p ")),
+            TestStep::Dependencies => format!("cargo deny check {}", deny::CHECKS.join(" ")),
+            TestStep::Tidy => "the checks of xtask/src/tidy.rs".to_owned(),
         }
     }
 
-    fn run(&self, root: &Path, is_thorough: bool, skipped: &mut BTreeSet<String>) -> Outcome {
+    fn run(&self, root: &Path, is_thorough: bool, skipped: &mut BTreeSet<String>) -> StepOutcome {
         let start = Instant::now();
         let passed = match self {
-            Step::Cargo { arguments: [name, ..], comes_with: Some(tool) } if !knows(root, name) => {
-                return Outcome::Skipped(tool);
+            TestStep::Cargo { arguments: [name, ..], component: Some(tool) }
+                if !has_cargo_command(root, name) =>
+            {
+                return StepOutcome::Skipped(tool);
             }
             // Only rustdoc reads these flags.
-            Step::Cargo { arguments, .. } => {
+            TestStep::Cargo { arguments, .. } => {
                 run(cargo(root).args(*arguments).env("RUSTDOCFLAGS", "-D warnings"))
             }
-            Step::Tests => {
+            TestStep::Tests => {
                 let (passed, more) = runner::run(root, &Selection { package: None, is_thorough });
                 skipped.extend(more);
                 passed
             }
-            Step::Commands => {
+            TestStep::Commands => {
                 COMMANDS.iter().all(|package| run(cargo(root).args(["check", "--package", package])))
             }
-            Step::Dependencies => deny::run_checks(root),
-            Step::Tidy => run_tidy(root),
+            TestStep::Dependencies => deny::run_checks(root),
+            TestStep::Tidy => run_tidy(root),
         };
         let took = start.elapsed();
-        if passed { Outcome::Passed(took) } else { Outcome::Failed(took) }
+        if passed { StepOutcome::Passed(took) } else { StepOutcome::Failed(took) }
     }
 }
 
-// === impl Outcome ===
+// === impl StepOutcome ===
 
-impl Outcome {
-    fn in_words(&self) -> String {
+impl StepOutcome {
+    fn description(&self) -> String {
         match self {
-            Outcome::Passed(took) => format!("passed in {:.1} s", took.as_secs_f64()),
-            Outcome::Failed(took) => format!("FAILED after {:.1} s", took.as_secs_f64()),
-            Outcome::Skipped(tool) => format!("skipped: {tool} is not installed"),
+            StepOutcome::Passed(took) => format!("passed in {:.1} s", took.as_secs_f64()),
+            StepOutcome::Failed(took) => format!("FAILED after {:.1} s", took.as_secs_f64()),
+            StepOutcome::Skipped(tool) => format!("skipped: {tool} is not installed"),
         }
     }
 }
 
-/// Whether cargo has that command.
-fn knows(root: &Path, command: &str) -> bool {
+/// Whether cargo has the command.
+fn has_cargo_command(root: &Path, command: &str) -> bool {
     let mut version = cargo(root);
     version.args([command, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     version.status().is_ok_and(|status| status.success())

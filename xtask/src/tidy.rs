@@ -1,8 +1,10 @@
-//! What the compiler does not check: the order of crates and of modules, the size of files, and what must not be left
-//! lying about.
+//! Checks that the compiler does not make: the order of crates and modules, names and module docs, the size of files,
+//! unfinished code and local paths.
 
 mod manifest;
 mod modules;
+mod orphans;
+mod walks;
 mod words;
 
 use std::collections::BTreeMap;
@@ -13,33 +15,38 @@ use std::path::{Path, PathBuf};
 
 use manifest::Manifest;
 use modules::Modules;
+use orphans::SourceFiles;
+use walks::check_walks;
 use words::{VisibleTypes, check_words};
 
-/// Something that is not as it should be.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Relative to the workspace.
     file: String,
-    /// Zero where it concerns the whole file.
+    /// Zero if it concerns the whole file.
     line: usize,
-    what: String,
+    problem: String,
 }
 
-/// Each crate and those of the workspace that it may depend on.
-const CRATES: &[(&str, Leans)] = &[
-    ("model", Leans::On(&[])),
-    ("kubernetes", Leans::On(&["model"])),
-    ("history", Leans::On(&["model"])),
-    ("formats", Leans::On(&["model", "kubernetes"])),
-    ("live", Leans::On(&["model", "kubernetes"])),
-    ("scheduler", Leans::On(&["model", "kubernetes"])),
-    ("controllers", Leans::On(&["model", "kubernetes"])),
-    ("autoscaler", Leans::On(&["model", "kubernetes", "scheduler"])),
-    ("simulation", Leans::On(&["model", "kubernetes", "scheduler", "autoscaler", "controllers"])),
-    ("calibration", Leans::On(&["model", "kubernetes", "autoscaler", "simulation"])),
+/// Each crate, with the crates of the workspace that it may depend on.
+const CRATES: &[(&str, AllowedDependencies)] = &[
+    ("model", AllowedDependencies::Only(&[])),
+    ("kubernetes", AllowedDependencies::Only(&["model"])),
+    ("history", AllowedDependencies::Only(&["model"])),
+    ("formats", AllowedDependencies::Only(&["model", "kubernetes"])),
+    ("live", AllowedDependencies::Only(&["model", "kubernetes"])),
+    ("scheduler", AllowedDependencies::Only(&["model", "kubernetes"])),
+    ("controllers", AllowedDependencies::Only(&["model", "kubernetes"])),
+    ("autoscaler", AllowedDependencies::Only(&["model", "kubernetes", "scheduler"])),
+    (
+        "simulation",
+        AllowedDependencies::Only(&["model", "kubernetes", "scheduler", "autoscaler", "controllers"]),
+    ),
+    ("calibration", AllowedDependencies::Only(&["model", "kubernetes", "autoscaler", "simulation"])),
     (
         "replay",
-        Leans::On(&[
+        AllowedDependencies::Only(&[
             "model",
             "kubernetes",
             "history",
@@ -56,7 +63,7 @@ const CRATES: &[(&str, Leans)] = &[
     ),
     (
         "query",
-        Leans::On(&[
+        AllowedDependencies::Only(&[
             "model",
             "kubernetes",
             "history",
@@ -69,15 +76,26 @@ const CRATES: &[(&str, Leans)] = &[
     ),
     (
         "explain",
-        Leans::On(&["model", "kubernetes", "history", "formats", "scheduler", "autoscaler", "query"]),
+        AllowedDependencies::Only(&[
+            "model",
+            "kubernetes",
+            "history",
+            "formats",
+            "scheduler",
+            "autoscaler",
+            "query",
+        ]),
     ),
-    ("recorder", Leans::On(&["model", "kubernetes", "history", "formats", "live", "query"])),
-    ("workload", Leans::On(&["model", "scheduler", "autoscaler", "controllers", "simulation"])),
-    ("testcluster", Leans::On(&[])),
-    ("testobjects", Leans::On(&["model"])),
+    ("recorder", AllowedDependencies::Only(&["model", "kubernetes", "history", "formats", "live", "query"])),
+    (
+        "workload",
+        AllowedDependencies::Only(&["model", "scheduler", "autoscaler", "controllers", "simulation"]),
+    ),
+    ("testcluster", AllowedDependencies::Only(&[])),
+    ("testobjects", AllowedDependencies::Only(&["model"])),
     (
         "conformance",
-        Leans::On(&[
+        AllowedDependencies::Only(&[
             "model",
             "formats",
             "scheduler",
@@ -90,7 +108,7 @@ const CRATES: &[(&str, Leans)] = &[
     ),
     (
         "server",
-        Leans::On(&[
+        AllowedDependencies::Only(&[
             "model",
             "kubernetes",
             "history",
@@ -104,10 +122,10 @@ const CRATES: &[(&str, Leans)] = &[
             "recorder",
         ]),
     ),
-    ("kinescope", Leans::On(&["model", "formats", "history", "query", "explain", "replay"])),
+    ("kinescope", AllowedDependencies::Only(&["model", "formats", "history", "query", "explain", "replay"])),
     (
         "cli",
-        Leans::On(&[
+        AllowedDependencies::Only(&[
             "model",
             "kubernetes",
             "history",
@@ -124,78 +142,94 @@ const CRATES: &[(&str, Leans)] = &[
             "workload",
         ]),
     ),
-    ("benches", Leans::OnAny),
-    ("xtask", Leans::OnAny),
+    ("benches", AllowedDependencies::Any),
+    ("xtask", AllowedDependencies::Any),
 ];
 
-enum Leans {
-    On(&'static [&'static str]),
-    OnAny,
+enum AllowedDependencies {
+    Only(&'static [&'static str]),
+    Any,
 }
 
-/// What the tests of every crate may lean on besides.
-const FOR_TESTS: [&str; 4] = ["conformance", "testcluster", "testobjects", "workload"];
+/// Crates that the tests of every crate may depend on too.
+const TEST_DEPENDENCIES: [&str; 4] = ["conformance", "testcluster", "testobjects", "workload"];
 
-/// What the tests of one crate may lean on besides: the shop's day must teach what it was made from.
-const FOR_TESTS_OF: [(&str, &str); 1] = [("workload", "calibration")];
+/// Crates that the tests of one crate may depend on too: the settings of the shop's day must be derivable from it.
+const EXTRA_TEST_DEPENDENCIES: [(&str, &str); 1] = [("workload", "calibration")];
 
-/// Workspaces of their own: they look at the crates from outside.
-const APART: [&str; 2] = ["fuzz/", "interop/"];
+/// Separate workspaces, which use the crates from outside.
+const SEPARATE_WORKSPACES: [&str; 2] = ["fuzz/", "interop/"];
 
-const MOST_LINES: usize = 700;
-/// Written in two parts, so that this file may hold them.
+const MAX_LINES: usize = 700;
+/// Written in two parts, so that this file does not contain them.
 const UNFINISHED: [&str; 3] = [concat!("todo", "!"), concat!("dbg", "!"), concat!("#[", "ignore")];
-/// Folders in which people and machines keep their own things.
+/// Absolute paths that exist only on one machine.
 const PRIVATE_FOLDERS: [&str; 4] =
     [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
-/// Not ours to check: what is built, and what git keeps.
-const NOT_OURS: [&str; 2] = ["target", ".git"];
+/// Folders that are not checked: build output and git's data.
+const IGNORED_FOLDERS: [&str; 2] = ["target", ".git"];
 
-/// All that is not as it should be, in the order of the files.
+/// All findings, in the order of the files.
 pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
     let mut files = Vec::new();
     walk(root, &mut files)?;
     files.sort_unstable();
     let mut found = Vec::new();
-    let mut crates: BTreeMap<String, (Modules, VisibleTypes)> = BTreeMap::new();
+    let mut crates: BTreeMap<String, (Modules, VisibleTypes, SourceFiles)> = BTreeMap::new();
     for path in &files {
-        // What is no text has no lines.
+        // Binary files have no lines.
         let Ok(text) = String::from_utf8(fs::read(path)?) else { continue };
         let file = relative(root, path);
         check_file(&file, &text, &mut found);
-        let is_crate = !APART.iter().any(|folder| file.starts_with(folder));
+        let is_crate = !SEPARATE_WORKSPACES.iter().any(|folder| file.starts_with(folder));
         if is_crate && path.file_name().is_some_and(|name| name == "Cargo.toml") {
             check_manifest(&file, &text, &mut found);
         }
         if let Some((folder, module)) = file.split_once("/src/") {
-            let (modules, types) = crates.entry(folder.to_owned()).or_default();
+            let (modules, types, sources) = crates.entry(folder.to_owned()).or_default();
+            sources.add(module, &text);
             modules.add(module, &text);
             types.add(module, &text);
             let name = folder.rsplit('/').next().unwrap_or(folder);
             let words = check_words(name, module, &text);
-            found.extend(words.into_iter().map(|(line, what)| Finding { file: file.clone(), line, what }));
+            found.extend(words.into_iter().map(|(line, what)| Finding {
+                file: file.clone(),
+                line,
+                problem: what,
+            }));
         }
     }
-    for (folder, (modules, types)) in crates {
+    for (folder, (modules, types, sources)) in crates {
+        for file in sources.orphans() {
+            let what = "no `mod` declares it: it is never compiled".to_owned();
+            found.push(Finding { file: format!("{folder}/src/{file}"), line: 0, problem: what });
+        }
         for (name, files) in types.ambiguous() {
             let what =
                 format!("several types that other modules see are called {name}: {}", files.join(", "));
-            found.push(Finding { file: format!("{folder}/src"), line: 0, what });
+            found.push(Finding { file: format!("{folder}/src"), line: 0, problem: what });
         }
         for cycle in modules.cycles() {
             let what = format!("modules that know each other: {}", cycle.join(", "));
-            found.push(Finding { file: format!("{folder}/src"), line: 0, what });
+            found.push(Finding { file: format!("{folder}/src"), line: 0, problem: what });
         }
     }
+    let architecture = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
+    let walks = check_walks(root, &architecture).into_iter();
+    found.extend(walks.map(|(line, what)| Finding {
+        file: "ARCHITECTURE.md".to_owned(),
+        line,
+        problem: what,
+    }));
     let testdata = root.join("testdata");
     let notes = fs::read_to_string(testdata.join("README.md")).unwrap_or_default();
     for path in files.iter().filter(|path| path.starts_with(&testdata)) {
-        check_is_named(&relative(&testdata, path), &notes, &mut found);
+        check_is_documented(&relative(&testdata, path), &notes, &mut found);
     }
     Ok(found)
 }
 
-/// Whether the workspace has a package of that name.
+/// Whether the workspace has a package of this name.
 pub(crate) fn is_package(root: &Path, name: &str) -> bool {
     let name = format!("name = {name:?}");
     let folders = fs::read_dir(root.join("crates")).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -209,7 +243,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let entry = entry?;
         let kind = entry.file_type()?;
         // In a second work tree `.git` is a file.
-        if NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+        if IGNORED_FOLDERS.iter().any(|name| entry.file_name() == *name) {
             continue;
         }
         if kind.is_file() {
@@ -226,7 +260,7 @@ fn relative(root: &Path, path: &Path) -> String {
 }
 
 fn check_file(file: &str, text: &str, found: &mut Vec<Finding>) {
-    let mut find = |line, what: String| found.push(Finding { file: file.to_owned(), line, what });
+    let mut find = |line, what: String| found.push(Finding { file: file.to_owned(), line, problem: what });
     let (is_rust, is_prose) = (file.ends_with(".rs"), file.ends_with(".md"));
     for (line, content) in (1..).zip(text.lines()) {
         for folder in PRIVATE_FOLDERS.iter().filter(|folder| has_path(content, folder)) {
@@ -247,12 +281,12 @@ fn check_file(file: &str, text: &str, found: &mut Vec<Finding>) {
         }
     }
     let lines = text.lines().count();
-    if is_rust && lines > MOST_LINES {
-        find(0, format!("{lines} lines, the most is {MOST_LINES}: split it by meaning"));
+    if is_rust && lines > MAX_LINES {
+        find(0, format!("{lines} lines, the most is {MAX_LINES}: split it by meaning"));
     }
 }
 
-/// Whether an absolute path through `folder` stands in a line: not the end of a longer path or of an address.
+/// Whether a line contains an absolute path that begins with `folder`, not the end of a longer path or of a URL.
 fn has_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         !line[..at].ends_with(|before: char| before.is_alphanumeric() || "._-~/}>*".contains(before))
@@ -260,20 +294,21 @@ fn has_path(line: &str, folder: &str) -> bool {
 }
 
 fn check_manifest(file: &str, text: &str, found: &mut Vec<Finding>) {
-    let mut find = |what: String| found.push(Finding { file: file.to_owned(), line: 0, what });
+    let mut find = |what: String| found.push(Finding { file: file.to_owned(), line: 0, problem: what });
     let manifest = Manifest::read(text);
-    // The workspace's own file names no package.
+    // The workspace's own manifest has no package.
     let Some(name) = &manifest.name else { return };
     if !manifest.has_workspace_lints {
         find("[lints] workspace = true is missing".to_owned());
     }
     match CRATES.iter().find(|(known, _)| known == name) {
         None => find(format!("{name} has no place in the order of crates: give it one in xtask/src/tidy.rs")),
-        Some((_, Leans::OnAny)) => {}
-        Some((_, Leans::On(allowed))) => {
+        Some((_, AllowedDependencies::Any)) => {}
+        Some((_, AllowedDependencies::Only(allowed))) => {
             let is_crate = |name: &&String| CRATES.iter().any(|(known, _)| known == name);
             let is_for_tests = |other: &&String| {
-                FOR_TESTS.contains(&other.as_str()) || FOR_TESTS_OF.contains(&(name.as_str(), other.as_str()))
+                TEST_DEPENDENCIES.contains(&other.as_str())
+                    || EXTRA_TEST_DEPENDENCIES.contains(&(name.as_str(), other.as_str()))
             };
             let tests = manifest.test_dependencies.iter().filter(|other| !is_for_tests(other));
             for other in manifest.dependencies.iter().chain(tests).filter(is_crate) {
@@ -285,13 +320,13 @@ fn check_manifest(file: &str, text: &str, found: &mut Vec<Finding>) {
     }
 }
 
-/// That the notes on test data have a word on this file, or on a folder it lies in.
-fn check_is_named(file: &str, notes: &str, found: &mut Vec<Finding>) {
+/// Checks that the README of the test data mentions this file or a folder that contains it.
+fn check_is_documented(file: &str, notes: &str, found: &mut Vec<Finding>) {
     let folders = file.match_indices('/').map(|(at, _)| &file[..=at]);
     let is_named = folders.chain([file]).any(|path| notes.contains(&format!("`{path}`")));
     if !is_named && file != "README.md" {
         let what = "testdata/README.md does not say what it is and how it was made".to_owned();
-        found.push(Finding { file: format!("testdata/{file}"), line: 0, what });
+        found.push(Finding { file: format!("testdata/{file}"), line: 0, problem: what });
     }
 }
 
@@ -300,8 +335,8 @@ fn check_is_named(file: &str, notes: &str, found: &mut Vec<Finding>) {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "{}: {}", self.file, self.what),
-            line => write!(f, "{}:{line}: {}", self.file, self.what),
+            0 => write!(f, "{}: {}", self.file, self.problem),
+            line => write!(f, "{}:{line}: {}", self.file, self.problem),
         }
     }
 }
@@ -332,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_and_tabs_are_found_where_people_write() {
+    fn trailing_blanks_and_tabs_are_found_in_code_and_documents() {
         check_lines("a.md", "good\nbad \n", &["a.md:2: blanks at the end of the line"]);
         check_lines("a.rs", "\tx\n", &["a.rs:1: a tab"]);
         check_lines("a.jsonl", "\tx \n", &[]);
@@ -350,10 +385,10 @@ mod tests {
 
     #[test]
     fn long_files_are_found() {
-        check_lines("a.rs", &"x\n".repeat(MOST_LINES), &[]);
+        check_lines("a.rs", &"x\n".repeat(MAX_LINES), &[]);
         check_lines(
             "a.rs",
-            &"x\n".repeat(MOST_LINES + 1),
+            &"x\n".repeat(MAX_LINES + 1),
             &["a.rs: 701 lines, the most is 700: split it by meaning"],
         );
     }
@@ -369,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_leans_only_on_those_below_it() {
+    fn a_crate_depends_only_on_crates_below_it() {
         check_dependencies(
             "formats",
             "model.workspace = true\nkubernetes.workspace = true\nzstd = \"1\"",
@@ -381,7 +416,7 @@ mod tests {
             &["Cargo.toml: history must not depend on kubernetes"],
         );
         check_dependencies("benches", "history.workspace = true", &[]);
-        for for_tests in FOR_TESTS {
+        for for_tests in TEST_DEPENDENCIES {
             check_dependencies("history", &format!("[dev-dependencies]\n{for_tests}.workspace = true"), &[]);
         }
         check_dependencies(
@@ -410,13 +445,13 @@ mod tests {
     }
 
     #[test]
-    fn test_data_without_a_word_is_found() {
+    fn undocumented_test_data_is_found() {
         let notes = "* `a/one.jsonl`: what it is.\n* `films/`: three films.\n";
         for named in ["a/one.jsonl", "films/x/y.gz", "README.md"] {
-            check(|found| check_is_named(named, notes, found), &[]);
+            check(|found| check_is_documented(named, notes, found), &[]);
         }
         check(
-            |found| check_is_named("a/two.jsonl", notes, found),
+            |found| check_is_documented("a/two.jsonl", notes, found),
             &["testdata/a/two.jsonl: testdata/README.md does not say what it is and how it was made"],
         );
     }

@@ -1,18 +1,18 @@
-//! As much of a `Cargo.toml` as the order of crates needs: written by people, one entry a line.
+//! A minimal parser of `Cargo.toml` files for the order of crates. It expects one entry per line.
 
-/// How the packages of the workspace begin; their libraries do not.
+/// The prefix of the workspace's package names; their libraries do not have it.
 const PREFIX: &str = "kinescope-";
 
-/// What a manifest says.
+/// The relevant content of a manifest.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
     /// The package's name without [`PREFIX`]; `None` in a workspace's own file.
     pub(super) name: Option<String>,
-    /// Whether the workspace's lints hold.
+    /// Whether the workspace's lints are enabled.
     pub(super) has_workspace_lints: bool,
-    /// What it depends on, for builds and single platforms too, by the packages' own names.
+    /// Its dependencies by package name, including build dependencies and those of single platforms.
     pub(super) dependencies: Vec<String>,
-    /// What only its tests depend on.
+    /// Its dev-dependencies.
     pub(super) test_dependencies: Vec<String>,
 }
 
@@ -28,7 +28,9 @@ impl Manifest {
                 if let Some((table, name)) = section.rsplit_once('.')
                     && is_dependencies(table)
                 {
-                    manifest.list(table).push(name.strip_prefix(PREFIX).unwrap_or(name).to_owned());
+                    manifest
+                        .dependencies_of_table(table)
+                        .push(name.strip_prefix(PREFIX).unwrap_or(name).to_owned());
                 }
                 continue;
             }
@@ -47,7 +49,9 @@ impl Manifest {
                     let package = value.split_once("package").map(|(_, rest)| rest);
                     let package = package.and_then(|rest| rest.split('"').nth(1));
                     let package = package.unwrap_or(unquoted(name));
-                    manifest.list(table).push(package.strip_prefix(PREFIX).unwrap_or(package).to_owned());
+                    manifest
+                        .dependencies_of_table(table)
+                        .push(package.strip_prefix(PREFIX).unwrap_or(package).to_owned());
                 }
                 _ => {}
             }
@@ -55,7 +59,7 @@ impl Manifest {
         manifest
     }
 
-    fn list(&mut self, table: &str) -> &mut Vec<String> {
+    fn dependencies_of_table(&mut self, table: &str) -> &mut Vec<String> {
         match table.ends_with("dev-dependencies") {
             true => &mut self.test_dependencies,
             false => &mut self.dependencies,

@@ -1,33 +1,33 @@
-//! Cycles between the modules of a crate: two files, or folders, side by side that know each other.
+//! Import cycles between sibling modules of a crate.
 //!
-//! A module may know its parent and its children; siblings must have an order in which they can be read. What a path
-//! means is followed through re-exports. Tests are left out.
+//! A module may import from its parent and its children; siblings must have an order. Paths are followed through
+//! re-exports. Tests are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A module by the names on the way to it; the crate itself is empty.
-type Module = Vec<String>;
+/// The path of a module; empty for the crate itself.
+type ModulePath = Vec<String>;
 
 /// The modules of one crate.
 #[derive(Default)]
 pub(crate) struct Modules {
-    /// Its text without tests and comments.
-    texts: BTreeMap<Module, String>,
-    /// By module: the names it re-exports, and the paths they stand for.
-    exports: BTreeMap<Module, BTreeMap<String, String>>,
+    /// The text of each module without tests and comments.
+    texts: BTreeMap<ModulePath, String>,
+    /// By module: the names it re-exports, with their paths.
+    exports: BTreeMap<ModulePath, BTreeMap<String, String>>,
 }
 
-/// How many re-exports are followed, one to the next.
-const MOST_STEPS: usize = 6;
+/// How many re-exports in a chain are followed.
+const MAX_REEXPORTS: usize = 6;
 
 impl Modules {
-    /// Adds a file by its path within `src`. Files of tests are ignored.
+    /// Adds a file by its path within `src`. Test files are ignored.
     pub(crate) fn add(&mut self, path: &str, text: &str) {
         let Some(module) = module_of(path) else { return };
         let text = without_comments(without_tests(text));
         for tree in use_trees(&text).filter(|tree| tree.is_public) {
             let exports = self.exports.entry(module.clone()).or_default();
-            for path in expanded(tree.text) {
+            for path in expand_use_tree(tree.text) {
                 if let Some(name) = path.rsplit("::").next() {
                     exports.insert(name.to_owned(), path.clone());
                 }
@@ -36,14 +36,14 @@ impl Modules {
         self.texts.insert(module, text);
     }
 
-    /// Every set of siblings that know each other, each sorted by name.
+    /// Every set of siblings that import each other, each sorted by name.
     pub(crate) fn cycles(&self) -> Vec<Vec<String>> {
-        let siblings = self.siblings();
+        let siblings = self.imported_siblings();
         let mut cycles = BTreeSet::new();
         for module in siblings.keys() {
-            let mut cycle: Vec<&Module> = reached(&siblings, module)
+            let mut cycle: Vec<&ModulePath> = reachable(&siblings, module)
                 .into_iter()
-                .filter(|other| reached(&siblings, other).contains(module))
+                .filter(|other| reachable(&siblings, other).contains(module))
                 .collect();
             if cycle.len() > 1 {
                 cycle.sort_unstable();
@@ -53,11 +53,11 @@ impl Modules {
         cycles.into_iter().collect()
     }
 
-    /// For each module the siblings that it, or something below it, knows.
-    fn siblings(&self) -> BTreeMap<Module, BTreeSet<Module>> {
-        let mut siblings: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+    /// For each module, the siblings that it or one of its descendants imports from.
+    fn imported_siblings(&self) -> BTreeMap<ModulePath, BTreeSet<ModulePath>> {
+        let mut siblings: BTreeMap<ModulePath, BTreeSet<ModulePath>> = BTreeMap::new();
         for (module, text) in &self.texts {
-            let uses = use_trees(text).flat_map(|tree| expanded(tree.text));
+            let uses = use_trees(text).flat_map(|tree| expand_use_tree(tree.text));
             for path in uses.chain(inline_paths(text)) {
                 let Some(known) = self.resolve(module, &path, 0) else { continue };
                 let common = module.iter().zip(&known).take_while(|(a, b)| a == b).count();
@@ -70,10 +70,10 @@ impl Modules {
         siblings
     }
 
-    /// The module that a path leads to from another one; `None` if it leads out of the crate.
-    fn resolve(&self, from: &[String], path: &str, steps: usize) -> Option<Module> {
+    /// The module that a path refers to, seen from another module; `None` if it is outside the crate.
+    fn resolve(&self, from: &[String], path: &str, steps: usize) -> Option<ModulePath> {
         let mut names = path.split("::").peekable();
-        let mut module: Module = from.to_vec();
+        let mut module: ModulePath = from.to_vec();
         match *names.peek()? {
             "crate" => {
                 module.clear();
@@ -86,28 +86,28 @@ impl Modules {
                 }
             }
             name => {
-                if !self.texts.contains_key(&below(&module, name)) {
+                if !self.texts.contains_key(&child(&module, name)) {
                     return None;
                 }
             }
         }
-        while let Some(name) = names.next_if(|name| self.texts.contains_key(&below(&module, name))) {
+        while let Some(name) = names.next_if(|name| self.texts.contains_key(&child(&module, name))) {
             module.push(name.to_owned());
         }
         let export = names.next().and_then(|name| self.exports.get(&module)?.get(name));
-        match export.filter(|_| steps < MOST_STEPS) {
+        match export.filter(|_| steps < MAX_REEXPORTS) {
             Some(path) => self.resolve(&module, path, steps + 1).or(Some(module)),
             None => Some(module),
         }
     }
 }
 
-fn below(module: &[String], name: &str) -> Module {
+fn child(module: &[String], name: &str) -> ModulePath {
     module.iter().map(String::as_str).chain([name]).map(str::to_owned).collect()
 }
 
-fn module_of(path: &str) -> Option<Module> {
-    let mut names: Module = path.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
+fn module_of(path: &str) -> Option<ModulePath> {
+    let mut names: ModulePath = path.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
     if names.last().is_some_and(|name| name == "mod") || names == ["lib"] || names == ["main"] {
         names.pop();
     }
@@ -115,7 +115,7 @@ fn module_of(path: &str) -> Option<Module> {
     (!names.iter().any(is_test)).then_some(names)
 }
 
-/// The text up to the module of tests, which is the last.
+/// The text before the inline test module, which is the last item.
 fn without_tests(text: &str) -> &str {
     let tests = text.match_indices("#[cfg(test)]\nmod ").find(|(at, _)| {
         let rest = &text[*at..];
@@ -128,7 +128,7 @@ fn without_comments(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// A `use`.
+/// A `use` declaration.
 struct UseTree<'a> {
     is_public: bool,
     text: &'a str,
@@ -149,8 +149,8 @@ fn use_trees(text: &str) -> impl Iterator<Item = UseTree<'_>> {
     })
 }
 
-/// All paths that a `use` names.
-fn expanded(tree: &str) -> Vec<String> {
+/// All paths of a `use` tree.
+fn expand_use_tree(tree: &str) -> Vec<String> {
     let tree = tree.trim();
     let Some((prefix, list)) = tree.split_once('{') else {
         let path = tree.split(" as ").next().unwrap_or_default().trim();
@@ -174,10 +174,10 @@ fn expanded(tree: &str) -> Vec<String> {
         "self" => prefix.trim_end_matches(':').to_owned(),
         path => format!("{prefix}{path}"),
     };
-    parts.into_iter().flat_map(expanded).map(prefixed).collect()
+    parts.into_iter().flat_map(expand_use_tree).map(prefixed).collect()
 }
 
-/// Paths that begin at the crate or at a parent, wherever they stand.
+/// Paths in the text that begin with `crate::` or `super::`.
 fn inline_paths(text: &str) -> impl Iterator<Item = String> {
     ["crate::", "super::"].into_iter().flat_map(move |word| {
         text.match_indices(word).map(|(at, _)| {
@@ -188,10 +188,13 @@ fn inline_paths(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// All modules that can be reached from one, itself if there is a way back.
-fn reached<'s>(siblings: &'s BTreeMap<Module, BTreeSet<Module>>, from: &Module) -> BTreeSet<&'s Module> {
+/// All modules that can be reached from one, including itself if it is in a cycle.
+fn reachable<'s>(
+    siblings: &'s BTreeMap<ModulePath, BTreeSet<ModulePath>>,
+    from: &ModulePath,
+) -> BTreeSet<&'s ModulePath> {
     let mut reached = BTreeSet::new();
-    let mut open: Vec<&Module> = siblings.get(from).into_iter().flatten().collect();
+    let mut open: Vec<&ModulePath> = siblings.get(from).into_iter().flatten().collect();
     while let Some(module) = open.pop() {
         if reached.insert(module) {
             open.extend(siblings.get(module).into_iter().flatten());
@@ -220,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn two_that_know_each_other_are_a_cycle() {
+    fn two_modules_that_import_each_other_are_a_cycle() {
         check(&[("a.rs", "use crate::b::B;\n"), ("b.rs", "fn f() -> super::a::A {}\n")], &[&["a", "b"]]);
     }
 
     #[test]
-    fn a_way_round_is_a_cycle() {
+    fn an_indirect_cycle_is_found() {
         let files = [
             ("a.rs", "use super::b;\n"),
             ("b.rs", "use super::{c::{C, D}, x};\n"),
