@@ -18,7 +18,7 @@ use model::{Key, Kind, Object, What};
 
 /// The objects and fields of a cluster that are recorded, and their retention.
 ///
-/// Independently of it, Secrets are neither watched nor written, and [`rules::disclosed`] decides which fields of an
+/// Independently of it, Secrets are neither watched nor written, and [`change_filter::sanitize`] decides which fields of an
 /// object may be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingPolicy {
