@@ -157,8 +157,8 @@ impl ChangeIndexer {
         Ok(self.source(connection, name)?.id)
     }
 
-    /// Rejects a change within the time that a source already covered before this import; `ends` caches where that
-    /// time ended.
+    /// Rejects a change within the time that a source already covered before this import; `end_by_source` caches where
+    /// that time ended.
     pub(crate) fn refuse_overlap(
         &mut self,
         connection: &Connection,

@@ -321,7 +321,7 @@ impl History {
         read().context("read the sources of", &self.path)
     }
 
-    /// Namespaces and names of objects whose name begins with `prefix`, for completion: at most `most`, sorted.
+    /// Namespaces and names of objects whose name begins with `prefix`, for completion: at most `limit`, sorted.
     /// Events are not included.
     pub fn names_with_prefix(
         &self,

@@ -125,7 +125,7 @@ impl Retention {
     }
 }
 
-/// Limits how far the beginning moves towards `wanted` at once. `None` if it does not move.
+/// Limits how far the beginning moves towards `cutoff` at once. `None` if it does not move.
 fn limit_advance(cutoff: Moment, start: Moment, end: Moment) -> Option<Moment> {
     let max_start = start.plus_nanos(end.nanos_since(start) / Retention::MAX_SHARE);
     Some(cutoff.min(max_start)).filter(|moment| *moment > start)

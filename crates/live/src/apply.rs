@@ -95,7 +95,7 @@ impl Applier {
         }))
     }
 
-    /// Resumes a run that ended early: objects it created are found by their label. `transplant` has advanced to the
+    /// Resumes a run that ended early: objects it created are found by their label. `translator` has advanced to the
     /// position at which the run resumes.
     pub async fn recover_created(&self, translator: &Translator) -> Result<()> {
         let mut missing: HashSet<ObjectAddress> =

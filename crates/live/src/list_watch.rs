@@ -233,7 +233,7 @@ impl KindWatch {
         self.subject.api_version = api_version;
     }
 
-    /// The next request. `chance` is between 0 and 1: it spreads the timeouts of watches.
+    /// The next request. `jitter` is between 0 and 1: it spreads the timeouts of watches.
     pub fn next_request(&self, jitter: f64) -> WatchRequest {
         match &self.phase {
             ListWatchPhase::Listing { continue_token, .. } => {
@@ -249,7 +249,7 @@ impl KindWatch {
         }
     }
 
-    /// Handles a response. `None`: continue to read the same response. `chance` is between 0 and 1, the jitter of the
+    /// Handles a response. `None`: continue to read the same response. `jitter` is between 0 and 1, the jitter of the
     /// backoff.
     pub fn handle(&mut self, response: WatchResponse<'_>, now: Moment, jitter: f64) -> Option<WatchRequest> {
         // A response to the version check does not show that watches work.

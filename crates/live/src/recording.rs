@@ -112,7 +112,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(900);
 /// Records until `stop` is set or the receiver is closed. Returns an error if it cannot start; later failures are
 /// reported as events and retried.
 ///
-/// While `out` is full nothing is read from the server, which then throttles or ends the watches.
+/// While `events` is full nothing is read from the server, which then throttles or ends the watches.
 pub async fn record(
     target: RecordedCluster,
     scope: WatchScope,
@@ -343,7 +343,7 @@ impl RecordingSupervisor {
         served.map_err(|failure| Error::Server { doing: "discover the kinds of the server", failure })
     }
 
-    /// Starts to record a kind; returns the number of tasks. `was_left_out`: if the kind has no state, it was out of
+    /// Starts to record a kind; returns the number of tasks. `was_excluded`: if the kind has no state, it was out of
     /// scope before, rather than without objects.
     async fn start_kind(&mut self, served: ServedKind, was_excluded: bool) -> u32 {
         let Some(scope) = self.scope.kind_scope(&served) else { return 0 };

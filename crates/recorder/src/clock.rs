@@ -272,7 +272,7 @@ fn as_nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The wall clock and the time since `begun`, read together: the process may be preempted in between.
+/// The wall clock and the time since `started`, read together: the process may be preempted in between.
 fn read_clocks(started: Instant) -> (Moment, Duration) {
     let mut reading = (Moment::MIN, Duration::ZERO);
     for _ in 0..MAX_READ_ATTEMPTS {

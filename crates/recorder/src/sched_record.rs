@@ -65,7 +65,7 @@ impl SchedRecord {
         Ok(SchedRecord { path: path.to_owned(), writer, policy, filter, seq: 0, last_time: Moment::MIN })
     }
 
-    /// Records until it is stopped. Changes are flushed to the file at the interval `between`.
+    /// Records until it is stopped. Changes are flushed to the file at the interval `flush_interval`.
     pub async fn record(
         mut self,
         connection: Connection,

@@ -94,8 +94,9 @@ pub fn complete_from(
     Ok((start, complete.max(start)))
 }
 
-/// Extracts the demands of a part of a history, for a replay whose autoscaler `scales` and that has these controllers;
-/// `recorded` collects metrics of the recording. `class_of` returns the class of a node. An error of `each` ends it.
+/// Extracts the demands of a part of a history, for a replay with these controllers and, if `autoscaler_runs`, an
+/// autoscaler; `meter` collects metrics of the recording. `class_of` returns the class of a node. An error of
+/// `each` ends it.
 pub fn extract_demands(
     history: &History,
     part: &HistoryPart,

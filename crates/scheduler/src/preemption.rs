@@ -90,7 +90,7 @@ pub(crate) fn preempt(
     PreemptionResult::Nominated(best.node, best.victims)
 }
 
-/// The result without candidates; `refused` has the statuses of the dry runs with their counts.
+/// The result without candidates; `statuses` has the statuses of the dry runs with their counts.
 fn no_candidates(cycle_state: &CycleState<'_>, statuses: &[(&Status, usize)]) -> PreemptionResult {
     let node_count = cycle_state.cache.nodes.order().len();
     let other_status =

@@ -222,7 +222,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Requeues unschedulable pods for which `such` holds and whose queueing hints say that the event may help.
+    /// Requeues unschedulable pods for which `is_candidate` holds and whose queueing hints say that the event may help.
     fn move_all_to_active_or_backoff_queue(
         &mut self,
         now: Moment,

@@ -149,7 +149,7 @@ impl<'m, O: Observer> Run<'m, O> {
         Ok(())
     }
 
-    /// Advances until the cluster is stable, or for `patience` after the last node arrived. Returns whether it is
+    /// Advances until the cluster is stable, or for `timeout` after the last node arrived. Returns whether it is
     /// stable.
     pub fn settle(&mut self, timeout: Duration) -> bool {
         let mut until = after(self.now(), timeout);

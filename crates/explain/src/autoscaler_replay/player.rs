@@ -68,8 +68,8 @@ const MIN_LOOP_INTERVAL: i64 = MIN_REPLAYED / 400;
 /// A loop writes its status when it ends, this long after its start at most.
 const MAX_LOOP_DURATION: i64 = 60 * SECOND;
 
-/// Replays the time before a moment, and calls `each` for every loop. The last loop is at the moment itself; `put` is
-/// applied just before it.
+/// Replays the time before a moment, and calls `each` for every loop. The last loop is at the moment itself;
+/// `extra_objects` is applied just before it.
 pub(crate) fn replay_autoscaler(
     listener: &mut dyn ProgressListener,
     open_history: &OpenHistory,

@@ -182,7 +182,7 @@ impl HistoryDatabase {
         Table::ALL.into_iter().filter(|table| !self.present_tables.contains(table))
     }
 
-    /// Calls `take` with the given columns of every row.
+    /// Calls `handle_row` with the given columns of every row.
     pub(super) fn for_each_row(
         &self,
         table: Table,
@@ -206,7 +206,7 @@ impl HistoryDatabase {
         Ok(())
     }
 
-    /// Calls `take` with one row and all columns that are read.
+    /// Calls `handle_row` with one row and all columns that are read.
     pub(super) fn with_row<T>(
         &self,
         table: Table,

@@ -51,7 +51,7 @@ impl JsonCursor {
         Ok(())
     }
 
-    /// Reads a value, and appends its text to `kept` if there is one.
+    /// Reads a value, and appends its text to `out` if there is one.
     fn scan_value(&mut self, mut out: Option<&mut Vec<u8>>) -> Result<()> {
         self.peek_token()?;
         let start = self.value_start;

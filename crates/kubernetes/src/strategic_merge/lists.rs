@@ -159,7 +159,7 @@ fn live_order<'a>(original: &'a [Value], patch: &'a [Value], key: &str) -> Resul
     Ok(slots)
 }
 
-/// Orders a merged list: entries listed in `wanted` are in its order, the others in that of the live list, each
+/// Orders a merged list: entries listed in `element_order` are in its order, the others in that of the live list, each
 /// before the first wanted entry that follows it there.
 fn normalize_element_order(
     merged: Vec<Value>,

@@ -281,8 +281,8 @@ impl TargetCluster {
         }
     }
 
-    /// The path of an object, of its subresource `part`, or without `part` of its collection. An unserved apiVersion is
-    /// replaced by a served one.
+    /// The path of the collection if `subresource` is `None`, of the object if it is empty, else of the subresource. An
+    /// apiVersion that the server does not serve is replaced, also in `object`.
     fn path(&self, address: &ObjectAddress, subresource: Option<&str>, object: Option<&mut Value>) -> String {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
         let Some(served) = kinds.get(&address.kind) else { return String::new() };

@@ -89,7 +89,7 @@ const MAX_NAMES_IN_REASON: usize = 10;
 ///
 /// The part that was recorded and is now out of scope becomes an open gap from where its watch stopped. The part in
 /// scope that was not recorded becomes a gap from the beginning of the recording, or of the open gap, until it has been
-/// listed. `before` is `None` for a kind that was never recorded.
+/// listed. `previous` is `None` for a kind that was never recorded.
 pub(super) fn resume(
     kind: &Kind,
     previous: Option<&KindPositions>,

@@ -78,7 +78,7 @@ impl SimkubeMode {
         }
     }
 
-    /// Changes an object as SimKube does. `recorded` is its recorded address, `placed` its address in the target.
+    /// Changes an object as SimKube does. `recorded` is its recorded address, `address` its address in the target.
     pub(super) fn transform(
         &self,
         templates: &PodTemplatePaths,

@@ -74,7 +74,7 @@ struct RetentionEntry {
     size: Option<Value>,
 }
 
-/// Parses a file in the folder `at`, to which its paths are relative.
+/// Parses a file in the folder `base_folder`, to which its paths are relative.
 pub(super) fn read(value: Value, base_folder: &Path, overrides: &ConfigOverrides) -> anyhow::Result<Config> {
     let Value::Object(mut root) = value else { bail!("not a map") };
     let folder = match (&overrides.folder, root.remove("folder")) {

@@ -94,8 +94,8 @@ struct TrackedNode {
 // === impl DemandExtractor ===
 
 impl<'a> DemandExtractor<'a> {
-    /// Creates an extractor for a window that begins at `from`. If `scales` is set, the autoscaler of the replay drains
-    /// nodes; if not, the drains of the recorded one are input. The actions of `controllers` are decided by the replay
+    /// Creates an extractor for a window that begins at `from`. If `autoscaler_runs`, the replay's autoscaler drains nodes;
+    /// if not, the drains of the recorded one are input. The actions of `controllers` are decided by the replay
     /// too. `class_of` returns the class of a node.
     pub fn new(
         from: Moment,

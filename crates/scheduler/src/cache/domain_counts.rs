@@ -70,7 +70,7 @@ impl DomainCounts {
         self.total
     }
 
-    /// Returns the number of eligible domains, and the lowest count of any of them except `but`.
+    /// Returns the number of eligible domains, and the lowest count of any of them except `except`.
     pub(super) fn min_match(&self, domains: &EligibleDomains, except: Option<usize>) -> (usize, Option<u32>) {
         let except =
             except.filter(|domain| domains.nodes_by_domain.get(*domain).is_some_and(|nodes| *nodes > 0));

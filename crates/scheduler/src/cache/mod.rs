@@ -372,7 +372,7 @@ impl ClusterCache {
         self.pod_counts.is_node_counted(id, node)
     }
 
-    /// Returns the number of eligible domains, and the lowest count of any of them except `but`.
+    /// Returns the number of eligible domains, and the lowest count of any of them except `except`.
     pub(super) fn min_match(&self, id: CountsId, except: Option<usize>) -> (usize, Option<u32>) {
         self.pod_counts.min_match(id, except)
     }

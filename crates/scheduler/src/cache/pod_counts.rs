@@ -256,7 +256,7 @@ impl PodCounts {
         }
     }
 
-    /// A node was added; `on_it` has the label sets of its pods.
+    /// A node was added; `labels_ids` has the label sets of its pods.
     pub(super) fn add_node(
         &mut self,
         node: NodeId,
@@ -368,7 +368,7 @@ impl PodCounts {
         self.domains.value(self.counts.value(id.0).domains_id).domain(node).is_some()
     }
 
-    /// Returns the number of eligible domains, and the lowest count of any of them except `but`.
+    /// Returns the number of eligible domains, and the lowest count of any of them except `except`.
     pub(super) fn min_match(&self, id: CountsId, except: Option<usize>) -> (usize, Option<u32>) {
         let entry = self.counts.value(id.0);
         entry.counts.min_match(self.domains.value(entry.domains_id), except)

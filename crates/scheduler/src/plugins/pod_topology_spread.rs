@@ -265,7 +265,7 @@ impl HardConstraints {
 }
 
 impl HardConstraint {
-    /// The highest count with which a domain passes; `shifted` is a domain with another count than the kept one.
+    /// The highest count with which a domain passes; `changed_domain` is a domain with another count than the kept one.
     fn max_existing(&self, cache: &ClusterCache, changed_domain: Option<(usize, i64)>) -> i64 {
         let (domains, min_count) = cache.min_match(self.counts, changed_domain.map(|(domain, _)| domain));
         let min_count = min_count.map_or(i64::from(i32::MAX), i64::from);

@@ -227,7 +227,7 @@ impl Scheduler {
         );
     }
 
-    /// Requeues pods for which `such` holds and which the event may help.
+    /// Requeues pods for which `is_candidate` holds and which the event may help.
     pub(super) fn requeue_for_event(
         &mut self,
         now: Moment,
