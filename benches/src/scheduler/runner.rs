@@ -113,8 +113,8 @@ impl<'a> WorkloadRunner<'a> {
         self.run.attempts += 1;
         let measured = pod.name.strip_prefix(MEASURED_PREFIX).and_then(|number| number.parse::<usize>().ok());
         match decision {
-            Decision::Placed(_) => {}
-            Decision::Refused(rejection) => {
+            Decision::Scheduled(_) => {}
+            Decision::Unschedulable(rejection) => {
                 self.run.victims += rejection.victims.len();
                 for victim in &rejection.victims {
                     let object = self.pods.get(victim).ok_or("an unknown pod had to go")?;

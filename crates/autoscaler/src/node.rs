@@ -8,7 +8,7 @@ use kubernetes::quantity::Quantity;
 use kubernetes::read::{moment, nullable, view};
 use kubernetes::requests::ResourceList;
 use model::{Moment, Object};
-use scheduler::node::NodeSpec;
+use scheduler::node::ParsedNode;
 use serde::Deserialize;
 
 /// A node.
@@ -28,7 +28,7 @@ pub(crate) struct Node {
     /// By name, sorted.
     pub allocatable: Resources,
     /// The node as the scheduler's filters read it.
-    pub spec: NodeSpec,
+    pub spec: ParsedNode,
 }
 
 /// Amounts of resources by name, sorted.
@@ -118,7 +118,7 @@ struct ConditionJson {
 impl Node {
     /// Reads a node. A parse error is kept in `spec.read_error`: such a node passes no filters.
     pub(crate) fn read(object: &Object, scalars: &mut ScalarResourceNames) -> Node {
-        let mut spec = NodeSpec::read(object, scalars);
+        let mut spec = ParsedNode::read(object, scalars);
         let json = match view::<NodeJson<'_>>(object) {
             Ok(json) => json,
             Err(error) => {

@@ -114,11 +114,11 @@ pub fn compare_scheduler_case(case: &SchedulerCase) -> Vec<DecisionComparison> {
             differences.push(difference(&theirs.pod, node, &what, ours, theirs_is));
         }
         match &decision {
-            Some(Decision::Placed(_)) => {
+            Some(Decision::Scheduled(_)) => {
                 placed.push(&theirs.pod);
                 scheduler.pod_bound(NOW, &meta.namespace, &meta.name);
             }
-            Some(Decision::Refused(rejection)) => {
+            Some(Decision::Unschedulable(rejection)) => {
                 for victim in &rejection.victims {
                     let gone =
                         pods(case).find(|pod| is_named(pod, victim)).expect("victims are pods of the case");

@@ -72,7 +72,12 @@ impl SchedulingOutcome {
         let mut outcome = SchedulingOutcome {
             pod: name_of(&explanation.pod),
             pre_filter: explanation.pre_filter_status.as_ref().map(PluginVerdict::rejected),
-            pre_filter_nodes: explanation.only_nodes.iter().flatten().map(ToString::to_string).collect(),
+            pre_filter_nodes: explanation
+                .pre_filter_node_names
+                .iter()
+                .flatten()
+                .map(ToString::to_string)
+                .collect(),
             nodes: explanation
                 .nodes
                 .iter()
@@ -85,8 +90,8 @@ impl SchedulingOutcome {
             // The oracle leaves such cases out, so this is never equal.
             Decision::Failed(why) => outcome.skipped = Some(format!("failed: {why}")),
             Decision::Gated(refusal) => outcome.pre_enqueue = Some(PluginVerdict::rejected(refusal)),
-            Decision::Placed(placement) => outcome.node = Some(placement.node.to_string()),
-            Decision::Refused(rejection) => {
+            Decision::Scheduled(placement) => outcome.node = Some(placement.node.to_string()),
+            Decision::Unschedulable(rejection) => {
                 outcome.message = Some(rejection.message.clone());
                 outcome.nominated_node = rejection.nominated_node.as_ref().map(ToString::to_string);
                 outcome.victims = sorted_names(&rejection.victims);

@@ -44,16 +44,16 @@ pub(crate) fn pod_document(explained: &ExplainedPod) -> Value {
     if let Some(pre_filter) = &explanation.pre_filter_status {
         set("preFilter", refusal(pre_filter));
     }
-    if let Some(only) = &explanation.only_nodes {
+    if let Some(only) = &explanation.pre_filter_node_names {
         set("preFilterNodes", only.iter().map(|name| Value::from(&**name)).collect());
     }
     match &explanation.decision {
-        Decision::Placed(placement) => {
+        Decision::Scheduled(placement) => {
             set("node", (*placement.node).into());
             set("lookedAt", placement.evaluated_nodes.into());
             set("fitting", placement.feasible_nodes.into());
         }
-        Decision::Refused(rejection) => {
+        Decision::Unschedulable(rejection) => {
             set(
                 "plugins",
                 rejection.unschedulable_plugins.iter().map(|plugin| Value::from(plugin.name())).collect(),
@@ -87,8 +87,8 @@ fn decision_name(decision: &Decision) -> &'static str {
     match decision {
         Decision::Skipped(_) => "skipped",
         Decision::Gated(_) => "gated",
-        Decision::Placed(_) => "placed",
-        Decision::Refused(_) => "refused",
+        Decision::Scheduled(_) => "placed",
+        Decision::Unschedulable(_) => "refused",
         Decision::Failed(_) => "failed",
     }
 }
@@ -101,7 +101,7 @@ fn node(evaluated: &EvaluatedNode) -> Value {
                 .iter()
                 .map(|score| {
                     let score_json = json!({
-                        "raw": score.raw, "normalised": score.normalised, "weighted": score.weighted,
+                        "raw": score.raw, "normalised": score.normalized, "weighted": score.weighted,
                     });
                     (score.plugin.name().to_owned(), score_json)
                 })

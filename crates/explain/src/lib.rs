@@ -190,7 +190,7 @@ fn replay_scale_up(
     options: &autoscaler_choice::AutoscalerOptions<'_>,
     listener: &mut dyn ProgressListener,
 ) -> anyhow::Result<Option<PodScaling>> {
-    let is_refused = matches!(explanation.decision, Decision::Refused(_));
+    let is_refused = matches!(explanation.decision, Decision::Unschedulable(_));
     let is_pending =
         is_refused || snapshot.lifetime.as_ref().is_some_and(|lifetime| lifetime.was_unschedulable);
     if !is_pending && !options.has_any() {
@@ -228,7 +228,7 @@ fn replay_scale_up(
             results.observe(loop_result, autoscaler);
         },
     )?;
-    if snapshot.lifetime.is_none() && matches!(explanation.decision, Decision::Placed(_)) {
+    if snapshot.lifetime.is_none() && matches!(explanation.decision, Decision::Scheduled(_)) {
         results.outcome = Some(ScaleUpOutcome::Scheduled);
     }
     Ok(Some(PodScaling { autoscaler: choice, replay, results }))
@@ -271,20 +271,20 @@ impl ExplainedPod {
     /// The message that kube-scheduler writes to the pod; `None` if the pod is placed or not scheduled by it.
     pub fn message(&self) -> Option<String> {
         match &self.explanation.decision {
-            Decision::Refused(rejection) => Some(rejection.full_message()),
+            Decision::Unschedulable(rejection) => Some(rejection.full_message()),
             Decision::Failed(message_text) => Some(message_text.clone()),
             // Of all skipped pods only these get a message.
             Decision::Skipped(message_text) if message_text.starts_with("skip schedule deleting pod") => {
                 Some(message_text.clone())
             }
-            Decision::Placed(_) | Decision::Gated(_) | Decision::Skipped(_) => None,
+            Decision::Scheduled(_) | Decision::Gated(_) | Decision::Skipped(_) => None,
         }
     }
 
     /// The message as in an Event.
     pub fn event_message(&self) -> Option<String> {
         match &self.explanation.decision {
-            Decision::Refused(rejection) => Some(rejection.event_message()),
+            Decision::Unschedulable(rejection) => Some(rejection.event_message()),
             _ => self.message(),
         }
     }

@@ -28,4 +28,4 @@ pub use model;
 pub use query;
 pub use replay;
 
-pub use replay::{Replay, ReplayReport, Replayer};
+pub use replay::{ReplayBuilder, ReplayReport, Replayer};

@@ -215,8 +215,8 @@ impl Applier {
     }
 
     /// The moment before which all operations are done; `None` if none has started.
-    pub fn position(&self) -> Option<Moment> {
-        lock(&self.progress).position()
+    pub fn done_until(&self) -> Option<Moment> {
+        lock(&self.progress).done_until()
     }
 
     /// The outcomes so far.

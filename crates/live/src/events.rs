@@ -83,7 +83,7 @@ pub enum WatchState {
     /// Retrying after this failure.
     Waiting(String),
     /// Access is denied; retrying.
-    Forbidden,
+    AccessDenied,
 }
 
 // === impl WatchBatch ===

@@ -63,7 +63,7 @@ pub enum WatchResponse<'a> {
     Opened,
     /// A line of a watch.
     Line(&'a [u8]),
-    /// The watch has ended, regularly or not.
+    /// The body of the watch ended, or was idle for too long. An ERROR event arrives as a `Line`.
     Ended,
     /// The request failed, or was rejected.
     Failed(RequestFailure),
@@ -78,12 +78,12 @@ pub struct WatchOutput {
     pub warnings: Vec<String>,
 }
 
-/// The list and watch of one kind, or of one namespace of it.
+/// The list and watch of one kind, or of one namespace of it: client-go's Reflector as a state machine without I/O.
 ///
 /// It stores the name, uid and resourceVersion of each object: its memory follows the size of the cluster, not the
 /// number of changes.
 #[derive(Debug)]
-pub struct KindWatch {
+pub struct Reflector {
     subject: WatchSubject,
     objects: HashMap<ObjectName, CachedVersion>,
     /// The number of lists started.
@@ -96,9 +96,9 @@ pub struct KindWatch {
     ongoing_gap: Option<OngoingGap>,
     /// Consecutive failures, reset by a successful watch, not by a successful list: the watch may be what fails.
     failures: u32,
-    /// A relist was started since then.
+    /// A relist was started since a watch last succeeded.
     has_relisted: bool,
-    /// The failure that is being retried, and since when there has been no answer.
+    /// The failure that is being retried, and since when requests have failed.
     waiting: Option<(RequestFailure, Moment)>,
     /// How often the server failed to continue from the position.
     failed_resumes: u32,
@@ -128,7 +128,7 @@ enum ListWatchPhase {
         resource_version: String,
         stream: Option<OpenWatch>,
         /// The server may be behind that version: it must be checked with a list before the next watch.
-        needs_version_check: bool,
+        needs_resource_version_check: bool,
     },
 }
 
@@ -169,11 +169,11 @@ const MIN_WATCH_NANOS: i64 = 5_000_000_000;
 /// Past events are sent without such a pause.
 const CAUGHT_UP_PAUSE_NANOS: i64 = 1_000_000_000;
 /// How often an ongoing gap is reported, so that a recorder that is killed has reported most of it.
-const GAP_REPORT_INTERVAL_NANOS: i64 = 3_600_000_000_000;
+pub(crate) const GAP_REPORT_INTERVAL_NANOS: i64 = 3_600_000_000_000;
 
-// === impl KindWatch ===
+// === impl Reflector ===
 
-impl KindWatch {
+impl Reflector {
     /// Resumes from a position and the objects known there; without a position it starts with a list.
     ///
     /// A position is `7@2026-11-01T14:03:00Z`: the resourceVersion, empty in the middle of a list, and the moment up to
@@ -183,7 +183,7 @@ impl KindWatch {
         position: Option<&str>,
         objects: impl IntoIterator<Item = (ObjectName, VersionId)>,
         until: Option<Moment>,
-    ) -> KindWatch {
+    ) -> Reflector {
         let (version, moment) = position.map_or(("", None), |text| match text.split_once('@') {
             Some((version, moment)) => (version, moment.parse().ok()),
             None => (text, None),
@@ -201,7 +201,7 @@ impl KindWatch {
             }
             resource_version => (ListWatchPhase::watching(resource_version.to_owned()), None),
         };
-        KindWatch {
+        Reflector {
             subject,
             objects,
             list_round: 1,
@@ -221,7 +221,7 @@ impl KindWatch {
     }
 
     /// Sets the reason for the gap before the first list, if it is not a missing position.
-    pub fn with_gap_reason(mut self, why: String) -> KindWatch {
+    pub fn with_gap_reason(mut self, why: String) -> Reflector {
         if let Some(gap) = &mut self.ongoing_gap {
             gap.why = why;
         }
@@ -239,7 +239,7 @@ impl KindWatch {
             ListWatchPhase::Listing { continue_token, .. } => {
                 WatchRequest::List { continue_token: continue_token.clone(), limit: self.page_size }
             }
-            ListWatchPhase::Watching { needs_version_check: true, .. } => {
+            ListWatchPhase::Watching { needs_resource_version_check: true, .. } => {
                 WatchRequest::List { continue_token: None, limit: 1 }
             }
             ListWatchPhase::Watching { resource_version, .. } => WatchRequest::Watch {
@@ -260,7 +260,7 @@ impl KindWatch {
         }
         match response {
             WatchResponse::Page(bytes) => match ListPage::decode(bytes) {
-                Ok(page) if is_version_check => self.check_server_version(&page.resource_version, now),
+                Ok(page) if is_version_check => self.check_resource_version(&page.resource_version, now),
                 Ok(page) => self.handle_page(page, now),
                 Err(error) => {
                     return Some(self.handle_failure(
@@ -359,7 +359,7 @@ impl KindWatch {
     /// The current state.
     pub fn state(&self) -> WatchState {
         match (&self.waiting, &self.phase) {
-            (Some((failure, _)), _) if failure.is_access_denied() => WatchState::Forbidden,
+            (Some((failure, _)), _) if failure.is_access_denied() => WatchState::AccessDenied,
             (Some((failure, _)), _) => WatchState::Waiting(failure.to_string()),
             (None, ListWatchPhase::Listing { .. }) => WatchState::Listing,
             (None, ListWatchPhase::Watching { .. }) => WatchState::Watching,
@@ -377,7 +377,10 @@ impl KindWatch {
     }
 
     fn handle_page(&mut self, page: ListPage<'_>, now: Moment) {
-        self.page_size = (self.page_size * 2).min(MAX_PAGE_SIZE);
+        if page.continue_token.is_none() {
+            // The next list may try larger pages again; the next page of this one may be too big.
+            self.page_size = (self.page_size * 2).min(MAX_PAGE_SIZE);
+        }
         // Later pages show the state at the time of the first page.
         let list_start = self.list_started().unwrap_or(now);
         let is_first = self.list_started().is_none();
@@ -564,7 +567,7 @@ impl ListWatchPhase {
     }
 
     fn watching(resource_version: String) -> ListWatchPhase {
-        ListWatchPhase::Watching { resource_version, stream: None, needs_version_check: false }
+        ListWatchPhase::Watching { resource_version, stream: None, needs_resource_version_check: false }
     }
 }
 

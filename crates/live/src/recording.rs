@@ -1,6 +1,6 @@
 //! The recording of a cluster: one task per watch, and a supervisor that starts them as kinds appear.
 
-mod kind_watches;
+mod kind_progress;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -22,9 +22,9 @@ use crate::connection::Connection;
 use crate::event_filter::{EventChoice, event_filter, is_event};
 use crate::events::{ObjectName, RecordingEvent, ResumeState, VersionId, WatchBatch};
 use crate::kinds::{KindChoice, ServedKind, discover};
-use crate::list_watch::{KindWatch, WatchSubject};
+use crate::list_watch::{Reflector, WatchSubject};
 use crate::{Error, Result};
-use kind_watches::KindWatches;
+use kind_progress::KindProgress;
 use scope::{KindPositions, KindScope, RecordedSpan, Resumption, ScopeChange, ScopeFilter, ScopeGap};
 use usage::UsageSampler;
 use watch_task::WatchTask;
@@ -50,15 +50,15 @@ pub struct WatchScope {
     pub events: EventChoice,
     /// The interval at which `metrics.k8s.io` is sampled; `None`: never.
     pub usage: Option<Duration>,
-    /// List the kinds one after the other, in the order of their names: the next one starts when the previous list has
-    /// been reported or has failed.
+    /// List the kinds one after the other, in the order of `kinds`: the next one starts when the previous list has been
+    /// reported or has failed.
     pub in_order: bool,
 }
 
-/// The state from which the recording of a kind resumes, and its watches.
+/// The state from which the recording of a kind resumes.
 struct ResumedKind {
     subject: WatchSubject,
-    watches: KindWatches,
+    progress: KindProgress,
     /// One per watch.
     positions: Vec<Option<String>>,
     objects: HashMap<ObjectName, VersionId>,
@@ -73,14 +73,14 @@ struct Shared {
     source: Arc<str>,
     connection: Connection,
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
-    events: mpsc::Sender<RecordingEvent>,
+    output: mpsc::Sender<RecordingEvent>,
     /// Limits concurrent list requests.
     list_permits: Semaphore,
     /// A permit for each task whose first list has been reported or has failed.
     finished_first_lists: Semaphore,
-    /// A CustomResourceDefinition has changed.
-    kinds_changed: Notify,
-    /// A watch was reopened after a failure: the server may have been upgraded.
+    /// A CustomResourceDefinition has changed, or a kind was not found.
+    discovery_wanted: Notify,
+    /// A watch was opened again: the server may have been upgraded.
     reconnected: Notify,
 }
 
@@ -90,7 +90,7 @@ struct RecordingSupervisor {
     resume_state: ResumeState,
     stop: watch::Receiver<bool>,
     tasks: JoinSet<()>,
-    started: HashMap<Kind, Arc<KindWatches>>,
+    started: HashMap<Kind, Arc<KindProgress>>,
     /// The last reported server version.
     reported_version: Option<String>,
     /// Discovery is failing, and this has been reported.
@@ -106,6 +106,8 @@ const DEBOUNCE: Duration = Duration::from_secs(2);
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(300);
 /// The discovery interval after a failure.
 const DISCOVERY_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// The last batch of a task must be received within this time.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 /// A recording stops within a second.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(900);
 
@@ -114,7 +116,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(900);
 ///
 /// While `events` is full nothing is read from the server, which then throttles or ends the watches.
 pub async fn record(
-    target: RecordedCluster,
+    cluster: RecordedCluster,
     scope: WatchScope,
     resume_state: ResumeState,
     clock: impl Fn() -> Moment + Send + Sync + 'static,
@@ -122,13 +124,13 @@ pub async fn record(
     stop: watch::Receiver<bool>,
 ) -> Result<()> {
     let shared = Arc::new(Shared {
-        source: target.source,
-        connection: target.connection,
+        source: cluster.source,
+        connection: cluster.connection,
         clock: Box::new(clock),
-        events,
+        output: events,
         list_permits: Semaphore::new(MAX_CONCURRENT_LISTS),
         finished_first_lists: Semaphore::new(0),
-        kinds_changed: Notify::new(),
+        discovery_wanted: Notify::new(),
         reconnected: Notify::new(),
     });
     let supervisor = RecordingSupervisor {
@@ -214,7 +216,7 @@ impl RecordingSupervisor {
         let (mut stop, shared) = (self.stop.clone(), self.shared.clone());
         tokio::select! {
             () = wait_for_stop(&mut stop) => {}
-            () = shared.events.closed() => {}
+            () = shared.output.closed() => {}
             outcome = self.supervise() => outcome?,
         }
         // The tasks have received the stop signal too, and send their last batches.
@@ -235,7 +237,7 @@ impl RecordingSupervisor {
         let mut next_discovery = Instant::now() + DISCOVERY_INTERVAL;
         loop {
             tokio::select! {
-                () = shared.kinds_changed.notified() => {
+                () = shared.discovery_wanted.notified() => {
                     sleep(DEBOUNCE).await;
                     next_discovery = Instant::now() + self.refresh_kinds().await;
                 }
@@ -305,7 +307,7 @@ impl RecordingSupervisor {
             None => {
                 let batch = usage::end_sampling(&shared.source, &self.resume_state, (shared.clock)());
                 if !batch.is_empty() {
-                    let _ = shared.events.send(RecordingEvent::Batch(batch)).await;
+                    let _ = shared.output.send(RecordingEvent::Batch(batch)).await;
                 }
             }
         }
@@ -318,14 +320,14 @@ impl RecordingSupervisor {
             Ok(kinds) => {
                 for kind in kinds {
                     match self.started.get(&kind.kind) {
-                        Some(kind_watches) => kind_watches.set_served(kind),
+                        Some(progress) => progress.set_served(kind),
                         // The kind did not exist before.
                         None => drop(self.start_kind(kind, false).await),
                     }
                 }
                 if std::mem::take(&mut self.is_discovery_failing) {
                     let (kind, message) = (definition_kind(), "recording again".to_owned());
-                    let _ = self.shared.events.send(RecordingEvent::Warning { kind, message }).await;
+                    let _ = self.shared.output.send(RecordingEvent::Warning { kind, message }).await;
                 }
                 DISCOVERY_INTERVAL
             }
@@ -348,22 +350,21 @@ impl RecordingSupervisor {
     async fn start_kind(&mut self, served: ServedKind, was_excluded: bool) -> u32 {
         let Some(scope) = self.scope.kind_scope(&served) else { return 0 };
         let resumed = self.resume_kind(served, &scope, was_excluded).await;
-        let ResumedKind { subject, watches: kind_watches, positions, mut objects, gap_reason, until } =
-            resumed;
-        let kind_watches = Arc::new(kind_watches);
-        self.started.insert(kind_watches.kind.clone(), kind_watches.clone());
-        for (namespace, position) in scope.watches().zip(positions) {
+        let ResumedKind { subject, progress, positions, mut objects, gap_reason, until } = resumed;
+        let progress = Arc::new(progress);
+        self.started.insert(progress.kind.clone(), progress.clone());
+        for (namespace, position) in scope.watched_namespaces().zip(positions) {
             let rng = Pcg64::seed_from_u64((self.shared.clock)().nanos() as u64 ^ self.tasks.len() as u64);
             let contains = |name: &str| namespace.is_empty() || namespace == name;
             let objects = objects.extract_if(|(namespace, _), _| contains(namespace));
-            let mut kind_watch = KindWatch::new(subject.clone(), position.as_deref(), objects, until);
+            let mut reflector = Reflector::new(subject.clone(), position.as_deref(), objects, until);
             if let Some(gap_reason) = &gap_reason {
-                kind_watch = kind_watch.with_gap_reason(gap_reason.clone());
+                reflector = reflector.with_gap_reason(gap_reason.clone());
             }
-            let task = WatchTask::new(self.shared.clone(), kind_watches.clone(), namespace, kind_watch, rng);
+            let task = WatchTask::new(self.shared.clone(), progress.clone(), namespace, reflector, rng);
             self.tasks.spawn(task.run(self.stop.clone()));
         }
-        scope.watches().count() as u32
+        scope.watched_namespaces().count() as u32
     }
 
     /// Resumes a kind in a scope. A change of scope is reported.
@@ -386,25 +387,25 @@ impl RecordingSupervisor {
         let Resumption { positions, dropped, change } = resumption;
         let gap_reason = change.as_ref().and_then(|change| change.gap_reason.clone());
         let subject = self.subject(&served);
-        let mut kind_watches = KindWatches::new(served, scope.filter.clone(), dropped);
-        for (namespace, position) in scope.watches().zip(&positions) {
+        let mut progress = KindProgress::new(served, scope.filter.clone(), dropped);
+        for (namespace, position) in scope.watched_namespaces().zip(&positions) {
             // Without this, the first position of one watch would overwrite those of the others.
             if let Some(position) = position {
-                kind_watches.set_position(namespace, position);
+                progress.set_position(namespace, position);
             }
         }
         if let Some(change) = change {
-            let text = kind_watches.joint_position(&*kind_watches.watches.lock().await);
+            let text = progress.joint_position(&*progress.by_namespace.lock().await);
             // If the receiver is closed, the next run detects the change again.
             let _ = self
                 .shared
-                .events
+                .output
                 .send(RecordingEvent::Batch(batch_for_scope_change(&subject, change, text)))
                 .await;
         }
         let out_of_scope = objects.extract_if(|(namespace, _), _| !scope.has_namespace(namespace)).collect();
         self.push_inferred_deletes(&subject, out_of_scope, now).await;
-        ResumedKind { subject, watches: kind_watches, positions, objects, gap_reason, until }
+        ResumedKind { subject, progress, positions, objects, gap_reason, until }
     }
 
     /// Reports that a kind is no longer recorded, if it was.
@@ -418,7 +419,7 @@ impl RecordingSupervisor {
             batch_for_dropped_kind(&subject, position, self.resume_state.recorded_span(now), now)
         {
             self.resume_state.positions.extend(batch.positions.iter().cloned());
-            let _ = self.shared.events.send(RecordingEvent::Batch(batch)).await;
+            let _ = self.shared.output.send(RecordingEvent::Batch(batch)).await;
         }
         self.push_inferred_deletes(&subject, objects.into_iter().collect(), now).await;
     }
@@ -437,7 +438,7 @@ impl RecordingSupervisor {
                 chunk.iter().map(|(name, version)| subject.inferred_delete(name, version, now)).collect();
             let _ = self
                 .shared
-                .events
+                .output
                 .send(RecordingEvent::Batch(WatchBatch { changes, ..WatchBatch::default() }))
                 .await;
         }
@@ -487,13 +488,13 @@ impl RecordingSupervisor {
             IncomingChange { inferred: true, ..IncomingChange::received(seen, &self.shared.source, what) };
         let batch = WatchBatch { changes: vec![observed], ..WatchBatch::default() };
         // A closed receiver needs no version.
-        let _ = self.shared.events.send(RecordingEvent::Batch(batch)).await;
+        let _ = self.shared.output.send(RecordingEvent::Batch(batch)).await;
         self.reported_version = Some(version);
         Ok(())
     }
 
     async fn warn(&self, kind: Kind, error: &Error) {
-        let _ = self.shared.events.send(RecordingEvent::Warning { kind, message: error.to_string() }).await;
+        let _ = self.shared.output.send(RecordingEvent::Warning { kind, message: error.to_string() }).await;
     }
 }
 

@@ -27,8 +27,8 @@ use model::{Change, Key, Kind, Moment, Object, What};
 use serde_json::{Map, Value};
 
 pub use builtin::AppliedLevel;
-use builtin::TransformedObject;
 pub(crate) use builtin::reset_for_create;
+use builtin::{Deletion, TransformedObject};
 pub use description::describe;
 pub use merge::merge_patch;
 pub use operation::{ApiOperation, ObjectAddress, Verb};
@@ -68,15 +68,15 @@ pub struct TranslateOptions {
 #[derive(Debug, Default)]
 pub struct Translator {
     options: TranslateOptions,
-    /// Every existing object after the rules.
-    applied: BTreeMap<ObjectAddress, AppliedObject>,
+    /// Every existing object after the rules, as it is expected in the target.
+    expected: BTreeMap<ObjectAddress, ExpectedObject>,
     /// The number of changes excluded by rules, by reason.
     excluded: BTreeMap<ExclusionReason, u64>,
 }
 
-/// An object as it was last applied to the target.
+/// An object as it is expected in the target after the operations so far.
 #[derive(Debug)]
-struct AppliedObject {
+struct ExpectedObject {
     uid: Box<str>,
     /// Its last version after the rules for updates.
     object: Value,
@@ -125,7 +125,7 @@ impl Translator {
             .map_or_else(|| recorded.clone(), |simkube| simkube.target_address(&recorded));
         let operation =
             |uid: &str, verb| ApiOperation { at, address: address.clone(), uid: uid.into(), verb };
-        let previous = self.applied.remove(&address);
+        let previous = self.expected.remove(&address);
         // Imported objects may have no uid, and the object of a delete may be a stub.
         let uid: Box<str> = match (&what.object().meta().uid, &previous) {
             (Some(uid), _) => (**uid).into(),
@@ -136,30 +136,33 @@ impl Translator {
         // A new object of the same name: the deletion of the first was missed.
         let previous = match previous {
             Some(previous) if previous.uid != uid => {
-                operations.push(operation(&previous.uid, Verb::Remove { is_deleting: previous.is_deleting }));
+                operations.push(operation(
+                    &previous.uid,
+                    Verb::CompleteDeletion { is_deleting: previous.is_deleting },
+                ));
                 None
             }
             known => known,
         };
         let Some(state) = what.state() else {
             operations.extend(previous.map(|previous| {
-                operation(&previous.uid, Verb::Remove { is_deleting: previous.is_deleting })
+                operation(&previous.uid, Verb::CompleteDeletion { is_deleting: previous.is_deleting })
             }));
             return operations;
         };
         let version = RecordedVersion { recorded: &recorded, address: &address, state };
-        let (object, deletion) = match self.apply_rules(&version, previous.is_some()) {
+        let TransformedObject { object, deletion } = match self.apply_rules(&version, previous.is_some()) {
             Ok(transformed) => transformed,
             Err(why) => {
                 *self.excluded.entry(why).or_default() += 1;
                 // An object that was applied and is now excluded stays unchanged until it is deleted.
                 if let Some(previous) = previous {
-                    self.applied.insert(address, previous);
+                    self.expected.insert(address, previous);
                 }
                 return operations;
             }
         };
-        let mut applied = match previous {
+        let mut expected = match previous {
             None => {
                 operations.push(operation(&uid, Verb::Create { object: object.clone() }));
                 self.created_object(&version, uid, object)
@@ -172,34 +175,34 @@ impl Translator {
                 if previous.has_pending_rule_patch
                     && let Some(rule_patch_value) = self.rule_patch(&version, &object)
                 {
-                    json_patch::merge(
+                    merge::combine_patches(
                         patch.get_or_insert_with(|| Value::Object(Map::new())),
-                        &rule_patch_value,
+                        rule_patch_value,
                     );
                 }
                 if let Some(patch) = patch {
                     let api_version = object["apiVersion"].as_str().unwrap_or_default().into();
                     operations.push(operation(&uid, Verb::Patch { api_version, patch }));
                 }
-                AppliedObject { object, has_pending_rule_patch: false, ..previous }
+                ExpectedObject { object, has_pending_rule_patch: false, ..previous }
             }
         };
-        if let Some(grace_period_seconds) = deletion.filter(|_| !applied.is_deleting) {
-            applied.is_deleting = true;
-            operations.push(operation(&applied.uid, Verb::Delete { grace_period_seconds }));
+        if let Some(Deletion { grace_period_seconds }) = deletion.filter(|_| !expected.is_deleting) {
+            expected.is_deleting = true;
+            operations.push(operation(&expected.uid, Verb::Delete { grace_period_seconds }));
         }
-        self.applied.insert(address, applied);
+        self.expected.insert(address, expected);
         operations
     }
 
     /// The state of a new object. Later versions are compared with the result of the rules for updates.
-    fn created_object(&self, version: &RecordedVersion<'_>, uid: Box<str>, created: Value) -> AppliedObject {
+    fn created_object(&self, version: &RecordedVersion<'_>, uid: Box<str>, created: Value) -> ExpectedObject {
         let updated = match self.options.rules.is_empty() {
             true => None,
-            false => self.apply_rules(version, true).ok().map(|(updated, _)| updated),
+            false => self.apply_rules(version, true).ok().map(|updated| updated.object),
         };
         let has_pending_rule_patch = updated.as_ref().is_some_and(|updated| *updated != created);
-        AppliedObject { uid, object: updated.unwrap_or(created), has_pending_rule_patch, is_deleting: false }
+        ExpectedObject { uid, object: updated.unwrap_or(created), has_pending_rule_patch, is_deleting: false }
     }
 
     /// The object after all rules, or why it is excluded.
@@ -208,7 +211,7 @@ impl Translator {
         version: &RecordedVersion<'_>,
         is_update: bool,
     ) -> Result<TransformedObject, ExclusionReason> {
-        let (mut object, deletion) = self.apply_builtin_rules(version, is_update)?;
+        let TransformedObject { mut object, deletion } = self.apply_builtin_rules(version, is_update)?;
         let address = version.address;
         let trigger = if is_update { RuleTrigger::Updated } else { RuleTrigger::Created };
         self.options.rules.iter().try_for_each(|rule| rule.apply(address, trigger, &mut object))?;
@@ -219,7 +222,7 @@ impl Translator {
         if !has_metadata("name", &address.name) || !has_metadata("namespace", &address.namespace) {
             return Err("a rule changes or removes its name".into());
         }
-        Ok((object, deletion))
+        Ok(TransformedObject { object, deletion })
     }
 
     /// The object after the built-in rules and SimKube's mode.
@@ -230,16 +233,16 @@ impl Translator {
     ) -> Result<TransformedObject, ExclusionReason> {
         let RecordedVersion { recorded, address, state } = version;
         let options = &self.options;
-        let (mut object, deletion) = builtin::transform(options, &recorded.kind, state, is_update)?;
+        let mut transformed = builtin::transform(options, &recorded.kind, state, is_update)?;
         if let Some(simkube) = &options.simkube {
-            simkube.transform(&options.templates, recorded, address, &mut object);
+            simkube.transform(&options.templates, recorded, address, &mut transformed.object);
         }
-        Ok((object, deletion))
+        Ok(transformed)
     }
 
     /// The patch that user rules for updates make to a version.
     fn rule_patch(&self, version: &RecordedVersion<'_>, transformed: &Value) -> Option<Value> {
-        let (plain, _) = self.apply_builtin_rules(version, true).ok()?;
+        let plain = self.apply_builtin_rules(version, true).ok()?.object;
         merge_patch(&comparable(&plain), &comparable(transformed))
     }
 
@@ -250,7 +253,7 @@ impl Translator {
 
     /// All existing objects after the rules: the state of the target if no other component changes it.
     pub fn expected_objects(&self) -> impl Iterator<Item = (&ObjectAddress, &Value)> {
-        self.applied.iter().map(|(address, applied)| (address, &applied.object))
+        self.expected.iter().map(|(address, expected)| (address, &expected.object))
     }
 }
 

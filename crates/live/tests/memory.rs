@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
-use live::list_watch::{KindWatch, WatchResponse, WatchSubject};
+use live::list_watch::{Reflector, WatchResponse, WatchSubject};
 use model::{Kind, Moment};
 
 /// The resident memory of this process in bytes; zero if unknown.
@@ -15,7 +15,7 @@ fn resident() -> usize {
 fn a_hundred_thousand_pods_use_little_memory() {
     let kind = Kind::new("", "Pod");
     let subject = WatchSubject { source: "s".into(), api_version: "v1".to_owned(), kind, keep: |_| true };
-    let mut kind_watch = KindWatch::new(subject, None, [], None);
+    let mut kind_watch = Reflector::new(subject, None, [], None);
     let before = resident();
     for page in 0..200 {
         let item = |number: u32| {

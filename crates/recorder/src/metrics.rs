@@ -234,7 +234,7 @@ impl KindMetrics {
             live::WatchState::Listing => "listing",
             live::WatchState::Watching => "watching",
             live::WatchState::Waiting(_) => "waiting",
-            live::WatchState::Forbidden => "forbidden",
+            live::WatchState::AccessDenied => "forbidden",
         })
     }
 
@@ -242,7 +242,7 @@ impl KindMetrics {
     pub fn failure(&self) -> Option<&str> {
         match &self.status.as_ref()?.state {
             live::WatchState::Waiting(why) => Some(why),
-            live::WatchState::Listing | live::WatchState::Watching | live::WatchState::Forbidden => None,
+            live::WatchState::Listing | live::WatchState::Watching | live::WatchState::AccessDenied => None,
         }
     }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Moment, Object, What};
-use scheduler::{Placement, RecordedNodeOutcome};
+use scheduler::{RecordedNodeOutcome, ScheduleResult};
 use serde::Serialize;
 use simulation::{EvictionCause, Observer, PodDemand, PodId, SimulationEvent};
 
 use crate::demand_cache::DemandCache;
 use crate::demands::{EvictionKind, RecordedDemands};
 use crate::error::Error;
-use crate::metrics::{MetricsAccumulator, ReplayMetrics, WaitComparison};
+use crate::metrics::{ClusterMetrics, MetricsAccumulator, WaitComparison};
 use crate::play::ReplayObserver;
 use crate::recording_metrics::NodeCountCurve;
 
@@ -92,12 +92,8 @@ impl<'a> RunComparison<'a> {
         class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
     ) -> RunComparison<'a> {
         let totals = &demands.totals;
-        let eviction_count = totals
-            .evictions
-            .iter()
-            .filter(|(kind, _)| **kind != EvictionKind::External)
-            .map(|(_, count)| count)
-            .sum();
+        let eviction_count =
+            totals.evictions.iter().filter(|(kind, _)| !kind.is_input()).map(|(_, count)| count).sum();
         RunComparison {
             demands: DemandCache::new(demands),
             metrics: MetricsAccumulator::new(start),
@@ -123,8 +119,8 @@ impl<'a> RunComparison<'a> {
     pub fn finish(
         self,
         end: Moment,
-        recorded: &ReplayMetrics,
-    ) -> Result<(ReplayMetrics, Fidelity, NodeCountCurve), Error> {
+        recorded: &ClusterMetrics,
+    ) -> Result<(ClusterMetrics, Fidelity, NodeCountCurve), Error> {
         self.demands.finish().map_err(Error::temp_file)?;
         let replayed = self.metrics.finish(end);
         let waits = replayed.compare_waits(recorded);
@@ -135,7 +131,7 @@ impl<'a> RunComparison<'a> {
         ))
     }
 
-    fn pod_bound(&mut self, at: Moment, id: PodId, placement: &Placement) {
+    fn pod_bound(&mut self, at: Moment, id: PodId, placement: &ScheduleResult) {
         let recorded = self.demands.find(id).and_then(|(incarnation, observed)| {
             Some((
                 observed.bound_after(self.start)?,
@@ -251,7 +247,8 @@ impl EvictionFidelity {
     /// Counts an eviction; `recorded` is that of the recorded counterpart.
     pub(crate) fn count_eviction(&mut self, recorded: Option<EvictionKind>, replayed: Option<EvictionKind>) {
         match recorded {
-            None | Some(EvictionKind::External) => self.not_recorded += 1,
+            None => self.not_recorded += 1,
+            Some(kind) if kind.is_input() => self.not_recorded += 1,
             recorded => {
                 self.not_evicted = self.not_evicted.saturating_sub(1);
                 if recorded == replayed {
@@ -264,22 +261,8 @@ impl EvictionFidelity {
     }
 }
 
-// === impl EvictionKind ===
-
-impl EvictionKind {
-    /// Its name in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EvictionKind::Preempted => "preempted",
-            EvictionKind::ScaledDown => "scaledDown",
-            EvictionKind::TaintEvicted => "tainted",
-            EvictionKind::NodeDeleted => "nodeGone",
-            EvictionKind::External => "people",
-        }
-    }
-}
-
-/// Returns why the recorded node was not chosen.
+/// Why the recorded node was not chosen. These are keys in `report.json`, and stay as they are; the command prints
+/// other words.
 fn mismatch_reason(outcome: Option<RecordedNodeOutcome>) -> String {
     match outcome {
         None => "it was not known at that moment which node was recorded".to_owned(),

@@ -10,7 +10,7 @@ use simulation::DemandId;
 
 use crate::compare::{EvictionFidelity, Fidelity, PlacementFidelity};
 use crate::demands::{EvictionKind, ObservedIncarnation, RecordedDemands};
-use crate::metrics::ReplayMetrics;
+use crate::metrics::ClusterMetrics;
 
 /// Matches pods of the replay with recorded ones: by annotation, or else by their order among the pods of one owner.
 #[derive(Debug)]
@@ -93,8 +93,8 @@ impl Counterparts {
     pub fn compare(
         &self,
         from: Moment,
-        (recorded, recorded_metrics): (&RecordedDemands, &ReplayMetrics),
-        (replayed, replayed_metrics): (&RecordedDemands, &ReplayMetrics),
+        (recorded, recorded_metrics): (&RecordedDemands, &ClusterMetrics),
+        (replayed, replayed_metrics): (&RecordedDemands, &ClusterMetrics),
     ) -> io::Result<Fidelity> {
         let mut outcomes: HashMap<Arc<str>, PodOutcome> = HashMap::new();
         for_each_pod(recorded, from, |uid, outcome| drop(outcomes.insert(uid, outcome)))?;
@@ -186,6 +186,6 @@ impl PodOutcome {
     }
 
     fn is_evicted(&self) -> bool {
-        self.eviction.is_some_and(|kind| kind != EvictionKind::External)
+        self.eviction.is_some_and(|kind| !kind.is_input())
     }
 }

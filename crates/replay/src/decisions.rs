@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use autoscaler::{RemovedNode, ScaleUpStatus};
 use model::{Moment, NamespacedName, What};
-use scheduler::{Placement, RecordedNodeOutcome};
+use scheduler::{RecordedNodeOutcome, ScheduleResult};
 use serde::{Serialize, Serializer};
 use simulation::{EvictionCause, Observer, PodDemand, PodId, SimulationEvent};
 
@@ -239,7 +239,7 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
         id: PodId,
         pod: &NamespacedName,
         created: Moment,
-        placement: &Placement,
+        placement: &ScheduleResult,
     ) {
         let failed_attempts =
             self.unschedulable_pods.remove(pod).map_or(0, |unschedulable| unschedulable.attempts);
@@ -419,8 +419,9 @@ fn qualified_name(pod: &NamespacedName) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 
-fn placement_reason(placement: &Placement) -> String {
-    let Placement { evaluated_nodes: evaluated, feasible_nodes: feasible, tied_nodes: tied, .. } = placement;
+fn placement_reason(placement: &ScheduleResult) -> String {
+    let ScheduleResult { evaluated_nodes: evaluated, feasible_nodes: feasible, tied_nodes: tied, .. } =
+        placement;
     match (*evaluated, *feasible, *tied) {
         (0, 0, _) => "bound by another scheduler".to_owned(),
         (0, ..) => "nominated node".to_owned(),

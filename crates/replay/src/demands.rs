@@ -10,6 +10,7 @@
 
 pub(crate) mod controller_pods;
 mod encoding;
+mod extract;
 mod extractor;
 pub(crate) mod objects;
 mod owners;
@@ -27,6 +28,7 @@ use self::store::StoredDemands;
 
 pub use self::controller_pods::ControllerPods;
 
+pub use extract::extract_demands;
 pub use extractor::DemandExtractor;
 pub(crate) use store::IncarnationReader;
 
@@ -49,7 +51,7 @@ pub struct DemandTotals {
     pub demands: u64,
     /// Pods that were bound within the window.
     pub bound: u64,
-    /// Evicted pods, by kind of eviction.
+    /// Evicted pods, by kind of eviction, those included that are input.
     pub evictions: BTreeMap<EvictionKind, u64>,
 }
 
@@ -109,8 +111,29 @@ pub enum EvictionKind {
     TaintEvicted,
     /// By pod garbage collection: its node was deleted.
     NodeDeleted,
-    /// By a user, who drained its node or deleted the pod, or by the kubelet. A replay takes these as input.
+    /// By a component that the replay does not simulate: a user, who drained its node or deleted the pod, the kubelet, or
+    /// the recorded autoscaler if the replay has none.
     External,
+}
+
+// === impl EvictionKind ===
+
+impl EvictionKind {
+    /// Whether a replay takes it as input, instead of deciding about it.
+    pub fn is_input(self) -> bool {
+        self == EvictionKind::External
+    }
+
+    /// Its name in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EvictionKind::Preempted => "preempted",
+            EvictionKind::ScaledDown => "scaledDown",
+            EvictionKind::TaintEvicted => "tainted",
+            EvictionKind::NodeDeleted => "nodeGone",
+            EvictionKind::External => "people",
+        }
+    }
 }
 
 // === impl RecordedDemands ===

@@ -21,10 +21,12 @@ use crate::error::Error;
 pub(crate) const IGNORED_KINDS: [&str; 2] = ["Event", "Lease"];
 
 /// Turns recorded changes into inputs of a replay.
+///
+/// It assigns pods to demands by their order: it must be given the pods that the extractor was given, in the same order.
 pub struct InputStream<'a> {
     demands: &'a RecordedDemands,
     /// Whether the replay decides about a node.
-    is_scaled: &'a (dyn Fn(&Object) -> bool + Sync),
+    adds_and_removes: &'a (dyn Fn(&Object) -> bool + Sync),
     incarnations: IncarnationReader<'a>,
     pods: FxHashMap<Arc<str>, ScriptedPod>,
     /// Demands whose first pod has scheduling gates.
@@ -33,7 +35,7 @@ pub struct InputStream<'a> {
     nodes: BTreeSet<Arc<str>>,
     /// Actions on demands that are still due.
     due_actions: BinaryHeap<Reverse<(Moment, DemandId, DemandAction)>>,
-    has_started: bool,
+    window_began: bool,
 }
 
 /// An existing pod.
@@ -72,17 +74,17 @@ impl<'a> InputStream<'a> {
     /// Creates a stream of these demands.
     pub fn new(
         demands: &'a RecordedDemands,
-        is_scaled: &'a (dyn Fn(&Object) -> bool + Sync),
+        adds_and_removes: &'a (dyn Fn(&Object) -> bool + Sync),
     ) -> InputStream<'a> {
         InputStream {
             demands,
-            is_scaled,
+            adds_and_removes,
             incarnations: demands.incarnations(),
             pods: FxHashMap::default(),
             gated: FxHashMap::default(),
             nodes: BTreeSet::new(),
             due_actions: BinaryHeap::new(),
-            has_started: false,
+            window_began: false,
         }
     }
 
@@ -97,7 +99,7 @@ impl<'a> InputStream<'a> {
         mut changes: Changes,
         until: Moment,
     ) -> impl Iterator<Item = Result<(Moment, Input), Error>> + use<'a> {
-        self.has_started = true;
+        self.window_began = true;
         let mut next: Option<Change> = None;
         std::iter::from_fn(move || {
             loop {
@@ -168,7 +170,7 @@ impl<'a> InputStream<'a> {
                 Ok(self.node_input(name, what))
             }
             (_, kind) if IGNORED_KINDS.contains(&kind) => Ok(None),
-            _ if self.has_started && self.demands.controller_pods.creates(what.object()) => Ok(None),
+            _ if self.window_began && self.demands.controller_pods.creates(what.object()) => Ok(None),
             _ => Ok(Some(Input::Object(what))),
         }
     }
@@ -196,7 +198,7 @@ impl<'a> InputStream<'a> {
         pod: &Object,
         parsed: ParsedPod,
     ) -> Result<Option<Input>, Error> {
-        let has_ended = !self.has_started && parsed.is_finished();
+        let has_ended = !self.window_began && parsed.is_finished();
         if has_ended {
             return Ok(None);
         }
@@ -210,15 +212,15 @@ impl<'a> InputStream<'a> {
         {
             self.due_actions.push(Reverse((*due_at, id, *action)));
         }
-        if is_controller_pod && self.has_started {
+        if is_controller_pod && self.window_began {
             return Ok(None);
         }
-        let comes_with_node = self.has_started && parsed.comes_with_node;
+        let comes_with_node = self.window_began && parsed.comes_with_node;
         if comes_with_node && parsed.node.as_ref().is_none_or(|node| !self.nodes.contains(node)) {
             // It is created with a node that the replay decides about.
             return Ok(None);
         }
-        let initial_state = (!self.has_started || comes_with_node).then(|| InitialPodState {
+        let initial_state = (!self.window_began || comes_with_node).then(|| InitialPodState {
             created: parsed.created.map_or(at, |created| created.min(at)),
             node: parsed.node,
             nominated: parsed.nominated_node,
@@ -248,7 +250,7 @@ impl<'a> InputStream<'a> {
     fn node_input(&mut self, name: Arc<str>, what: What) -> Option<Input> {
         match what {
             What::Deleted(node) => {
-                let is_autoscaler_removal = (self.is_scaled)(&node) && is_being_removed(&node);
+                let is_autoscaler_removal = (self.adds_and_removes)(&node) && is_being_removed(&node);
                 (self.nodes.remove(&name) && !is_autoscaler_removal)
                     .then_some(Input::Object(What::Deleted(node)))
             }
@@ -256,10 +258,10 @@ impl<'a> InputStream<'a> {
                 if self.nodes.contains(&name) {
                     // Changes by an autoscaler to a node that it removes are decided by the replay.
                     let is_autoscaler_removal =
-                        self.has_started && is_being_removed(&node) && (self.is_scaled)(&node);
+                        self.window_began && is_being_removed(&node) && (self.adds_and_removes)(&node);
                     return (!is_autoscaler_removal).then_some(Input::Object(What::Modified(node)));
                 }
-                if self.has_started && (self.is_scaled)(&node) {
+                if self.window_began && (self.adds_and_removes)(&node) {
                     return None;
                 }
                 self.nodes.insert(name);

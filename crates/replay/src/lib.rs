@@ -65,6 +65,7 @@ pub mod decisions;
 mod demand_cache;
 pub mod demands;
 mod error;
+pub mod history_part;
 pub mod input_stream;
 pub mod level;
 #[cfg(feature = "live")]
@@ -83,5 +84,5 @@ mod speed;
 pub use error::Error;
 /// Error of a [`Replayer`].
 pub use replayer::ReplayerError;
-pub use replayer::{Replay, ReplayReport, Replayer};
+pub use replayer::{ReplayBuilder, ReplayReport, Replayer};
 pub use speed::Speed;

@@ -49,7 +49,7 @@ struct TimeIntegrals {
 /// Metrics of a cluster over a time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ReplayMetrics {
+pub struct ClusterMetrics {
     /// Pods that were bound.
     pub pods_bound: u64,
     /// How long those pods had been pending, in seconds.
@@ -57,7 +57,7 @@ pub struct ReplayMetrics {
     /// The number of unschedulable attempts, where known.
     #[serde(rename = "refusals")]
     pub failed_attempts: u64,
-    /// Evicted pods, by kind of eviction.
+    /// Evicted pods, by kind of eviction, without those that are input.
     #[serde(rename = "lost")]
     pub evictions: BTreeMap<&'static str, u64>,
     /// The share of allocatable resources that pods requested, averaged over time.
@@ -241,11 +241,11 @@ impl MetricsAccumulator {
     }
 
     /// Returns the metrics.
-    pub fn finish(mut self, end: Moment) -> ReplayMetrics {
+    pub fn finish(mut self, end: Moment) -> ClusterMetrics {
         self.advance_to(end);
         let seconds = end.nanos_since(self.start).max(1) as f64 / 1e9;
         let share = |requested: f64, room: f64| if room > 0.0 { requested / room } else { 0.0 };
-        ReplayMetrics {
+        ClusterMetrics {
             pods_bound: self.bound,
             waited: WaitTimes {
                 mean: self.waited.mean(),
@@ -269,11 +269,11 @@ impl MetricsAccumulator {
     }
 }
 
-// === impl ReplayMetrics ===
+// === impl ClusterMetrics ===
 
-impl ReplayMetrics {
+impl ClusterMetrics {
     /// Compares pending times with those recorded.
-    pub fn compare_waits(&self, recorded: &ReplayMetrics) -> WaitComparison {
+    pub fn compare_waits(&self, recorded: &ClusterMetrics) -> WaitComparison {
         let below = |share| self.wait_histogram.share_below(recorded.wait_histogram.bucket_at(share));
         let difference = |bucket: &i32| {
             (self.wait_histogram.share_below(*bucket) - recorded.wait_histogram.share_below(*bucket)).abs()

@@ -1,8 +1,8 @@
 //! The plan of a replay: its window and settings, taken from the user, the history and the defaults, in this order.
 
 mod analysis;
+mod execution;
 mod node_scaling;
-mod play;
 mod recording_analysis;
 mod reported_settings;
 mod run;
@@ -22,15 +22,15 @@ use scheduler::Version;
 use simulation::latency::Latencies;
 
 use self::node_scaling::AutoscalerOption;
+use crate::history_part::{HistoryPart, complete_from};
 use crate::node_classes::NodeClasses;
-use crate::play::{HistoryPart, complete_from};
 use crate::replay_recording::ReplayRecording;
 use crate::report::{Caveat, CaveatTopic};
 
+pub use self::execution::OutputFiles;
 pub use self::node_scaling::NodeScaling;
-pub use self::play::OutputFiles;
 pub use self::recording_analysis::RecordingAnalysis;
-pub use self::run::{MeasuredSettings, RunOutcome, RunPlan};
+pub use self::run::{MeasuredSettings, ResolvedReplay, RunOutcome};
 
 /// Options of a replay. Those left out are taken from the history or the defaults.
 #[derive(Clone, Default)]
@@ -49,13 +49,13 @@ pub struct ReplayOptions {
     pub seed: Option<u64>,
     /// A KubeSchedulerConfiguration in a file.
     pub scheduler_config: Option<PathBuf>,
-    /// The kube-scheduler version that is re-created.
+    /// The kube-scheduler version that is simulated.
     pub scheduler_version: Option<Version>,
     /// A file of node groups and autoscaler settings.
     pub node_groups: Option<PathBuf>,
     /// `recorded`, `off`, or flags of cluster-autoscaler.
     pub autoscaler: String,
-    /// The cluster-autoscaler version that is re-created.
+    /// The cluster-autoscaler version that is simulated.
     pub autoscaler_version: Option<autoscaler::Version>,
     /// Fields of configurations to override.
     pub set: Vec<ConfigEdit>,
@@ -75,7 +75,7 @@ pub trait ReplayListener {
 /// A replay with its settings and where each of them comes from.
 pub struct ReplayPlan {
     /// The run.
-    pub run: RunPlan,
+    pub run: ResolvedReplay,
     /// The scheduler.
     pub scheduler: SchedulerChoice,
     /// The autoscaler and its node groups.
@@ -142,7 +142,7 @@ impl ReplayPlan {
             Some(NodesDecidedBy::Recording | NodesDecidedBy::Nothing) | None => from,
         };
         let is_beginning = open_history.history.span()?.is_some_and(|(start, _)| start == from);
-        let run = RunPlan {
+        let run = ResolvedReplay {
             part: HistoryPart { source, window: Window { from, to: end.plus_nanos(1) } },
             end,
             seed: options.seed.or(recorded.as_ref().map(|recorded| recorded.seed)).unwrap_or(1),
@@ -191,7 +191,7 @@ impl ReplayPlan {
             bail!("no nodes from {from} to {end}: pods cannot be scheduled");
         }
         if unmeasured {
-            self.caveats.push(RunPlan::unmeasured_caveat());
+            self.caveats.push(ResolvedReplay::unmeasured_caveat());
         } else if self.run.measured.provisioning {
             self.autoscaler.groups.clone_from(&self.run.groups);
         }

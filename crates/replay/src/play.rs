@@ -1,40 +1,21 @@
-//! Replays of histories in virtual time.
+//! The second pass over a recording: its replay in virtual time.
 
 mod batches;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, mpsc};
 
-use calibration::observed::ObservedChange;
-use controllers::Controller;
-use history::{Changes, History, Selection};
+use history::{History, Selection};
 use kubernetes::kinds::is_secret;
-use model::{Key, Kind, Moment, Object, What, Window};
+use model::{Moment, Object};
 use simulation::{Input, InvalidPod, Observer, PodDemand, Run, RunSetup};
 
+use crate::demands::RecordedDemands;
 use crate::demands::controller_pods::ControllerPodMatcher;
-use crate::demands::{DemandExtractor, RecordedDemands};
 use crate::error::Error;
+use crate::history_part::{HistoryPart, changes, for_each_prefetched, initial_objects};
 use crate::input_stream::{self, InputStream};
-use crate::recording_metrics::RecordingMeter;
 
 pub use batches::{BatchObserver, BatchSettings, play_in_batches};
-
-/// A part of a history.
-#[derive(Clone, Debug)]
-pub struct HistoryPart {
-    /// The source.
-    pub source: Arc<str>,
-    /// The time window.
-    pub window: Window,
-}
-
-/// The number of items per chunk that is read ahead, and the number of such chunks.
-const CHUNK_LEN: usize = 256;
-const CHUNKS_AHEAD: usize = 4;
-
-/// The maximum duration of a recorder's initial lists.
-const MAX_INITIAL_LIST_NANOS: i64 = 60 * 1_000_000_000;
 
 /// Observes a replay, including its input.
 pub trait ReplayObserver: Observer {
@@ -64,78 +45,6 @@ impl<T: ReplayObserver + ?Sized> ReplayObserver for &mut T {
     }
 }
 
-/// Returns the first moment of a source, and the moment from which it is complete: an object that is older than the
-/// recording and observed for the first time belongs to the recorder's initial list.
-pub fn complete_from(
-    history: &History,
-    source: &Arc<str>,
-    first: Moment,
-    end: Moment,
-) -> Result<(Moment, Moment), history::Error> {
-    let selection = Selection { source: Some(source.clone()), ..Selection::default() };
-    let (mut start, mut complete) = (None, first);
-    for change in history.between(Window { from: first, to: end.plus_nanos(1) }, &selection)? {
-        let change = change?;
-        let start = *start.get_or_insert(change.at);
-        if change.at.nanos_since(start) > MAX_INITIAL_LIST_NANOS {
-            break;
-        }
-        let created =
-            creation_timestamp(change.what.object()).and_then(|created| created.parse::<Moment>().ok());
-        // Objects without a creation timestamp are old if they are observed at the first moment. Creation timestamps
-        // are whole seconds: an object created in the first one may be new.
-        let second = start.plus_nanos(-start.nanos().rem_euclid(1_000_000_000));
-        let is_old = created.map_or(change.at == start, |created| created < second);
-        if is_old && matches!(change.what, What::Added(_)) {
-            complete = change.at;
-        }
-    }
-    let start = start.unwrap_or(first);
-    Ok((start, complete.max(start)))
-}
-
-/// Extracts the demands of a part of a history, for a replay with these controllers and, if `autoscaler_runs`, an
-/// autoscaler; `meter` collects metrics of the recording. `class_of` returns the class of a node. An error of
-/// `each` ends it.
-pub fn extract_demands(
-    history: &History,
-    part: &HistoryPart,
-    autoscaler_runs: bool,
-    controllers: &[Controller],
-    class_of: &dyn Fn(&Object) -> Option<Arc<str>>,
-    mut meter: Option<&mut RecordingMeter>,
-    mut each: impl FnMut(Moment, &ObservedChange) -> Result<(), Error>,
-) -> Result<RecordedDemands, Error> {
-    let from = part.window.from;
-    let mut extractor =
-        DemandExtractor::new(from, autoscaler_runs, controllers, class_of).map_err(Error::temp_file)?;
-    let mut observe_change = |at: Moment, observed: &ObservedChange| {
-        if let Some(meter) = &mut meter {
-            meter.observe(at, observed, class_of);
-        }
-        each(at, observed)
-    };
-    let everything = Selection { source: Some(part.source.clone()), ..Selection::default() };
-    for (key, object) in initial_objects(history, part, &everything)? {
-        let observed = ObservedChange::parse(key, What::Added(object));
-        extractor.observe_initial(&observed).map_err(Error::temp_file)?;
-        observe_change(from, &observed)?;
-    }
-    let changes = changes(history, part, &everything)?;
-    for_each_prefetched(
-        changes.map(|change| {
-            Ok(change.map(|read_change| {
-                (read_change.at, ObservedChange::parse(read_change.key, read_change.what))
-            })?)
-        }),
-        |(at, observed)| {
-            extractor.observe(at, &observed).map_err(Error::temp_file)?;
-            observe_change(at, &observed)
-        },
-    )?;
-    extractor.finish(part.window.to).map_err(Error::temp_file)
-}
-
 /// The end of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlayEnd {
@@ -150,12 +59,12 @@ pub fn play(
     history: &History,
     part: &HistoryPart,
     demands: &RecordedDemands,
-    is_scaled: &(dyn Fn(&Object) -> bool + Sync),
+    adds_and_removes: &(dyn Fn(&Object) -> bool + Sync),
     setup: RunSetup,
     observer: impl ReplayObserver,
 ) -> Result<PlayEnd, Error> {
     let from = part.window.from;
-    let mut inputs = InputStream::new(demands, is_scaled);
+    let mut inputs = InputStream::new(demands, adds_and_removes);
     let mut pod_matcher = ControllerPodMatcher::new(demands);
     let mut run = new_run(setup, demands, &mut pod_matcher, observer);
     let selection = input_selection(history, part)?;
@@ -203,71 +112,6 @@ fn submit(run: &mut Run<'_, impl ReplayObserver>, at: Moment, input: Input) -> R
         run.observer_mut().on_demand(at, &parsed_demand.demand);
     }
     run.apply_input(at, input)
-}
-
-/// The changes of a part after its beginning.
-fn changes(history: &History, part: &HistoryPart, selection: &Selection) -> Result<Changes, history::Error> {
-    history.between(Window { from: part.window.from.plus_nanos(1), to: part.window.to }, selection)
-}
-
-/// Calls `each` for every item, in order, until the first error. A separate thread reads ahead.
-fn for_each_prefetched<T: Send>(
-    mut read: impl Iterator<Item = Result<T, Error>> + Send,
-    mut each: impl FnMut(T) -> Result<(), Error>,
-) -> Result<(), Error> {
-    std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel::<Vec<_>>(CHUNKS_AHEAD);
-        scope.spawn(move || {
-            loop {
-                let batch: Vec<_> = read.by_ref().take(CHUNK_LEN).collect();
-                // The receiver is gone if the replay has ended.
-                if batch.is_empty() || sender.send(batch).is_err() {
-                    return;
-                }
-            }
-        });
-        for item in receiver.into_iter().flatten() {
-            each(item?)?;
-        }
-        Ok(())
-    })
-}
-
-/// The objects at the beginning of a part: other kinds first, then nodes, then pods by creation timestamp.
-fn initial_objects(
-    history: &History,
-    part: &HistoryPart,
-    selection: &Selection,
-) -> Result<Vec<(Key, Object)>, Error> {
-    let mut objects: Vec<(u8, Option<String>, Key, Object)> = Vec::new();
-    history.for_each_at(part.window.from, selection, |version| {
-        let kind = &version.key.kind;
-        let order = if *kind == Kind::new("", "Pod") {
-            2
-        } else if *kind == Kind::new("", "Node") {
-            1
-        } else {
-            0
-        };
-        let age = if order == 2 { creation_timestamp(&version.object) } else { None };
-        objects.push((order, age, version.key, version.object));
-    })?;
-    objects.sort_unstable_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
-    Ok(objects.into_iter().map(|(.., key, object)| (key, object)).collect())
-}
-
-/// The creation timestamp of an object.
-fn creation_timestamp(object: &Object) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Outer {
-        metadata: Inner,
-    }
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Inner {
-        creation_timestamp: Option<String>,
-    }
-    object.view::<Outer>().ok()?.metadata.creation_timestamp
 }
 
 /// The kinds that an [`InputStream`] needs. It ignores Events and Leases, which are most of a recording. Secrets, which

@@ -7,7 +7,7 @@ use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
 use simulation::Requests;
 
-use crate::metrics::{MetricsAccumulator, ReplayMetrics};
+use crate::metrics::{ClusterMetrics, MetricsAccumulator};
 
 /// Accumulates the metrics of a recording, change by change.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl RecordingMeter {
     }
 
     /// Returns the metrics and the node counts.
-    pub fn finish(self, end: Moment) -> (ReplayMetrics, NodeCountCurve) {
+    pub fn finish(self, end: Moment) -> (ClusterMetrics, NodeCountCurve) {
         (self.metrics.finish(end), self.node_counts)
     }
 }

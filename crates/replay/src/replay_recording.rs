@@ -13,7 +13,7 @@ use crate::play::ReplayObserver;
 pub struct ReplayRecording {
     bulk: BulkWriter,
     source: Arc<str>,
-    /// Objects that the replay neither takes from the recording nor writes: kind, namespace, name (all, if empty).
+    /// Recorded objects that are not copied: kind, namespace, name (all, if empty).
     skipped: Vec<(Kind, Arc<str>, Arc<str>)>,
     error: Option<history::Error>,
 }

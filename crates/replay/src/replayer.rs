@@ -16,11 +16,11 @@ use calibration::{DerivedGroups, derive_node_groups};
 use history::{History, Selection};
 use model::{Kind, Moment, Object, What, Window};
 
-use crate::play::complete_from;
+use crate::history_part::complete_from;
 use crate::snapshot::{ClusterSnapshot, ScalingContext, is_node, snapshot};
 
 pub use events::{ScalingEvent, ScalingEventKind};
-pub use replay::Replay;
+pub use replay::ReplayBuilder;
 pub use report::{Batch, ReplayReport};
 
 /// A recorded cluster.
@@ -167,8 +167,8 @@ impl Replayer {
     }
 
     /// Prepares a replay with further settings.
-    pub fn prepare(&self) -> Replay<'_> {
-        Replay::new(self)
+    pub fn prepare(&self) -> ReplayBuilder<'_> {
+        ReplayBuilder::new(self)
     }
 
     fn check(&self, at: Moment) -> Result<(), ReplayerError> {

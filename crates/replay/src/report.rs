@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::compare::Fidelity;
 use crate::demands::RecordedDemands;
-use crate::metrics::ReplayMetrics;
+use crate::metrics::ClusterMetrics;
 
 pub use scaling::{GroupScaling, GroupSizeStats, NodeCountDifference, ScalingComparison};
 pub use scaling_fidelity::ScalingFidelity;
@@ -37,9 +37,9 @@ pub struct Report {
     /// The settings, and where they come from.
     pub settings: ReportedSettings,
     /// The metrics of the recording.
-    pub recorded: ReplayMetrics,
+    pub recorded: ClusterMetrics,
     /// The metrics of the replay.
-    pub replayed: ReplayMetrics,
+    pub replayed: ClusterMetrics,
     /// How closely the replay matches the recording.
     pub fidelity: Fidelity,
     /// The sizes of node groups in both.
@@ -77,12 +77,13 @@ pub struct ReportedSettings {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerSettings {
-    /// The version that was re-created.
+    /// The version that was simulated.
     pub version: String,
     /// Whether this version is verified against the original.
     pub verified: bool,
     /// Where the settings come from.
-    pub from: SettingsOrigin,
+    #[serde(rename = "from")]
+    pub origin: SettingsOrigin,
     /// Its KubeSchedulerConfiguration.
     pub configuration: Value,
     /// Parts of the configuration that are not simulated.
@@ -95,15 +96,15 @@ pub struct SchedulerSettings {
 pub struct AutoscalerSettings {
     /// What adds and removes nodes: `autoscaler`, `record` or `nobody`.
     pub nodes: &'static str,
-    /// The version that was re-created.
+    /// The version that was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Whether this version is verified against the original.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<bool>,
     /// Where the settings come from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<SettingsOrigin>,
+    #[serde(rename = "from", skip_serializing_if = "Option::is_none")]
+    pub origin: Option<SettingsOrigin>,
     /// Additional flags.
     pub flags: Vec<String>,
     /// Where the node groups come from.
@@ -122,7 +123,8 @@ pub struct AutoscalerSettings {
 #[serde(rename_all = "camelCase")]
 pub struct LatencySettings {
     /// Where the latencies come from.
-    pub from: SettingsOrigin,
+    #[serde(rename = "from")]
+    pub origin: SettingsOrigin,
 }
 
 /// Where settings come from.

@@ -110,12 +110,12 @@ fn settings(version: Version, fields: &ConfigFields<'_>) -> Result<Settings, Bad
     let parallelism = fields.get("parallelism");
     at_least(&parallelism, parallelism.int32()?.unwrap_or(16), 1)?;
 
-    let (initial, most) = (fields.get("podInitialBackoffSeconds"), fields.get("podMaxBackoffSeconds"));
+    let (initial, max) = (fields.get("podInitialBackoffSeconds"), fields.get("podMaxBackoffSeconds"));
     let initial_backoff_seconds = at_least(&initial, initial.int64()?.unwrap_or(1), 1)?;
-    let most_backoff_seconds = most.int64()?.unwrap_or(10);
-    if most_backoff_seconds < initial_backoff_seconds {
-        return Err(most.bad(format!(
-            "{most_backoff_seconds} is less than podInitialBackoffSeconds, {initial_backoff_seconds}"
+    let max_backoff_seconds = max.int64()?.unwrap_or(10);
+    if max_backoff_seconds < initial_backoff_seconds {
+        return Err(max.bad(format!(
+            "{max_backoff_seconds} is less than podInitialBackoffSeconds, {initial_backoff_seconds}"
         )));
     }
 
@@ -127,7 +127,7 @@ fn settings(version: Version, fields: &ConfigFields<'_>) -> Result<Settings, Bad
         profiles,
         percentage_of_nodes_to_score: profile::percentage(fields)?.unwrap_or(0),
         initial_backoff_seconds,
-        max_backoff_seconds: most_backoff_seconds,
+        max_backoff_seconds,
         seed: 0,
         left_out,
     })

@@ -105,7 +105,8 @@ pub(super) fn schedule_pod(
     let mut diagnosis =
         Diagnosis { unschedulable_plugins: pre_filter_result.plugins.clone(), ..Diagnosis::default() };
     let (spec_id, spec) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
-    // A pod that is restricted to nodes by name does not use cached verdicts of filters: no other pod shares them.
+    // A pod that is restricted to nodes by name, such as a DaemonSet's, filters few nodes: caching their verdicts would
+    // fill the cache for nothing.
     let is_restricted_by_name = pre_filter_result.node_names.is_some() || cycle_state.pod.node_name.is_some();
     let mut cached_verdicts = retained.filter_cache.take_verdicts(spec_id, spec);
     let mut chosen = None;
@@ -267,10 +268,6 @@ fn find_nodes_that_pass_filters(
     let num_to_find = num_feasible_nodes_to_find(cycle_state, considered.len());
     let (before_start, from_start) = considered.split_at(start % considered.len().max(1));
     let rotated_nodes = from_start.iter().chain(before_start).copied();
-    if cycle_state.framework.profile.filter.is_empty() {
-        feasible.extend(rotated_nodes.take(num_to_find));
-        return Ok(());
-    }
     // The nominated node may be evaluated twice; the last status counts.
     let nominated = diagnosis.node_to_status.first().map(|(node, _)| *node);
     for node in rotated_nodes {
@@ -402,7 +399,7 @@ fn plugin_scores(scores: &Scores, at: usize) -> Vec<PluginScore> {
     let plugin_score = |scores_of_plugin: &super::score::PluginScores| PluginScore {
         plugin: scores_of_plugin.plugin,
         raw: scores_of_plugin.raw[at],
-        normalised: scores_of_plugin.normalised[at],
+        normalized: scores_of_plugin.normalised[at],
         weighted: scores_of_plugin.normalised[at].wrapping_mul(scores_of_plugin.weight),
     };
     scores.plugins.iter().map(plugin_score).collect()

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::cache::ClusterCache;
-use super::filter_cache::{CachedVerdict, CachedVerdicts, FilterCache};
+use super::filter_cache::{CachedVerdicts, FilterCache, NodeLocalVerdict};
 use super::framework::Framework;
 use super::ids::{NodeId, PodId};
-use super::node::{NodeSpec, NodeUsage};
+use super::node::{NodeUsage, ParsedNode};
 use super::nominator::Nominator;
 use super::plugin::Plugin;
 use super::plugins::volume_context::{PodChanges, VolumeNode, VolumePod};
@@ -25,7 +25,8 @@ use super::settings::Version;
 use super::status::{Code, Status};
 use super::storage::VolumeReservation;
 
-/// The state of one pod's scheduling cycle.
+/// The scheduling cycle of one pod: its PreFilter state, as in kube-scheduler's CycleState, and the methods that run the
+/// PreFilter, Filter and Reserve plugins, as kube-scheduler's framework does.
 pub(super) struct CycleState<'a> {
     pub cache: &'a ClusterCache,
     pub framework: &'a Framework,
@@ -101,7 +102,7 @@ impl<'a> CycleState<'a> {
         if self.pod.spec.spread_constraints.is_empty()
             && let Some(error) = self
                 .cache
-                .selector_objects
+                .related_objects
                 .spreading_read_error(&self.pod.name.namespace, self.pod.controller.as_ref())
         {
             let reason = format!("the object whose selector spreads the pod is invalid: {error}");
@@ -140,7 +141,7 @@ impl<'a> CycleState<'a> {
             Plugin::NodeVolumeLimits => self.volumes.limits.is_some(),
             Plugin::VolumeBinding => self.volumes.binding.is_some(),
             Plugin::VolumeZone => self.volumes.zone.is_some(),
-            // The verdict of these is in the filter cache, or they do not filter.
+            // These have no filter, or one that is node-local and not in this list. A further one would run for all pods.
             Plugin::SchedulingGates
             | Plugin::PrioritySort
             | Plugin::NodeUnschedulable
@@ -154,7 +155,7 @@ impl<'a> CycleState<'a> {
             | Plugin::ImageLocality
             | Plugin::DefaultBinder
             | Plugin::NodeDeclaredFeatures
-            | Plugin::Unreadable => false,
+            | Plugin::Unreadable => true,
         };
         let lacks_state = |(_, plugin): &&(u8, Plugin)| {
             self.framework.missing_state_errors.iter().any(|(other, _)| other == plugin)
@@ -273,7 +274,7 @@ impl<'a> CycleState<'a> {
         verdicts: &'c mut CachedVerdicts,
         node: NodeId,
         filter_cache: &mut FilterCache,
-    ) -> &'c CachedVerdict {
+    ) -> &'c NodeLocalVerdict {
         let generation = self.cache.nodes.generation(node);
         if !verdicts.is_current(node, generation) {
             verdicts.put(
@@ -291,9 +292,9 @@ impl<'a> CycleState<'a> {
         node: NodeId,
         generation: u64,
         filter_cache: &mut FilterCache,
-    ) -> CachedVerdict {
+    ) -> NodeLocalVerdict {
         let (pod_spec, node_spec, usage) = (&*self.pod.spec, self.node(node), self.cache.nodes.usage(node));
-        let mut verdict = CachedVerdict {
+        let mut verdict = NodeLocalVerdict {
             generation,
             rejected_at: u8::MAX,
             status_id: 0,
@@ -394,7 +395,7 @@ impl<'a> CycleState<'a> {
         let (pod, pod_spec, node_spec) = (self.pod, &*self.pod.spec, self.node(node));
         let usage =
             changed_node.map_or_else(|| self.cache.nodes.usage(node), |with_changes| &with_changes.usage);
-        let ClusterCache { scalars, selector_objects, storage, .. } = self.cache;
+        let ClusterCache { scalars, related_objects, storage, .. } = self.cache;
         if let Some((_, error)) =
             self.framework.missing_state_errors.iter().find(|(other, _)| *other == plugin)
         {
@@ -409,7 +410,7 @@ impl<'a> CycleState<'a> {
             }
             Plugin::NodePorts => node_ports::filter(pod_spec, usage),
             Plugin::NodeResourcesFit => {
-                self.framework.fit.filter(pod_spec, node_spec, usage, scalars, selector_objects)
+                self.framework.fit.filter(pod_spec, node_spec, usage, scalars, related_objects)
             }
             Plugin::PodTopologySpread => {
                 let result = match changed_node {
@@ -437,7 +438,7 @@ impl<'a> CycleState<'a> {
             }
             Plugin::DynamicResources if self.framework.version < Version::V1_36 => Ok(()),
             Plugin::DynamicResources => {
-                dynamic_resources::filter(pod_spec, node_spec, scalars, selector_objects)
+                dynamic_resources::filter(pod_spec, node_spec, scalars, related_objects)
             }
             Plugin::VolumeRestrictions => self.volumes.restrictions.as_ref().map_or(Ok(()), |state| {
                 self.with_volume_changes(changed_node, |changed| {
@@ -548,7 +549,7 @@ impl<'a> CycleState<'a> {
         run(&PodChanges { removed: &with_changes.removed, added: &added })
     }
 
-    pub(super) fn node(&self, node: NodeId) -> &'a NodeSpec {
+    pub(super) fn node(&self, node: NodeId) -> &'a ParsedNode {
         self.cache.nodes.spec(node)
     }
 

@@ -15,16 +15,16 @@ pub enum Decision {
     /// A PreEnqueue plugin keeps it out of the queue.
     Gated(Status),
     /// It is scheduled to a node.
-    Placed(Placement),
+    Scheduled(ScheduleResult),
     /// No node is feasible.
-    Refused(Rejection),
+    Unschedulable(Rejection),
     /// The cycle failed with an error; the pod will be retried.
     Failed(String),
 }
 
 /// The node chosen for a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Placement {
+pub struct ScheduleResult {
     /// The node.
     pub node: Arc<str>,
     /// Claims to be bound or provisioned; the caller applies these changes.
@@ -100,7 +100,7 @@ pub struct Explanation {
     /// Set if PreFilter rejects the pod.
     pub pre_filter_status: Option<Status>,
     /// The only nodes considered, by name, existing or not, sorted; `None` for all.
-    pub only_nodes: Option<Vec<Arc<str>>>,
+    pub pre_filter_node_names: Option<Vec<Arc<str>>>,
     /// Every node considered that exists, in the scheduler's order.
     pub nodes: Vec<EvaluatedNode>,
     /// The decision, with sampling.
@@ -138,7 +138,7 @@ pub struct PluginScore {
     /// The score before normalization.
     pub raw: i64,
     /// From 0 to 100.
-    pub normalised: i64,
+    pub normalized: i64,
     /// The normalized score times the plugin's weight.
     pub weighted: i64,
 }

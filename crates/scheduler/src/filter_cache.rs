@@ -26,13 +26,14 @@ pub(super) struct FilterCache {
 #[derive(Debug)]
 pub(super) struct CachedVerdicts {
     spec: Arc<SchedulingSpec>,
-    by_node: Vec<CachedVerdict>,
+    by_node: Vec<NodeLocalVerdict>,
     last_used: u64,
 }
 
-/// The verdict and scores of one node for pods of one spec.
+/// The verdict of the node-local filters and the node-local scores of one node, for pods of one node-local spec. The
+/// node's final verdict, by all filters, is [`NodeVerdict`](crate::NodeVerdict).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CachedVerdict {
+pub(super) struct NodeLocalVerdict {
     pub generation: u64,
     /// The index of the first rejecting filter in the profile's order; [`u8::MAX`] if none rejects.
     pub rejected_at: u8,
@@ -49,9 +50,9 @@ pub(super) struct CachedVerdict {
 const MAX_SPECS: usize = 512;
 const MAX_STATUSES: usize = 1 << 16;
 
-// === impl CachedVerdict ===
+// === impl NodeLocalVerdict ===
 
-impl CachedVerdict {
+impl NodeLocalVerdict {
     /// The identifier of the rejecting status, if any.
     pub(super) fn rejected_status(&self) -> Option<u32> {
         (self.rejected_at != u8::MAX).then_some(self.status_id)
@@ -146,15 +147,15 @@ impl CachedVerdicts {
 
     /// The verdict of a node, which must exist.
     #[inline]
-    pub(super) fn get(&self, node: NodeId) -> &CachedVerdict {
+    pub(super) fn get(&self, node: NodeId) -> &NodeLocalVerdict {
         &self.by_node[node.index()]
     }
 
     /// Stores the verdict of one of so many nodes.
-    pub(super) fn put(&mut self, node: NodeId, nodes: usize, verdict: CachedVerdict) {
+    pub(super) fn put(&mut self, node: NodeId, nodes: usize, verdict: NodeLocalVerdict) {
         if self.by_node.len() <= node.index() {
             // No node has generation 0: they begin at 1.
-            self.by_node.resize(nodes, CachedVerdict { generation: 0, ..verdict });
+            self.by_node.resize(nodes, NodeLocalVerdict { generation: 0, ..verdict });
         }
         self.by_node[node.index()] = verdict;
     }

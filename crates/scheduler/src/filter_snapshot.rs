@@ -6,12 +6,12 @@ use std::sync::Arc;
 use kubernetes::amounts::{ResourceAmounts, ScalarResourceNames};
 use model::{Kind, Object};
 
-use super::cache::{ClusterCache, SelectorObjectKind};
+use super::cache::{ClusterCache, RelatedObjectKind};
 use super::cycle_state::CycleState;
 use super::filter_cache::FilterCache;
 use super::framework::Framework;
 use super::ids::{NodeId, PodId};
-use super::node::{NodeSpec, NodeUsage};
+use super::node::{NodeUsage, ParsedNode};
 use super::nominator::Nominator;
 use super::plugin::Plugin;
 use super::pod::Pod;
@@ -20,7 +20,7 @@ use super::settings::{Settings, SpreadDefaults};
 use super::status::{Code, Status};
 use super::storage::StorageKind;
 
-/// A cluster snapshot with the filters of one profile.
+/// A mutable cluster snapshot with the filters of one profile, as the autoscaler uses it.
 #[derive(Debug)]
 pub struct FilterSnapshot {
     framework: Framework,
@@ -55,7 +55,7 @@ impl FilterSnapshot {
     /// Applies an object other than a node or a pod. Returns whether filters depend on its kind.
     pub fn apply(&mut self, group: &str, kind: &str, object: &Object, present: bool) -> bool {
         let storage_kind = StorageKind::of(&Kind::new(group, kind));
-        let selector_kind = SelectorObjectKind::of(group, kind);
+        let selector_kind = RelatedObjectKind::of(group, kind);
         if let Some(kind) = storage_kind {
             let meta = object.meta();
             if present {
@@ -66,10 +66,10 @@ impl FilterSnapshot {
             }
         }
         if let Some(kind) = selector_kind
-            && self.cache.selector_objects.apply(kind, object, present)
+            && self.cache.related_objects.apply(kind, object, present)
         {
             self.cache.invalidate_pre_filter_states();
-            if kind == SelectorObjectKind::DeviceClass {
+            if kind == RelatedObjectKind::DeviceClass {
                 self.filter_cache.clear();
             }
         }
@@ -82,7 +82,7 @@ impl FilterSnapshot {
     }
 
     /// Adds or updates a node.
-    pub fn set_node(&mut self, spec: NodeSpec) -> NodeId {
+    pub fn set_node(&mut self, spec: ParsedNode) -> NodeId {
         self.cache.set_node(spec)
     }
 
@@ -98,7 +98,7 @@ impl FilterSnapshot {
     }
 
     /// The node's object.
-    pub fn spec(&self, id: NodeId) -> &NodeSpec {
+    pub fn spec(&self, id: NodeId) -> &ParsedNode {
         self.cache.nodes.spec(id)
     }
 
@@ -119,12 +119,12 @@ impl FilterSnapshot {
 
     /// Returns the nodes whose generation changed since the last call, even if it was restored since.
     pub fn take_touched(&mut self) -> Vec<NodeId> {
-        self.cache.nodes.take_touched()
+        self.cache.nodes.take_generation_changes()
     }
 
     /// Restores the generation of a node whose changes were all reverted, so that cached verdicts are valid again.
     pub fn restore_generation(&mut self, id: NodeId, generation: u64) {
-        self.cache.nodes.set_generation(id, generation);
+        self.cache.nodes.restore_generation(id, generation);
     }
 
     /// Adds a pod that is on no node.
@@ -206,7 +206,7 @@ impl FilterSnapshot {
         let (framework, cache, pod) = (&self.framework, &self.cache, self.cache.pod(id));
         let is_counted = |&(scalar, _): &(_, i64)| {
             let name = cache.scalars.name(scalar);
-            !framework.fit.ignores(name) && !cache.selector_objects.is_device_class_resource(name)
+            !framework.fit.ignores(name) && !cache.related_objects.is_device_class_resource(name)
         };
         framework.missing_state_errors.is_empty()
             && framework.profile.filter.contains(&Plugin::NodeResourcesFit)

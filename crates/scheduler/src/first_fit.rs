@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::filter_snapshot::FilterSnapshot;
 use super::ids::NodeId;
-use super::node::NodeSpec;
+use super::node::ParsedNode;
 use super::pod::Pod;
 use super::settings::Settings;
 
@@ -47,7 +47,7 @@ impl FirstFit {
         match (group, &*meta.kind) {
             ("", "Pod") => self.apply_pod(object, present),
             ("", "Node") if present => {
-                let spec = NodeSpec::read(object, self.snapshot.scalars());
+                let spec = ParsedNode::read(object, self.snapshot.scalars());
                 let name = spec.name.clone();
                 let id = self.snapshot.set_node(spec);
                 self.nodes.insert(name, id);

@@ -7,7 +7,8 @@ use super::plugins::node_resources_balanced_allocation::BalancedAllocation;
 use super::plugins::node_resources_fit::Fit;
 use super::settings::{Profile, Settings, Version};
 
-/// A profile with its plugins sorted by what their filters depend on.
+/// A profile with what is precomputed from it: plugin arguments, and filters by what they depend on. It runs no plugin:
+/// [`CycleState`](super::cycle_state::CycleState) does.
 #[derive(Clone, Debug)]
 pub(super) struct Framework {
     pub profile: Profile,

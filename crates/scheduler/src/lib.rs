@@ -37,7 +37,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustc_hash::FxHashMap;
 
-use cache::{ClusterCache, SelectorObjectKind};
+use cache::{ClusterCache, RelatedObjectKind};
 use cycle::{CycleOutcome, RetainedState};
 use cycle_state::CycleState;
 use framework::Framework;
@@ -51,8 +51,8 @@ use storage::{StorageKind, VolumeReservation};
 
 pub use config::BadConfiguration;
 pub use decision::{
-    Decision, EvaluatedNode, Explanation, NodeVerdict, Placement, PluginScore, RecordedNodeOutcome,
-    Rejection, VolumeChange,
+    Decision, EvaluatedNode, Explanation, NodeVerdict, PluginScore, RecordedNodeOutcome, Rejection,
+    ScheduleResult, VolumeChange,
 };
 pub use first_fit::FirstFit;
 pub use plugin::Plugin;
@@ -85,7 +85,8 @@ pub const KINDS: &[(&str, &str)] = &[
     ("", "Pod"),
 ];
 
-/// A scheduler with its cluster cache and scheduling queue.
+/// A scheduler with its cluster cache and scheduling queue. Informer events are handled in `queue/event_handlers.rs`, the
+/// scheduling loop is in `queue/scheduling_loop.rs`.
 #[derive(Debug)]
 pub struct Scheduler {
     profiles: Vec<Framework>,
@@ -142,11 +143,11 @@ impl Scheduler {
                 if let Some(kind) = StorageKind::of(&Kind::new(group, kind)) {
                     self.apply_storage(kind, object, present);
                 }
-                if let Some(kind) = SelectorObjectKind::of(group, kind)
-                    && self.cache.selector_objects.apply(kind, object, present)
+                if let Some(kind) = RelatedObjectKind::of(group, kind)
+                    && self.cache.related_objects.apply(kind, object, present)
                 {
                     self.cache.invalidate_pre_filter_states();
-                    if kind == SelectorObjectKind::DeviceClass {
+                    if kind == RelatedObjectKind::DeviceClass {
                         // NodeResourcesFit depends on which extended resources a DeviceClass backs.
                         self.retained.filter_cache.clear();
                     }
@@ -173,7 +174,7 @@ impl Scheduler {
         let mut explanation = Explanation {
             pod,
             pre_filter_status: None,
-            only_nodes: None,
+            pre_filter_node_names: None,
             nodes: Vec::new(),
             decision: Decision::Skipped(String::new()),
         };
@@ -197,7 +198,7 @@ impl Scheduler {
                 // scoring.
                 if let Ok(evaluation) = evaluation {
                     explanation.pre_filter_status = evaluation.pre_filter_status;
-                    explanation.only_nodes = evaluation.node_names;
+                    explanation.pre_filter_node_names = evaluation.node_names;
                     explanation.nodes = evaluation.nodes;
                 }
                 explanation.decision = self.decide(now, id, profile).0;
@@ -220,7 +221,7 @@ impl Scheduler {
         };
         let (decision, effect) = self.decide(now, id, profile);
         if let CycleEffect::Assume(..) = effect {
-            self.queue.mark_binding(id);
+            self.queue.mark_in_flight(id);
         }
         self.apply_effect(now, id, effect);
         Some(decision)
@@ -302,7 +303,7 @@ impl Scheduler {
             let mut rejection = Rejection::new(message::NO_NODES.to_owned(), Vec::new());
             let pod = self.cache.pod(id);
             rejection.cleared_nominations.extend(pod.nominated_node.as_ref().map(|_| pod.name.clone()));
-            return (Decision::Refused(rejection), CycleEffect::Nomination(NominationChange::Cleared));
+            return (Decision::Unschedulable(rejection), CycleEffect::Nomination(NominationChange::Cleared));
         }
         let pre_filter_state =
             self.pre_filter_states.get_or_compute(&mut self.cache, &self.profiles[profile], id);
@@ -325,7 +326,7 @@ impl Scheduler {
                     Err(status) => return failed_cycle(status.message()),
                     Ok(reservation) => reservation,
                 };
-                let placement = Placement {
+                let placement = ScheduleResult {
                     node: self.cache.nodes.name(node).clone(),
                     volume_changes: reservation.as_ref().map(VolumeReservation::changes).unwrap_or_default(),
                     evaluated_nodes,
@@ -333,7 +334,7 @@ impl Scheduler {
                     tied_nodes,
                     recorded_node: recorded_node.or(missing_outcome),
                 };
-                return (Decision::Placed(placement), CycleEffect::Assume(node, reservation));
+                return (Decision::Scheduled(placement), CycleEffect::Assume(node, reservation));
             }
             CycleOutcome::Error(error) => return failed_cycle(error),
             CycleOutcome::Unschedulable(diagnosis) => diagnosis,
@@ -350,7 +351,7 @@ impl Scheduler {
         if nomination == NominationChange::Cleared && cycle_state.pod.nominated_node.is_some() {
             rejection.cleared_nominations.push(cycle_state.pod.name.clone());
         }
-        (Decision::Refused(rejection), CycleEffect::Nomination(nomination))
+        (Decision::Unschedulable(rejection), CycleEffect::Nomination(nomination))
     }
 }
 
@@ -373,7 +374,7 @@ mod tests {
     fn every_listed_kind_is_applied() {
         for (group, kind) in KINDS {
             let is_read = StorageKind::of(&Kind::new(group, kind)).is_some()
-                || SelectorObjectKind::of(group, kind).is_some()
+                || RelatedObjectKind::of(group, kind).is_some()
                 || (group.is_empty() && ["Node", "Pod"].contains(kind));
             assert!(is_read, "{group} {kind}");
         }

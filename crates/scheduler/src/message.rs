@@ -9,9 +9,9 @@ pub(super) const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// `0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).`, from statuses and their numbers
 /// of nodes.
-pub(super) fn fit_error<'a>(nodes: usize, refusals: impl IntoIterator<Item = (&'a Status, usize)>) -> String {
+pub(super) fn fit_error<'a>(nodes: usize, statuses: impl IntoIterator<Item = (&'a Status, usize)>) -> String {
     let mut histogram: BTreeMap<&str, usize> = BTreeMap::new();
-    for (status, count) in refusals {
+    for (status, count) in statuses {
         for reason in status.reasons.iter().filter(|_| count > 0) {
             *histogram.entry(reason).or_default() += count;
         }

@@ -15,7 +15,7 @@ use super::pod::{HostPort, Pod};
 
 /// The parts of a node object that scheduling depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeSpec {
+pub struct ParsedNode {
     /// Its name.
     pub name: Arc<str>,
     /// Its labels.
@@ -113,19 +113,19 @@ struct ConditionJson {
     status: Arc<str>,
 }
 
-// === impl NodeSpec ===
+// === impl ParsedNode ===
 
-impl NodeSpec {
+impl ParsedNode {
     /// Parses a node. An unreadable one has `read_error` set.
-    pub fn read(object: &Object, scalars: &mut ScalarResourceNames) -> NodeSpec {
+    pub fn read(object: &Object, scalars: &mut ScalarResourceNames) -> ParsedNode {
         let name: Arc<str> = object.meta().name.as_ref().into();
         let json: NodeJson<'_> = match view(object) {
             Ok(json) => json,
             Err(error) => {
-                return NodeSpec { name, read_error: Some(error.into()), ..NodeSpec::default() };
+                return ParsedNode { name, read_error: Some(error.into()), ..ParsedNode::default() };
             }
         };
-        NodeSpec {
+        ParsedNode {
             name,
             labels: json.metadata.labels,
             unschedulable: json.spec.unschedulable,

@@ -49,7 +49,8 @@ pub struct Pod {
     pub read_error: Option<Arc<str>>,
 }
 
-/// The part of a pod that determines verdicts and scores of nodes, common to the pods of a template.
+/// The part of a pod's spec that scheduling depends on, shared by the pods of a template. Labels, volumes and the
+/// controller, on which filters depend too, are in [`Pod`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SchedulingSpec {
     /// Its namespace.
@@ -224,8 +225,8 @@ impl SchedulingSpec {
             && self.preferred_affinity.is_empty())
     }
 
-    /// The part that node-local filters and scores depend on. Without the images, for one, there are far fewer distinct
-    /// values.
+    /// The part that node-local filters and scores read: the key of the filter cache. It must have every field that they
+    /// read, and no other, since each distinct value is cached separately.
     pub(crate) fn node_local(&self) -> SchedulingSpec {
         SchedulingSpec {
             scheduler_name: self.scheduler_name.clone(),

@@ -12,7 +12,8 @@ use super::plugin::Plugin;
 use super::plugins::{inter_pod_affinity, pod_topology_spread};
 use super::pod::Controller;
 
-/// The state of PodTopologySpread and InterPodAffinity for a pod.
+/// The PreFilter and PreScore state of PodTopologySpread and InterPodAffinity, which equal pods share. The volume plugins
+/// keep theirs in [`CycleState`](crate::cycle_state::CycleState).
 #[derive(Clone, Debug, Default)]
 pub(super) struct PreFilterState {
     pub hard_constraints: pod_topology_spread::HardConstraints,

@@ -49,7 +49,7 @@ pub(crate) fn preempt(
     if let Some(reason) = ineligibility(cycle_state, diagnosis, filter_cache) {
         return PreemptionResult::NotEligible(format!("preemption: {reason}"));
     }
-    if let Some(read_error) = cycle_state.cache.selector_objects.budget_read_error() {
+    if let Some(read_error) = cycle_state.cache.related_objects.budget_read_error() {
         return PreemptionResult::Failed(format!(
             "preemption: a PodDisruptionBudget is invalid: {read_error}"
         ));
@@ -230,7 +230,7 @@ fn sort_by_importance(cycle_state: &CycleState<'_>, pods: &mut [PodId], now: i64
 
 /// Splits pods into those that violate a disruption budget if all are deleted in this order, and the others.
 fn split_by_pdb_violation(cycle_state: &CycleState<'_>, pods: &[PodId]) -> (Vec<PodId>, Vec<PodId>) {
-    let budgets = &cycle_state.cache.selector_objects.budgets;
+    let budgets = &cycle_state.cache.related_objects.budgets;
     if budgets.is_empty() {
         return (Vec::new(), pods.to_vec());
     }

@@ -75,6 +75,9 @@ pub(super) struct SchedulingQueue {
     unschedulable_by_plugin: BTreeMap<Plugin, BTreeSet<PodId>>,
     /// Unschedulable pods by timestamp.
     unschedulable_since: BTreeSet<(Moment, PodId)>,
+    /// When unschedulable pods were last flushed. A pod that a PreEnqueue plugin rejects keeps its timestamp, and is due
+    /// again at the next interval.
+    last_flush: Option<Moment>,
     /// SchedulerAsyncPreemption: victims are deleted in the background.
     async_preemption: bool,
     /// Pods whose victims are being deleted.
@@ -92,7 +95,7 @@ struct QueueEntry {
     consecutive_errors_count: u32,
     /// `None` without backoff.
     backoff_expiration: Option<Moment>,
-    rejector_plugins: SmallVec<[Plugin; 2]>,
+    unschedulable_plugins: SmallVec<[Plugin; 2]>,
     hint_inputs: HintInputs,
 }
 
@@ -104,8 +107,8 @@ enum EntryState {
     Unschedulable,
     /// Gated: only an update of the pod itself helps, so it is in no index.
     Gated(Plugin),
-    /// Assumed on a node and being bound.
-    Binding,
+    /// Popped from the queue: in its scheduling cycle, or assumed and being bound.
+    InFlight,
 }
 
 /// The order of activeQ: higher priority first, then the earlier timestamp.
@@ -154,6 +157,7 @@ impl SchedulingQueue {
             error_backoff_q: BTreeSet::new(),
             unschedulable_by_plugin: BTreeMap::new(),
             unschedulable_since: BTreeSet::new(),
+            last_flush: None,
             async_preemption: settings.version >= Version::V1_33,
             preempting: BTreeSet::new(),
             tracked_objects: TrackedObjects::default(),
@@ -170,11 +174,11 @@ impl SchedulingQueue {
             unschedulable_count: 0,
             consecutive_errors_count: 0,
             backoff_expiration: None,
-            rejector_plugins: SmallVec::new(),
+            unschedulable_plugins: SmallVec::new(),
             hint_inputs,
         };
         self.entries.insert(id, entry);
-        self.requeue(now, id, context);
+        self.enqueue_or_back_off(now, id, context);
         self.entries[&id].state == EntryState::Active
     }
 
@@ -206,13 +210,13 @@ impl SchedulingQueue {
                 self.update_entry(id, |entry| entry.order.priority = priority);
                 self.insert(id, state);
             }
-            EntryState::Active | EntryState::Backoff | EntryState::ErrorBackoff | EntryState::Binding => {}
+            EntryState::Active | EntryState::Backoff | EntryState::ErrorBackoff | EntryState::InFlight => {}
             EntryState::Unschedulable | EntryState::Gated(_) => {
                 self.update_entry(id, |entry| entry.order.priority = priority);
                 for change in changes {
                     if hints::is_worth_requeueing(context, id, &self.entries[&id], change) {
                         self.take(id);
-                        self.requeue(now, id, context);
+                        self.enqueue_or_back_off(now, id, context);
                     }
                     if !matches!(self.entries[&id].state, EntryState::Unschedulable | EntryState::Gated(_)) {
                         return;
@@ -246,7 +250,7 @@ impl SchedulingQueue {
         helped.dedup();
         for id in helped {
             self.take(id);
-            self.requeue(now, id, context);
+            self.enqueue_or_back_off(now, id, context);
         }
     }
 
@@ -260,31 +264,38 @@ impl SchedulingQueue {
         plugins.iter().any(|plugin| self.unschedulable_by_plugin.contains_key(plugin))
     }
 
-    /// Pops the next pod, which counts as binding until it fails.
+    /// Pops the next pod, which is in flight until it is bound or fails.
     fn pop(&mut self) -> Option<PodId> {
         let from_backoff_q =
             || self.backoff_q.first().filter(|_| self.backoff_config.pop_from_backoff_q).map(|(.., id)| *id);
         let id = self.active_q.first().map(|(_, id)| *id).or_else(from_backoff_q)?;
-        self.mark_binding(id);
+        self.mark_in_flight(id);
         self.update_entry(id, |entry| entry.attempts += 1);
         Some(id)
     }
 
-    /// Marks a pod as being bound.
-    pub(super) fn mark_binding(&mut self, id: PodId) {
+    /// Marks a pod as in flight: it is in no queue.
+    pub(super) fn mark_in_flight(&mut self, id: PodId) {
         self.take(id);
-        self.insert(id, EntryState::Binding);
+        self.insert(id, EntryState::InFlight);
     }
 
-    /// Returns a pod to the queue after a failed cycle; `rejectors` is empty after an error.
-    fn add_unschedulable(&mut self, now: Moment, id: PodId, rejectors: &[Plugin], context: QueueContext<'_>) {
+    /// Returns a pod to the queue after a failed cycle. `unschedulable_plugins` is empty after an error, and in a cluster
+    /// without nodes, which counts as an error here.
+    fn add_unschedulable(
+        &mut self,
+        now: Moment,
+        id: PodId,
+        unschedulable_plugins: &[Plugin],
+        context: QueueContext<'_>,
+    ) {
         let order = self.next_order(now, context.cache.pod(id));
         let backoff_config = self.backoff_config;
         self.take(id);
         self.update_entry(id, |entry| {
             entry.order = order;
-            entry.rejector_plugins = rejectors.into();
-            if rejectors.is_empty() {
+            entry.unschedulable_plugins = unschedulable_plugins.into();
+            if unschedulable_plugins.is_empty() {
                 entry.consecutive_errors_count = entry.consecutive_errors_count.saturating_add(1);
             } else {
                 entry.unschedulable_count = entry.unschedulable_count.saturating_add(1);
@@ -299,8 +310,8 @@ impl SchedulingQueue {
                 },
             );
         });
-        if rejectors.is_empty() {
-            self.requeue(now, id, context);
+        if unschedulable_plugins.is_empty() {
+            self.enqueue_or_back_off(now, id, context);
         } else {
             self.insert(id, EntryState::Unschedulable);
         }
@@ -311,7 +322,7 @@ impl SchedulingQueue {
         let second_after = |until: Moment| Moment::from_nanos(next_multiple(until.nanos(), SECOND));
         let expirations = [self.backoff_q.first(), self.error_backoff_q.first()].into_iter().flatten();
         let expirations = expirations.map(|(until, ..)| second_after(*until));
-        let flush = self.unschedulable_since.first().map(|(since, _)| flush_time(*since));
+        let flush = self.unschedulable_since.first().map(|(since, _)| self.flush_time(*since));
         expirations.chain(flush).min().filter(|tick| *tick != Moment::MAX)
     }
 
@@ -325,7 +336,7 @@ impl SchedulingQueue {
                 if self.backoff_config.pop_from_backoff_q {
                     self.insert(id, EntryState::Active);
                 } else {
-                    self.requeue(tick, id, context);
+                    self.enqueue_or_back_off(tick, id, context);
                 }
             }
         }
@@ -333,17 +344,27 @@ impl SchedulingQueue {
             let overdue = self
                 .unschedulable_since
                 .iter()
-                .take_while(|(since, _)| flush_time(*since) <= tick)
+                .take_while(|(since, _)| self.flush_time(*since) <= tick)
                 .map(|(_, id)| *id);
-            for id in overdue.collect::<Vec<PodId>>() {
+            let overdue: Vec<PodId> = overdue.collect();
+            self.last_flush = Some(tick);
+            for id in overdue {
                 self.take(id);
-                self.requeue(tick, id, context);
+                self.enqueue_or_back_off(tick, id, context);
             }
         }
     }
 
-    fn is_binding(&self, id: PodId) -> bool {
-        self.entries.get(&id).is_some_and(|entry| entry.state == EntryState::Binding)
+    /// When a pod is flushed that has been unschedulable since then. kube-scheduler's interval begins when it starts; here
+    /// it begins at whole and half minutes.
+    fn flush_time(&self, since: Moment) -> Moment {
+        let overdue = since.plus_nanos(MAX_IN_UNSCHEDULABLE_PODS);
+        let after = self.last_flush.map_or(overdue, |flush| flush.max(overdue));
+        Moment::from_nanos(next_multiple(after.nanos(), FLUSH_INTERVAL))
+    }
+
+    fn is_in_flight(&self, id: PodId) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.state == EntryState::InFlight)
     }
 
     fn next_order(&mut self, now: Moment, pod: &Pod) -> QueueOrder {
@@ -352,10 +373,10 @@ impl SchedulingQueue {
     }
 
     /// Puts a pod into activeQ or backoffQ, unless a PreEnqueue plugin rejects it.
-    fn requeue(&mut self, now: Moment, id: PodId, context: QueueContext<'_>) {
+    fn enqueue_or_back_off(&mut self, now: Moment, id: PodId, context: QueueContext<'_>) {
         let entry = &self.entries[&id];
         let is_backing_off = self.backoff_config.is_backing_off(entry.backoff_expiration, now);
-        let state = match (is_backing_off, entry.rejector_plugins.is_empty()) {
+        let state = match (is_backing_off, entry.unschedulable_plugins.is_empty()) {
             (false, _) => EntryState::Active,
             (true, false) => EntryState::Backoff,
             (true, true) => EntryState::ErrorBackoff,
@@ -366,8 +387,8 @@ impl SchedulingQueue {
             return;
         };
         self.update_entry(id, |entry| {
-            if let Err(position) = entry.rejector_plugins.binary_search(&plugin) {
-                entry.rejector_plugins.insert(position, plugin);
+            if let Err(position) = entry.unschedulable_plugins.binary_search(&plugin) {
+                entry.unschedulable_plugins.insert(position, plugin);
             }
         });
         // A pod that waits for its victims is requeued by their deletion, like other unschedulable pods.
@@ -425,11 +446,11 @@ impl SchedulingQueue {
             EntryState::ErrorBackoff => drop(error_backoff_q.insert((until, entry.order, id))),
             EntryState::Unschedulable => {
                 unschedulable_since.insert((entry.order.timestamp, id));
-                for plugin in &entry.rejector_plugins {
+                for plugin in &entry.unschedulable_plugins {
                     unschedulable_by_plugin.entry(*plugin).or_default().insert(id);
                 }
             }
-            EntryState::Gated(_) | EntryState::Binding => {}
+            EntryState::Gated(_) | EntryState::InFlight => {}
         }
     }
 
@@ -451,11 +472,11 @@ impl SchedulingQueue {
             EntryState::ErrorBackoff => drop(error_backoff_q.remove(&(until, entry.order, id))),
             EntryState::Unschedulable => {
                 unschedulable_since.remove(&(entry.order.timestamp, id));
-                for plugin in &entry.rejector_plugins {
+                for plugin in &entry.unschedulable_plugins {
                     remove_from_index(unschedulable_by_plugin, *plugin, id);
                 }
             }
-            EntryState::Gated(_) | EntryState::Binding => {}
+            EntryState::Gated(_) | EntryState::InFlight => {}
         }
     }
 
@@ -475,12 +496,6 @@ fn remove_from_index(index: &mut BTreeMap<Plugin, BTreeSet<PodId>>, plugin: Plug
     }
 }
 
-/// When a pod that became unschedulable at this moment is flushed. kube-scheduler's interval begins when it starts;
-/// here it begins at whole and half minutes.
-fn flush_time(since: Moment) -> Moment {
-    Moment::from_nanos(next_multiple(since.plus_nanos(MAX_IN_UNSCHEDULABLE_PODS).nanos(), FLUSH_INTERVAL))
-}
-
 /// The next multiple after a number, saturating.
 fn next_multiple(number: i64, unit: i64) -> i64 {
     (number.div_euclid(unit) + 1).checked_mul(unit).unwrap_or(i64::MAX)
@@ -489,10 +504,11 @@ fn next_multiple(number: i64, unit: i64) -> i64 {
 // === impl QueueEntry ===
 
 impl QueueEntry {
-    /// Whether the event may requeue the pod: while a PreEnqueue plugin rejects it, only the events of that plugin may.
+    /// Whether the event may requeue the pod. While the victims of its preemption are being deleted, only the deletion of
+    /// an assigned pod may.
     fn accepts(&self, event: &ObservedEvent<'_>) -> bool {
         event.cluster_event == ClusterEvent::AssignedPodDelete
-            || !self.rejector_plugins.contains(&Plugin::DefaultPreemption)
+            || !self.unschedulable_plugins.contains(&Plugin::DefaultPreemption)
     }
 }
 

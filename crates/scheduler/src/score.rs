@@ -1,7 +1,7 @@
 //! Scoring of feasible nodes: PreScore, Score and NormalizeScore of all plugins, and weighted sums.
 
 use super::cycle_state::CycleState;
-use super::filter_cache::{CachedVerdict, CachedVerdicts, FilterCache};
+use super::filter_cache::{CachedVerdicts, FilterCache, NodeLocalVerdict};
 use super::ids::NodeId;
 use super::plugin::Plugin;
 use super::plugins::{image_locality, inter_pod_affinity, node_affinity, pod_topology_spread};
@@ -16,7 +16,7 @@ pub(super) struct Scores {
     /// By node, in the order given.
     pub totals: Vec<i64>,
     spare: Vec<PluginScores>,
-    verdicts: Vec<CachedVerdict>,
+    verdicts: Vec<NodeLocalVerdict>,
     spread_scores: Vec<Option<i64>>,
     spread_scratch: pod_topology_spread::ScoreScratch,
 }
@@ -136,7 +136,7 @@ fn is_skipped(cycle_state: &CycleState<'_>, plugin: Plugin) -> Result<bool, Stri
 fn run_score_plugin(
     cycle_state: &CycleState<'_>,
     nodes: &[NodeId],
-    verdicts: &[CachedVerdict],
+    verdicts: &[NodeLocalVerdict],
     plugin_scores: &mut PluginScores,
     spread_scores: &mut Vec<Option<i64>>,
     scratch: &mut pod_topology_spread::ScoreScratch,

@@ -2,12 +2,12 @@
 //!
 //! Derived state is updated incrementally, and equals what a rebuild from all objects would give.
 
+mod assigned_pods;
 mod assume;
 mod attachable;
 mod in_tree;
 mod node_volumes;
 mod objects;
-mod placed_pods;
 mod pod_volumes;
 mod read;
 #[cfg(test)]
@@ -24,10 +24,11 @@ use smallvec::smallvec;
 use super::ids::PodId;
 use super::plugin::Plugin;
 use super::status::{Code, Status};
+use assigned_pods::AssignedPod;
 use assume::AssumeSlot;
-use placed_pods::PlacedPod;
 use read::ObjectFields;
 
+pub(crate) use assigned_pods::VolumeOwner;
 pub(crate) use assume::VolumeReservation;
 pub(crate) use attachable::{AttachableVolume, ClaimKey};
 pub(crate) use in_tree::{BETA_REGION, BETA_ZONE, InTreeVolume, REGION, ZONE};
@@ -36,7 +37,6 @@ pub(crate) use objects::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment, VolumeBindingMode,
 };
-pub(crate) use placed_pods::VolumeOwner;
 pub use pod_volumes::PodVolumes;
 pub(crate) use pod_volumes::{InlineDisk, PodVolume, VolumeJson};
 pub(crate) use read::{ReadResult, UnreadableObject};
@@ -57,7 +57,7 @@ pub(crate) struct StorageCache {
     nodes: FxHashMap<Arc<str>, NodeVolumes>,
     /// Unreadable attachments whose node is unknown.
     attachments_without_node: BTreeMap<Arc<str>, Arc<UnreadableObject>>,
-    pods: FxHashMap<PodId, PlacedPod>,
+    pods: FxHashMap<PodId, AssignedPod>,
 }
 
 /// The kinds of storage objects.

@@ -33,8 +33,8 @@ fn check(line: &str) -> Result<(), String> {
         let right = &case["expect"][index];
         let nodes = explanation.nodes.iter().map(|node| (node.node.to_string(), verdict(&node.verdict)));
         let mut found = match scheduler.attempt(NOW, namespace, name).expect("it was told of") {
-            Decision::Placed(placement) => json!({"node": &*placement.node}),
-            Decision::Refused(rejection) => json!({"message": rejection.message}),
+            Decision::Scheduled(placement) => json!({"node": &*placement.node}),
+            Decision::Unschedulable(rejection) => json!({"message": rejection.message}),
             Decision::Failed(error) => json!({"error": error}),
             other => json!(format!("{other:?}")),
         };
@@ -52,10 +52,10 @@ fn check(line: &str) -> Result<(), String> {
 
 fn verdict(verdict: &NodeVerdict) -> Value {
     match verdict {
-        NodeVerdict::Rejected(refusal) => {
-            let mut reasons = refusal.reasons.to_vec();
+        NodeVerdict::Rejected(status) => {
+            let mut reasons = status.reasons.to_vec();
             reasons.sort();
-            json!({"plugin": refusal.plugin.name(), "code": refusal.code.to_string(), "reasons": reasons})
+            json!({"plugin": status.plugin.name(), "code": status.code.to_string(), "reasons": reasons})
         }
         NodeVerdict::Feasible { scores, total } => {
             let by_plugin: BTreeMap<&str, i64> =

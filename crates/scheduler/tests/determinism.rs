@@ -118,7 +118,7 @@ fn decision_log(seed: u64) -> String {
         let decision = scheduler.attempt(NOW, &namespace, &name);
         writeln!(log, "{decision:?}").expect(WRITES);
         match decision {
-            Some(Decision::Placed(placement)) => cluster.mark_placed(&namespace, &name, &placement.node),
+            Some(Decision::Scheduled(placement)) => cluster.mark_placed(&namespace, &name, &placement.node),
             _ => cluster
                 .mark_unschedulable(&namespace, &name)
                 .iter()

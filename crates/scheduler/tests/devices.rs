@@ -27,10 +27,10 @@ fn wants_gpu() -> Value {
 #[track_caller]
 fn check(scheduler: &mut Scheduler, expected: &str) {
     match scheduler.explain(NOW, "default", "p").expect("it is there").decision {
-        Decision::Refused(rejection) => {
+        Decision::Unschedulable(rejection) => {
             assert!(rejection.message.contains(expected), "{}", rejection.message)
         }
-        other => panic!("{other:?} instead of a refusal with {expected:?}"),
+        other => panic!("{other:?} instead of a rejection with {expected:?}"),
     }
 }
 

@@ -113,8 +113,8 @@ impl DifferentialTest {
         let reference = self.reference.attempt(namespace, name);
         assert_eq!(comparable_decision(&found), reference, "{} {namespace}/{name}", self.location());
         match reference {
-            ReferenceDecision::Placed { node, .. } => self.cluster.mark_placed(namespace, name, &node),
-            ReferenceDecision::Refused { .. } => {
+            ReferenceDecision::Scheduled { node, .. } => self.cluster.mark_placed(namespace, name, &node),
+            ReferenceDecision::Unschedulable { .. } => {
                 if let Some(change) = self.cluster.mark_unschedulable(namespace, name) {
                     self.apply(&change);
                 }
@@ -143,12 +143,12 @@ fn comparable(explanation: &Explanation) -> ReferenceExplanation {
 
 fn comparable_decision(decision: &Decision) -> ReferenceDecision {
     match decision {
-        Decision::Placed(placement) => ReferenceDecision::Placed {
+        Decision::Scheduled(placement) => ReferenceDecision::Scheduled {
             node: placement.node.to_string(),
             evaluated_nodes: placement.evaluated_nodes,
             feasible_nodes: placement.feasible_nodes,
         },
-        Decision::Refused(rejection) => ReferenceDecision::Refused {
+        Decision::Unschedulable(rejection) => ReferenceDecision::Unschedulable {
             message: rejection.message.clone(),
             plugins: rejection.unschedulable_plugins.iter().map(ToString::to_string).collect::<BTreeSet<_>>(),
         },

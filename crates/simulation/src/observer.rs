@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use autoscaler::{Autoscaler, LoopResult, RemovedNode, ScaleUpStatus};
 use model::{Moment, NamespacedName, Object, What};
-use scheduler::{Placement, Rejection};
+use scheduler::{Rejection, ScheduleResult};
 
 use crate::eviction::EvictionCause;
 use crate::ids::{DemandId, PodId};
@@ -67,7 +67,7 @@ pub enum SimulationEvent<'a> {
         /// When it was created.
         created: Moment,
         /// The scheduler's decision.
-        placement: &'a Placement,
+        placement: &'a ScheduleResult,
         /// How many attempts had failed before.
         failed_attempts: u32,
     },

@@ -162,11 +162,11 @@ impl ControlPlane {
     fn handle_attempt(&mut self, attempted: SchedulingAttempt) {
         self.scheduler.spend_attempt(self.now, &mut self.latencies);
         match attempted.decision {
-            Decision::Placed(placement) => {
+            Decision::Scheduled(placement) => {
                 let at = self.now.plus_nanos(10_000_000);
                 self.agenda.put(at, ControlPlaneTask::Bind(attempted.pod, placement.node));
             }
-            Decision::Refused(rejection) => {
+            Decision::Unschedulable(rejection) => {
                 self.scheduler.spend_status_write(self.now, &mut self.latencies);
                 let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                     "message": rejection.full_message(), "lastTransitionTime": self.now.to_string()});

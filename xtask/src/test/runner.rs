@@ -45,7 +45,7 @@ struct ProgramOutcome {
 /// Runs the tests. Returns whether all passed, and the reasons for skipped tests.
 pub(crate) fn run(root: &Path, selection: &Selection<'_>) -> (bool, BTreeSet<String>) {
     let Some(programs) = build(root, selection) else { return (false, BTreeSet::new()) };
-    let times = root.join("target/test-times");
+    let times = programs.first().map_or(root.join("target"), TestProgram::target_folder).join("test-times");
     let mut queue = longest_first(programs, &read_times(&times));
     println!("test programs: {}, {PARALLEL_PROGRAMS} at a time, the longest first", queue.len());
     queue.reverse();
@@ -57,7 +57,7 @@ pub(crate) fn run(root: &Path, selection: &Selection<'_>) -> (bool, BTreeSet<Str
                 loop {
                     let has_failed = lock(&done).values().any(|outcome| !outcome.passed);
                     let Some(program) = lock(&queue).pop().filter(|_| !has_failed) else { return };
-                    let outcome = program.run(root, selection);
+                    let outcome = program.run(selection);
                     lock(&done).insert(program.name.clone(), outcome);
                 }
             });
@@ -146,9 +146,14 @@ impl TestProgram {
         Some(TestProgram { name: format!("{package}/{}", message["target"]["name"].as_str()?), path, folder })
     }
 
-    fn run(&self, root: &Path, selection: &Selection<'_>) -> ProgramOutcome {
+    /// The folder that cargo builds into, which need not be that of the workspace: the program is in `debug/deps`.
+    fn target_folder(&self) -> PathBuf {
+        self.path.ancestors().nth(3).unwrap_or(&self.folder).to_owned()
+    }
+
+    fn run(&self, selection: &Selection<'_>) -> ProgramOutcome {
         let start = Instant::now();
-        let said = root.join("target/tmp").join(format!("{}.txt", self.name.replace('/', "-")));
+        let said = self.target_folder().join("tmp").join(format!("{}.txt", self.name.replace('/', "-")));
         let status = File::create(&said).and_then(|output| {
             let mut command = Command::new(&self.path);
             command.current_dir(&self.folder).stdin(Stdio::null());

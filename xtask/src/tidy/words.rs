@@ -1,4 +1,5 @@
-//! Names and module docs: types of one name, names that were given up, and first sentences that are no description.
+//! Names, module docs and headings: types of one name, names that were given up, first sentences that are no
+//! description, and headings of types that have no `impl` there.
 
 use std::collections::BTreeMap;
 
@@ -41,6 +42,13 @@ pub(crate) fn check_words(name: &str, module: &str, text: &str) -> Vec<(usize, S
         let what = format!("{}: a name that was replaced in {name}, see CONTRIBUTING.md", definition.name);
         found.push((definition.line, what));
     }
+    for (line, heading) in
+        (1..).zip(text.lines()).filter_map(|(line, content)| Some((line, heading(content)?)))
+    {
+        if !text.lines().any(|content| content.starts_with("impl") && has_word(content, heading)) {
+            found.push((line, format!("a heading of {heading}, which has no `impl` in this file")));
+        }
+    }
     let first = text.lines().next().and_then(|line| line.strip_prefix("//! "));
     let riddle = first.and_then(|line| line.split(|c: char| !c.is_alphabetic()).next());
     if let Some(word) = riddle.filter(|word| RIDDLES.contains(word)) {
@@ -50,6 +58,16 @@ pub(crate) fn check_words(name: &str, module: &str, text: &str) -> Vec<(usize, S
         ));
     }
     found
+}
+
+/// The type in a heading such as `// === impl Node<T> ===`.
+fn heading(line: &str) -> Option<&str> {
+    let name = line.trim_start().strip_prefix("// === impl ")?.strip_suffix(" ===")?;
+    name.rsplit(' ').next()?.split('<').next()
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == word)
 }
 
 /// A struct, enum, trait or alias.
@@ -94,6 +112,16 @@ mod tests {
         assert_eq!(check("//! Who is on the nodes.\n"), 1);
         assert_eq!(check("//! Whole numbers.\n"), 0);
         assert_eq!(check("/// How it is.\n"), 0);
+    }
+
+    #[test]
+    fn headings_of_types_without_an_impl_are_found() {
+        let check =
+            |heading: &str| check_words("model", "a.rs", &format!("{heading}\n\nimpl Node<'_> {{}}\n")).len();
+        assert_eq!(check("// === impl Node ==="), 0);
+        assert_eq!(check("// === impl Node<'_> ==="), 0);
+        assert_eq!(check("// === impl Display for Node ==="), 0);
+        assert_eq!(check("// === impl Pod ==="), 1);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod nodes;
 use anstyle::Style;
 use explain::{ExplainedPod, ObservedPodOutcome, RecordedEvent, repetitions};
 use model::{Key, Moment, NamespacedName};
-use scheduler::{Decision, NodeVerdict, Placement, PluginScore, Rejection};
+use scheduler::{Decision, NodeVerdict, PluginScore, Rejection, ScheduleResult};
 
 use crate::lines::write_field;
 use crate::output::{NEW, OLD, Printer, count_noun, group_digits};
@@ -39,8 +39,8 @@ pub(super) fn write(
     write_field(out, "As of", &as_of_text(explained_pod), Style::new())?;
     write_field(out, "Scheduler", &explained_pod.scheduler.to_string(), Style::new())?;
     match &explained_pod.explanation.decision {
-        Decision::Placed(placement) => write_placed(out, explained_pod, placement, &candidates)?,
-        Decision::Refused(rejection) => write_unschedulable(out, explained_pod, rejection)?,
+        Decision::Scheduled(placement) => write_placed(out, explained_pod, placement, &candidates)?,
+        Decision::Unschedulable(rejection) => write_unschedulable(out, explained_pod, rejection)?,
         Decision::Gated(status) => {
             write_field(
                 out,
@@ -72,7 +72,7 @@ pub(super) fn write(
 /// The feasible nodes by descending total score; among equals the chosen one first, then in the scheduler's order.
 fn feasible_nodes(explained_pod: &ExplainedPod) -> Vec<FeasibleNode<'_>> {
     let chosen_node = match &explained_pod.explanation.decision {
-        Decision::Placed(placement) => Some(&placement.node),
+        Decision::Scheduled(placement) => Some(&placement.node),
         _ => None,
     };
     let mut candidates: Vec<FeasibleNode<'_>> = explained_pod
@@ -101,7 +101,7 @@ fn as_of_text(explained_pod: &ExplainedPod) -> String {
 fn write_placed(
     out: &mut Printer,
     explained_pod: &ExplainedPod,
-    placement: &Placement,
+    placement: &ScheduleResult,
     candidates: &[FeasibleNode<'_>],
 ) -> anyhow::Result<()> {
     write_field(out, "Decision", &format!("Scheduled: assigned to {}", placement.node), NEW)?;
@@ -260,7 +260,7 @@ fn write_recorded_events(
 
 /// The rank, in this explanation, of the node that the pod was really bound to, if that is another one.
 fn rank_text(explained_pod: &ExplainedPod, node: &str, candidates: &[FeasibleNode<'_>]) -> String {
-    let Decision::Placed(placement) = &explained_pod.explanation.decision else { return String::new() };
+    let Decision::Scheduled(placement) = &explained_pod.explanation.decision else { return String::new() };
     if &*placement.node == node {
         return String::new();
     }

@@ -131,7 +131,7 @@ fn unwatched(metrics: &RecordingMetrics) -> BTreeMap<String, Vec<&Kind>> {
     for status in metrics.kinds.values().filter_map(|kind| kind.status.as_ref()) {
         let why = match &status.state {
             live::WatchState::Waiting(why) => format!("cannot be watched: {why}"),
-            live::WatchState::Forbidden => "forbidden for this user".to_owned(),
+            live::WatchState::AccessDenied => "forbidden for this user".to_owned(),
             live::WatchState::Listing | live::WatchState::Watching => continue,
         };
         by_why.entry(why).or_default().push(&status.kind);

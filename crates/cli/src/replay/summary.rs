@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use replay::compare::{EvictionFidelity, PlacementFidelity};
-use replay::metrics::{ReplayMetrics, WaitComparison};
+use replay::metrics::{ClusterMetrics, WaitComparison};
 use replay::plan::{NodeScaling, ReplayPlan};
 use replay::report::{GroupScaling, GroupSizeStats, Report, ScalingFidelity};
 
@@ -103,10 +103,10 @@ pub(super) fn write_comparison(
     write_field(out, "Files", &format!("{}: {}", folder.path().display(), files.join(", ")), Style::new())
 }
 
-fn rows(recorded: &ReplayMetrics, replayed: &ReplayMetrics) -> Vec<Row> {
+fn rows(recorded: &ClusterMetrics, replayed: &ClusterMetrics) -> Vec<Row> {
     let row = |name, recorded: f64, replayed: f64, unit| Row { name, recorded, replayed, unit };
     let count = |name, was: u64, is: u64| row(name, was as f64, is as f64, Unit::Count);
-    let lost = |metrics: &ReplayMetrics, why: &str| metrics.evictions.get(why).copied().unwrap_or(0);
+    let lost = |metrics: &ClusterMetrics, why: &str| metrics.evictions.get(why).copied().unwrap_or(0);
     let mut rows = vec![
         count("Pods bound", recorded.pods_bound, replayed.pods_bound),
         row("Time to bind p50", recorded.waited.p50, replayed.waited.p50, Unit::Seconds),

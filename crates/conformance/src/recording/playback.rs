@@ -107,8 +107,8 @@ impl WatchRecording {
 
 fn evaluated_node_count(explanation: &Explanation) -> usize {
     match &explanation.decision {
-        Decision::Placed(placement) => placement.evaluated_nodes,
-        Decision::Refused(_) => explanation.nodes.len(),
+        Decision::Scheduled(placement) => placement.evaluated_nodes,
+        Decision::Unschedulable(_) => explanation.nodes.len(),
         Decision::Skipped(_) | Decision::Gated(_) | Decision::Failed(_) => 0,
     }
 }

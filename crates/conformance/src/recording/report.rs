@@ -152,10 +152,10 @@ pub fn compare_scheduler(
 fn is_equal(played: &PlayedDecision<'_>) -> bool {
     let Some(explanation) = &played.explanation else { return false };
     match (&played.decided.outcome, &explanation.decision) {
-        (AttemptOutcome::Unschedulable(message), Decision::Refused(rejection)) => {
+        (AttemptOutcome::Unschedulable(message), Decision::Unschedulable(rejection)) => {
             *message == rejection.event_message()
         }
-        (AttemptOutcome::Bound(node), Decision::Placed(placement)) => **node == *placement.node,
+        (AttemptOutcome::Bound(node), Decision::Scheduled(placement)) => **node == *placement.node,
         _ => false,
     }
 }
@@ -176,8 +176,8 @@ fn example(index: usize, played: &PlayedDecision<'_>) -> DecisionExample {
         Some(Decision::Skipped(why)) => format!("skipped: {why}"),
         Some(Decision::Failed(why)) => format!("failed: {why}"),
         Some(Decision::Gated(refusal)) => format!("gated: {}", refusal.message()),
-        Some(Decision::Placed(placement)) => format!("goes to {}", placement.node),
-        Some(Decision::Refused(rejection)) => rejection.full_message(),
+        Some(Decision::Scheduled(placement)) => format!("goes to {}", placement.node),
+        Some(Decision::Unschedulable(rejection)) => rejection.full_message(),
     };
     let theirs = match &decided.outcome {
         AttemptOutcome::Unschedulable(message) => message.clone(),

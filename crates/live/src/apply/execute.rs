@@ -27,16 +27,17 @@ const DELETION_TIMEOUT: Duration = Duration::from_secs(60);
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The reason why an object could not be created.
-enum CreateConflict {
+/// What kept an object from being created.
+enum CreateObstacle {
     /// It was created before, and the response was lost.
     AlreadyCreated(Value),
     /// A foreign object has the same name.
     NameTaken(Value),
     /// The obstacle is gone.
     Cleared,
-    /// A permanent one.
-    Permanent,
+    /// Something else, or the deletion of an object of the same name takes too long. The failure says whether a retry may
+    /// help.
+    Other,
 }
 
 impl Applier {
@@ -50,10 +51,12 @@ impl Applier {
                 Err(failure) => failure,
             };
             let time_limit = retry_timeout(&failure);
-            let wait = failure.backoff(failures, lock(&self.rng).random()).min(time_limit / 4);
+            let retry_after = failure.retry_after.unwrap_or_default().min(time_limit / 2);
+            let wait =
+                failure.backoff(failures, lock(&self.rng).random()).min(time_limit / 4).max(retry_after);
             failures += 1;
             if started.elapsed() + wait >= time_limit {
-                return OperationOutcome::Rejected(failure);
+                return OperationOutcome::Failed(failure);
             }
             sleep(wait).await;
         }
@@ -69,10 +72,10 @@ impl Applier {
         }
         match &operation.verb {
             Verb::Create { object } => self.create(operation, object).await,
-            Verb::Patch { patch, .. } => self.update(operation, patch).await,
+            Verb::Patch { patch, .. } => self.apply_patch(operation, patch).await,
             Verb::Bind { node } => self.bind(operation, node).await,
             Verb::Delete { grace_period_seconds } => self.delete(operation, *grace_period_seconds).await,
-            Verb::Remove { is_deleting } => self.remove(operation, *is_deleting).await,
+            Verb::CompleteDeletion { is_deleting } => self.complete_deletion(operation, *is_deleting).await,
         }
     }
 
@@ -95,10 +98,10 @@ impl Applier {
         self.target.add_run_metadata(&mut body, Some(&operation.uid));
         let created = match self.target.create(&operation.address, &body).await {
             Ok(created) => created,
-            Err(failure) => match self.classify_conflict(operation, &failure).await? {
-                CreateConflict::Permanent => return Err(failure),
-                CreateConflict::AlreadyCreated(existing) => existing,
-                CreateConflict::Cleared => {
+            Err(failure) => match self.find_obstacle(operation, &failure).await? {
+                CreateObstacle::Other => return Err(failure),
+                CreateObstacle::AlreadyCreated(existing) => existing,
+                CreateObstacle::Cleared => {
                     // If there is another obstacle, the next attempt determines it.
                     let retried = self.target.create(&operation.address, &body).await;
                     retried.map_err(|failure| match failure.status {
@@ -106,7 +109,7 @@ impl Applier {
                         _ => failure,
                     })?
                 }
-                CreateConflict::NameTaken(existing) => {
+                CreateObstacle::NameTaken(existing) => {
                     // Objects that the target's controllers created for this run may be referenced, foreign ones may
                     // not.
                     if self.target.is_of_run(&existing) || have_common_owner(&body, &existing) {
@@ -124,38 +127,38 @@ impl Applier {
         Ok(OperationOutcome::Applied(AppliedEffect::Created))
     }
 
-    /// Determines why an object could not be created.
-    async fn classify_conflict(
+    /// Determines what kept an object from being created.
+    async fn find_obstacle(
         &self,
         operation: &ApiOperation,
         failure: &RequestFailure,
-    ) -> Result<CreateConflict> {
+    ) -> Result<CreateObstacle> {
         match failure.status {
             Some(409) => {}
             Some(404)
                 if !operation.address.namespace.is_empty() && failure.message.contains("namespaces") =>
             {
                 self.target.create_namespace(&operation.address.namespace).await?;
-                return Ok(CreateConflict::Cleared);
+                return Ok(CreateObstacle::Cleared);
             }
-            _ => return Ok(CreateConflict::Permanent),
+            _ => return Ok(CreateObstacle::Other),
         }
         let started = Instant::now();
         loop {
             let Some(existing) = self.target.get(&operation.address).await? else {
-                return Ok(CreateConflict::Cleared);
+                return Ok(CreateObstacle::Cleared);
             };
             let is_ours = self.target.is_created_for(&existing, &operation.uid);
             let is_deleting = existing.pointer("/metadata/deletionTimestamp").is_some();
             // In a resumed run its deletion may have begun too; otherwise it is left over from an earlier run.
             if is_ours && (!is_deleting || self.is_resuming.initialized()) {
-                return Ok(CreateConflict::AlreadyCreated(existing));
+                return Ok(CreateObstacle::AlreadyCreated(existing));
             }
             if !is_deleting {
-                return Ok(CreateConflict::NameTaken(existing));
+                return Ok(CreateObstacle::NameTaken(existing));
             }
             if started.elapsed() > DELETION_TIMEOUT {
-                return Ok(CreateConflict::Permanent);
+                return Ok(CreateObstacle::Other);
             }
             sleep(POLL_INTERVAL).await;
         }
@@ -207,7 +210,7 @@ impl Applier {
         self.patch(operation, "status", &patch, &uid).await.map(drop)
     }
 
-    async fn update(&self, operation: &ApiOperation, patch: &Value) -> Result<OperationOutcome> {
+    async fn apply_patch(&self, operation: &ApiOperation, patch: &Value) -> Result<OperationOutcome> {
         let Some(uid) = self.uid_of(operation) else {
             return Ok(OperationOutcome::Skipped(self.missing_reason(operation)));
         };
@@ -232,7 +235,7 @@ impl Applier {
                 return Ok(OperationOutcome::Skipped(skip_reason));
             }
         }
-        Ok(OperationOutcome::Applied(AppliedEffect::Changed))
+        Ok(OperationOutcome::Applied(AppliedEffect::Patched))
     }
 
     /// Sends a patch; returns the reason if it was skipped.
@@ -327,7 +330,11 @@ impl Applier {
     }
 
     /// Deletes an object that still exists, and removes its finalizers.
-    async fn remove(&self, operation: &ApiOperation, begun: bool) -> Result<OperationOutcome> {
+    async fn complete_deletion(
+        &self,
+        operation: &ApiOperation,
+        is_deleting: bool,
+    ) -> Result<OperationOutcome> {
         let Some(uid) = self.uid_of(operation) else {
             let was_known = lock(&self.uids).remove(&operation.uid);
             return Ok(if was_known {
@@ -344,7 +351,7 @@ impl Applier {
             Err(skip_reason) => OperationOutcome::Skipped(skip_reason),
         };
         lock(&self.uids).remove(&operation.uid);
-        Ok(if begun { OperationOutcome::Finished } else { outcome })
+        Ok(if is_deleting { OperationOutcome::Finished } else { outcome })
     }
 
     /// Deletes an object; returns the server's response, or why it was skipped.

@@ -19,8 +19,6 @@ const DEFAULT_OBJECTS: [(&str, &str); 3] = [
     ("ConfigMap", "openshift-service-ca.crt"),
     ("ServiceAccount", "default"),
 ];
-/// The annotation of a Secret that names its service account.
-const SERVICE_ACCOUNT_ANNOTATION: &str = "kubernetes.io/service-account.name";
 
 /// The kinds of a server, without those that this run has defined.
 pub async fn kinds_before_run(connection: &Connection, run: &str) -> Result<Vec<Kind>> {
@@ -48,7 +46,8 @@ pub async fn kinds_before_run(connection: &Connection, run: &str) -> Result<Vec<
         .collect())
 }
 
-/// The first foreign object that would be deleted with this namespace or CustomResourceDefinition.
+/// The first foreign object that would be deleted with this namespace or CustomResourceDefinition. Secrets, which are
+/// never read, are not found.
 pub(super) async fn first_foreign_dependent(
     target: &TargetCluster,
     address: &ObjectAddress,
@@ -90,10 +89,7 @@ fn is_foreign(target: &TargetCluster, address: &ObjectAddress, object: &Value) -
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
         target.is_namespaced(&Kind::of(text("apiVersion"), text("kind")))
     });
-    let is_default = DEFAULT_OBJECTS.contains(&(&*address.kind.kind, &*address.name))
-        || metadata["annotations"]
-            .get(SERVICE_ACCOUNT_ANNOTATION)
-            .is_some_and(|account| account == "default");
+    let is_default = DEFAULT_OBJECTS.contains(&(&*address.kind.kind, &*address.name));
     !is_owned && !is_default
 }
 

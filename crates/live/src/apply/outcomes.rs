@@ -15,8 +15,8 @@ pub enum OperationOutcome {
     Finished,
     /// It was skipped.
     Skipped(SkipReason),
-    /// The server rejected it.
-    Rejected(RequestFailure),
+    /// It failed: the server rejected it, or transient failures lasted for too long.
+    Failed(RequestFailure),
 }
 
 /// The effect of an operation.
@@ -24,7 +24,7 @@ pub enum OperationOutcome {
 #[allow(missing_docs, reason = "the names say it")]
 pub enum AppliedEffect {
     Created,
-    Changed,
+    Patched,
     Bound,
     Deleted,
 }
@@ -64,8 +64,8 @@ pub struct OutcomeCounts {
     pub applied: BTreeMap<AppliedEffect, u64>,
     /// Skipped operations by reason.
     pub skipped: BTreeMap<SkipReason, CountedExample>,
-    /// Rejected operations by verb, kind and HTTP status.
-    pub rejected: BTreeMap<String, CountedExample>,
+    /// Failed operations by verb, kind and HTTP status.
+    pub failed: BTreeMap<String, CountedExample>,
     /// A histogram of how late operations were started, in milliseconds.
     lateness_millis: BTreeMap<u64, u64>,
 }
@@ -77,7 +77,7 @@ impl AppliedEffect {
     pub fn as_str(self) -> &'static str {
         match self {
             AppliedEffect::Created => "created",
-            AppliedEffect::Changed => "changed",
+            AppliedEffect::Patched => "changed",
             AppliedEffect::Bound => "bound",
             AppliedEffect::Deleted => "deleted",
         }
@@ -108,11 +108,11 @@ impl OutcomeCounts {
                     .and_modify(|example| example.count += 1)
                     .or_insert_with(|| CountedExample::once(first()));
             }
-            OperationOutcome::Rejected(failure) => {
+            OperationOutcome::Failed(failure) => {
                 let status = failure.status.map_or("no response".to_owned(), |status| status.to_string());
                 let first = || format!("{address}: {failure}");
                 let key = format!("{verb} {}: {status}", address.kind);
-                self.rejected
+                self.failed
                     .entry(key)
                     .and_modify(|example| example.count += 1)
                     .or_insert_with(|| CountedExample::once(first()));
@@ -123,7 +123,7 @@ impl OutcomeCounts {
     /// The number of operations.
     pub fn count(&self) -> u64 {
         self.applied.values().sum::<u64>()
-            + self.skipped.values().chain(self.rejected.values()).map(|example| example.count).sum::<u64>()
+            + self.skipped.values().chain(self.failed.values()).map(|example| example.count).sum::<u64>()
     }
 
     /// A quantile of how late operations were started: the median for 0.5. `None` if none had a due time.

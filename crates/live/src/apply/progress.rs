@@ -26,7 +26,7 @@ impl Progress {
     }
 
     /// The moment before which all operations are done; others of that moment may follow.
-    pub(super) fn position(&self) -> Option<Moment> {
+    pub(super) fn done_until(&self) -> Option<Moment> {
         self.in_progress.values().next().copied().or(self.last)
     }
 }
@@ -39,13 +39,13 @@ mod tests {
     fn the_oldest_operation_in_progress_determines_the_position() {
         let at = Moment::from_nanos;
         let mut progress = Progress::default();
-        assert_eq!(progress.position(), None);
+        assert_eq!(progress.done_until(), None);
         let numbers = [1, 2, 3].map(|nanos| progress.begin(at(nanos)));
         progress.end(numbers[1]);
-        assert_eq!(progress.position(), Some(at(1)));
+        assert_eq!(progress.done_until(), Some(at(1)));
         progress.end(numbers[0]);
-        assert_eq!(progress.position(), Some(at(3)));
+        assert_eq!(progress.done_until(), Some(at(3)));
         progress.end(numbers[2]);
-        assert_eq!(progress.position(), Some(at(3)));
+        assert_eq!(progress.done_until(), Some(at(3)));
     }
 }

@@ -150,7 +150,7 @@ impl Applier {
     }
 
     async fn report(&self, state: RunState, now: Moment) -> std::result::Result<Value, RequestFailure> {
-        let patch = json!({"metadata": {"annotations": annotations(state, self.position(), now)}});
+        let patch = json!({"metadata": {"annotations": annotations(state, self.done_until(), now)}});
         self.target.patch(&address(&self.target.run), "", &patch).await
     }
 }

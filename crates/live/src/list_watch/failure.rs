@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The failure of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFailure {
-    /// The HTTP status; `None` if there was no response.
+    /// The HTTP status; `None` if there was no response, or none that could be used.
     pub status: Option<u16>,
     /// The server's `Retry-After`.
     pub retry_after: Option<Duration>,
@@ -40,7 +40,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 // === impl RequestFailure ===
 
 impl RequestFailure {
-    /// A failure without a response.
+    /// A failure without a usable response.
     pub fn from_message(message: String) -> RequestFailure {
         RequestFailure { message, ..RequestFailure::default() }
     }

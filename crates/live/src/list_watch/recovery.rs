@@ -6,16 +6,18 @@ use model::{Gap, Moment};
 
 use super::failure::{FailureKind, RequestFailure};
 use super::{
-    GAP_REPORT_INTERVAL_NANOS, KindWatch, ListWatchPhase, MAX_FAILED_RESUMES, MIN_WATCH_NANOS, OngoingGap,
+    GAP_REPORT_INTERVAL_NANOS, ListWatchPhase, MAX_FAILED_RESUMES, MIN_WATCH_NANOS, OngoingGap, Reflector,
     WatchRequest, is_older,
 };
 
-// === impl KindWatch ===
+// === impl Reflector ===
 
-impl KindWatch {
+impl Reflector {
     /// Handles the end of a watch, regular or not.
     pub(super) fn handle_watch_end(&mut self, now: Moment, jitter: f64) -> WatchRequest {
-        let ListWatchPhase::Watching { stream, needs_version_check, .. } = &mut self.phase else {
+        let ListWatchPhase::Watching { stream, needs_resource_version_check: needs_version_check, .. } =
+            &mut self.phase
+        else {
             return self.next_request(jitter);
         };
         let (has_lines, has_lasted) = stream.take().map_or((false, false), |stream| {
@@ -55,9 +57,10 @@ impl KindWatch {
                 return self.relist(failure, now, jitter);
             }
             // The server may be unable to continue from this version.
-            (ListWatchPhase::Watching { needs_version_check: false, .. }, FailureKind::Transient)
-                if failure.status == Some(500) =>
-            {
+            (
+                ListWatchPhase::Watching { needs_resource_version_check: false, .. },
+                FailureKind::Transient,
+            ) if failure.status == Some(500) => {
                 return self.handle_failed_resume(failure, now, jitter);
             }
             // The `continue` token is no longer valid.
@@ -156,7 +159,10 @@ impl KindWatch {
     fn back_off(&mut self, failure: RequestFailure, now: Moment, jitter: f64) -> WatchRequest {
         let wait = failure.backoff(self.failures, jitter);
         self.failures = self.failures.saturating_add(1);
-        if let ListWatchPhase::Watching { stream, needs_version_check, .. } = &mut self.phase {
+        if let ListWatchPhase::Watching {
+            stream, needs_resource_version_check: needs_version_check, ..
+        } = &mut self.phase
+        {
             // After an error response, watch and version check alternate; without a response the version is checked
             // first.
             (*stream, *needs_version_check) = (None, !*needs_version_check || failure.status.is_none());
@@ -178,8 +184,13 @@ impl KindWatch {
 
     /// Compares the position with the server's version. kube-apiserver accepts watches from future versions, as they
     /// occur when etcd was restored from a backup, and sends nothing until it has reached them.
-    pub(super) fn check_server_version(&mut self, version: &str, now: Moment) {
-        let ListWatchPhase::Watching { resource_version, needs_version_check, .. } = &mut self.phase else {
+    pub(super) fn check_resource_version(&mut self, version: &str, now: Moment) {
+        let ListWatchPhase::Watching {
+            resource_version,
+            needs_resource_version_check: needs_version_check,
+            ..
+        } = &mut self.phase
+        else {
             return;
         };
         *needs_version_check = false;

@@ -4,7 +4,7 @@ mod random_history;
 
 /// A watch of pods, whose clock advances by one second with each response.
 struct Script {
-    watching: KindWatch,
+    watching: Reflector,
     second: i64,
 }
 
@@ -78,7 +78,7 @@ fn compact_form(output: &WatchOutput) -> Vec<String> {
 
 impl Script {
     fn new() -> Script {
-        Script { watching: KindWatch::new(watch_subject(), None, [], None), second: 100 }
+        Script { watching: Reflector::new(watch_subject(), None, [], None), second: 100 }
     }
 
     /// Resumes at version 7 with these pods, last heard at 90 s.
@@ -89,7 +89,7 @@ impl Script {
             (("n".into(), name.into()), VersionId { uid: uid.into(), resource_version: version.into() })
         });
         Script {
-            watching: KindWatch::new(watch_subject(), Some("7"), objects, Some(moment(90))),
+            watching: Reflector::new(watch_subject(), Some("7"), objects, Some(moment(90))),
             second: 100,
         }
     }
@@ -244,7 +244,7 @@ fn the_gap_begins_before_past_events_that_were_being_received() {
 #[test]
 fn a_position_contains_the_moment_up_to_which_it_is_complete() {
     let mut script = Script::new();
-    let position = |kind_watch: &mut KindWatch| kind_watch.take_output().batch.positions[0].1.clone();
+    let position = |reflector: &mut Reflector| reflector.take_output().batch.positions[0].1.clone();
     script.watching.handle(WatchResponse::Page(page("9", "c1", &["a-1@5"]).as_bytes()), moment(100), 0.5);
     assert_eq!(position(&mut script.watching), "@1970-01-01T00:01:40Z");
     script.watching.handle(WatchResponse::Page(page("9", "", &[]).as_bytes()), moment(110), 0.5);
@@ -254,8 +254,8 @@ fn a_position_contains_the_moment_up_to_which_it_is_complete() {
     let text = position(&mut script.watching);
     assert_eq!(text, "12@1970-01-01T00:02:10Z");
     // For any later resumption.
-    let kind_watch = KindWatch::new(watch_subject(), Some(&text), [], Some(moment(500)));
-    Script { watching: kind_watch, second: 600 }.failed(410, &[], "list").page(
+    let reflector = Reflector::new(watch_subject(), Some(&text), [], Some(moment(500)));
+    Script { watching: reflector, second: 600 }.failed(410, &[], "list").page(
         &page("99", "", &[]),
         &["gap 130..601", "at 99"],
         "watch 99",
@@ -426,7 +426,7 @@ fn a_version_from_which_the_server_cannot_resume_is_abandoned() {
 
 #[test]
 fn failed_pages_are_requested_in_smaller_ones() {
-    let limit = |kind_watch: &KindWatch| match kind_watch.next_request(0.5) {
+    let limit = |reflector: &Reflector| match reflector.next_request(0.5) {
         WatchRequest::List { limit, .. } => limit,
         other => panic!("{other:?}"),
     };
@@ -441,8 +441,12 @@ fn failed_pages_are_requested_in_smaller_ones() {
     }
     script.watching.handle(WatchResponse::Failed(status(503)), moment(1), 0.5);
     assert_eq!(limit(&script.watching), 62);
-    for expected in [124, 248, 496, 500] {
-        script.watching.handle(WatchResponse::Page(page("9", "c", &[]).as_bytes()), moment(1), 0.5);
+    script.watching.handle(WatchResponse::Page(page("9", "c", &[]).as_bytes()), moment(1), 0.5);
+    assert_eq!(limit(&script.watching), 62);
+    // Only the next list tries larger ones again.
+    for expected in [124, 248, 496, 500, 500] {
+        script.watching.handle(WatchResponse::Page(page("9", "", &[]).as_bytes()), moment(1), 0.5);
+        script.watching.handle(WatchResponse::Failed(status(410)), moment(1), 0.5);
         assert_eq!(limit(&script.watching), expected);
     }
 }
@@ -477,7 +481,7 @@ fn denied_access_is_reported_once_and_is_a_gap() {
             &[],
             "wait 10s",
         );
-        assert_eq!(script.watching.state(), WatchState::Forbidden);
+        assert_eq!(script.watching.state(), WatchState::AccessDenied);
         script.failed(status_code, &[], "wait 20s").failed(status_code, &[], "wait 40s").failed(
             status_code,
             &[],
@@ -525,10 +529,10 @@ fn a_start_that_fails_is_a_gap() {
 fn objects_known_without_a_position_are_listed_with_a_gap() {
     let version = VersionId { uid: "a-1".into(), resource_version: "5".into() };
     let known = [(("n".into(), "a".into()), version)];
-    let kind_watch = KindWatch::new(watch_subject(), None, known, Some(moment(90)));
+    let reflector = Reflector::new(watch_subject(), None, known, Some(moment(90)));
     let listed = page("9", "", &["b-1@6"]);
     let expected = ["+b-1@6", "-a-1@5 inferred", "gap 90..100", "at 9"];
-    Script { watching: kind_watch, second: 100 }.page(&listed, &expected, "watch 9");
+    Script { watching: reflector, second: 100 }.page(&listed, &expected, "watch 9");
 }
 
 #[test]

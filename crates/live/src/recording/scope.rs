@@ -98,13 +98,14 @@ pub(super) fn resume(
     now: Moment,
 ) -> Resumption {
     let Some(span) = span else {
-        let watches = new_scope.map_or(0, |scope| scope.watches().count());
+        let watches = new_scope.map_or(0, |scope| scope.watched_namespaces().count());
         return Resumption { positions: vec![None; watches], ..Resumption::default() };
     };
     let empty = KindPositions::default();
     let previous = previous.unwrap_or(&empty);
-    let mut positions: Vec<Option<String>> = new_scope
-        .map_or(Vec::new(), |scope| scope.watches().map(|name| previous.position(scope, name)).collect());
+    let mut positions: Vec<Option<String>> = new_scope.map_or(Vec::new(), |scope| {
+        scope.watched_namespaces().map(|name| previous.position(scope, name)).collect()
+    });
     let is_wanted =
         |filter: &ScopeFilter, name: &str| new_scope.is_some_and(|scope| scope.covers(filter, name));
     let out_of_scope = |sections: &[PositionSection]| -> Vec<PositionSection> {
@@ -198,7 +199,7 @@ fn position_moment(position: &str) -> Option<Moment> {
 
 impl KindScope {
     /// The namespace of each watch; empty for a watch of all.
-    pub(super) fn watches(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn watched_namespaces(&self) -> impl Iterator<Item = &str> {
         let all = self.namespaces.is_empty().then_some("");
         all.into_iter().chain(self.namespaces.iter().map(String::as_str))
     }
@@ -290,7 +291,7 @@ impl KindPositions {
     fn never_recorded_reason(&self, scope: &KindScope) -> Option<String> {
         let sections = || self.watched.iter().chain(&self.dropped);
         let is_new = |name: &&str| !sections().any(|section| section.covers(&scope.filter, name));
-        let names: Vec<&str> = scope.watches().filter(is_new).collect();
+        let names: Vec<&str> = scope.watched_namespaces().filter(is_new).collect();
         if names.is_empty() {
             return None;
         }

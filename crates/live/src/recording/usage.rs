@@ -15,11 +15,11 @@ use model::{Gap, IncomingChange, Kind, Moment, Object, What};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::{Shared, wait_for_stop};
+use super::{FLUSH_TIMEOUT, Shared, wait_for_stop};
 use crate::events::{ObjectName, RecordingEvent, ResumeState, VersionId, WatchBatch};
-use crate::list_watch::{RequestFailure, WatchSubject};
+use crate::list_watch::{GAP_REPORT_INTERVAL_NANOS, RequestFailure, WatchSubject};
 use crate::url::percent_encode;
 
 const METRICS_API: &str = "/apis/metrics.k8s.io/v1beta1";
@@ -106,7 +106,7 @@ struct PodUsage<'a> {
     containers: BTreeMap<&'a str, &'a RawValue>,
 }
 
-/// Reports the samples of an earlier run as deleted, when usage is no longer sampled.
+/// Reports the samples of an earlier recording as deleted, when usage is no longer sampled.
 pub(super) fn end_sampling(source: &Arc<str>, resume_state: &ResumeState, now: Moment) -> WatchBatch {
     let changes = [NODE_USAGE, NAMESPACE_USAGE].into_iter().flat_map(|kind| {
         let subject = watch_subject(source, kind);
@@ -147,13 +147,13 @@ impl UsageSampler {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_warning = String::new();
         loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = wait_for_stop(&mut stop) => return,
-            }
+            let sample = async {
+                ticks.tick().await;
+                self.sample().await
+            };
             let result = tokio::select! {
-                taken = self.sample() => taken,
-                () = wait_for_stop(&mut stop) => return,
+                result = sample => result,
+                () = wait_for_stop(&mut stop) => return self.send_last_gap().await,
             };
             let now = (self.shared.clock)();
             let event = match result {
@@ -164,17 +164,41 @@ impl UsageSampler {
                 Err(failure) => {
                     let message = format!("usage cannot be sampled: {failure}");
                     let since = self.last_sample.unwrap_or(now);
-                    self.ongoing_gap.get_or_insert((since, message.clone()));
-                    if message == last_warning {
+                    let (since, _) = self.ongoing_gap.get_or_insert((since, message.clone()));
+                    if now.nanos_since(*since) >= GAP_REPORT_INTERVAL_NANOS {
+                        RecordingEvent::Batch(self.report_gap(now))
+                    } else if message == last_warning {
                         continue;
+                    } else {
+                        last_warning.clone_from(&message);
+                        RecordingEvent::Warning { kind: Kind::new(GROUP, NODE_USAGE), message }
                     }
-                    last_warning.clone_from(&message);
-                    RecordingEvent::Warning { kind: Kind::new(GROUP, NODE_USAGE), message }
                 }
             };
-            if self.shared.events.send(event).await.is_err() {
+            if self.shared.output.send(event).await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Reports the ongoing gap until now, and continues it.
+    fn report_gap(&mut self, now: Moment) -> WatchBatch {
+        let gap = self.ongoing_gap.as_mut().map(|(since, why)| {
+            let from = std::mem::replace(since, now);
+            let kinds = [NODE_USAGE, NAMESPACE_USAGE].map(|kind| Kind::new(GROUP, kind)).into();
+            // The clock may have been set back.
+            let (from, to) = (from.min(now), from.max(now));
+            Gap { source: self.shared.source.clone(), kinds, from, to, why: why.clone() }
+        });
+        WatchBatch { gaps: gap.into_iter().collect(), ..WatchBatch::default() }
+    }
+
+    /// Reports the ongoing gap when the recording stops: a later recording begins its own gap only there.
+    async fn send_last_gap(mut self) {
+        let batch = self.report_gap((self.shared.clock)());
+        if !batch.is_empty() {
+            // If it is not received in time, this is like a kill.
+            let _ = timeout(FLUSH_TIMEOUT, self.shared.output.send(RecordingEvent::Batch(batch))).await;
         }
     }
 
@@ -227,10 +251,8 @@ impl UsageSampler {
                 batch.changes.push(IncomingChange { inferred: true, ..observed });
             }
         }
-        if let Some((from, why)) = self.ongoing_gap.take() {
-            let kinds = [NODE_USAGE, NAMESPACE_USAGE].map(|kind| Kind::new(GROUP, kind)).into();
-            batch.gaps.push(Gap { source: self.shared.source.clone(), kinds, from, to: now, why });
-        }
+        batch.gaps = self.report_gap(now).gaps;
+        self.ongoing_gap = None;
         self.last_sample = Some(now);
         batch
     }

@@ -1,7 +1,8 @@
-//! The task of one watch: sends its requests, passes on the responses, and emits the resulting events.
+//! The task of one watch: sends the requests of its [`Reflector`], passes on the responses, and emits the resulting
+//! events.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use model::Moment;
 use rand::RngExt;
@@ -9,25 +10,27 @@ use rand_pcg::Pcg64;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::kind_watches::KindWatches;
-use super::{Shared, wait_for_stop};
+use super::kind_progress::KindProgress;
+use super::{FLUSH_TIMEOUT, Shared, wait_for_stop};
 use crate::events::{KindStatus, RecordingEvent, WatchState};
-use crate::list_watch::{KindWatch, RequestFailure, WatchOutput, WatchRequest, WatchResponse};
+use crate::list_watch::{Reflector, RequestFailure, WatchOutput, WatchRequest, WatchResponse};
 use crate::panics::catch_panic;
 use crate::url::percent_encode;
 
 pub(super) struct WatchTask {
     shared: Arc<Shared>,
-    watches: Arc<KindWatches>,
+    progress: Arc<KindProgress>,
     /// Empty for all namespaces.
     namespace: String,
-    kind_watch: KindWatch,
+    reflector: Reflector,
     rng: Pcg64,
-    /// A request failed since a watch was last opened.
-    has_failed: bool,
+    /// A watch has ended or could not be opened since one was last opened.
+    announces_reopening: bool,
     /// The server does not have the kind.
     is_absent: bool,
     last_status: Option<(KindStatus, Moment)>,
+    /// Warnings that are still to be sent.
+    warnings: VecDeque<String>,
     /// The first list has been reported or has failed.
     has_finished_first_list: bool,
 }
@@ -39,8 +42,6 @@ struct ReceiverClosed;
 const MAX_BATCH_BYTES: usize = 1 << 20;
 /// The minimum interval between status events with the same state.
 const STATUS_INTERVAL_NANOS: i64 = 5_000_000_000;
-/// The last batch must be received within this time.
-const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 // === impl WatchTask ===
 
@@ -48,20 +49,21 @@ impl WatchTask {
     /// The task of a namespace; an empty name stands for all.
     pub(super) fn new(
         shared: Arc<Shared>,
-        watches: Arc<KindWatches>,
+        progress: Arc<KindProgress>,
         namespace: &str,
-        kind_watch: KindWatch,
+        reflector: Reflector,
         rng: Pcg64,
     ) -> WatchTask {
         WatchTask {
             namespace: namespace.to_owned(),
-            kind_watch,
+            reflector,
             shared,
-            watches,
+            progress,
             rng,
-            has_failed: false,
+            announces_reopening: false,
             is_absent: false,
             last_status: None,
+            warnings: VecDeque::new(),
             has_finished_first_list: false,
         }
     }
@@ -69,7 +71,7 @@ impl WatchTask {
     pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = wait_for_stop(&mut stop) => {
-                self.kind_watch.stop(self.now());
+                self.reflector.stop(self.now());
                 // If it is not received in time, this is like a kill: the position was not reported either.
                 let _ = timeout(FLUSH_TIMEOUT, self.flush()).await;
             }
@@ -85,7 +87,7 @@ impl WatchTask {
                 Err(panic) => panic,
             };
             let (now, jitter) = (self.now(), self.rng.random());
-            let wait = self.kind_watch.handle_panic(panic.to_string(), now, jitter);
+            let wait = self.reflector.handle_panic(panic.to_string(), now, jitter);
             if let Err(closed) = self.flush().await {
                 return closed;
             }
@@ -95,12 +97,12 @@ impl WatchTask {
 
     async fn send_requests(&mut self) -> ReceiverClosed {
         let jitter = self.rng.random();
-        let mut request = self.kind_watch.next_request(jitter);
+        let mut request = self.reflector.next_request(jitter);
         loop {
             if let Err(closed) = self.flush().await {
                 return closed;
             }
-            if !self.has_finished_first_list && self.kind_watch.state() != WatchState::Listing {
+            if !self.has_finished_first_list && self.reflector.state() != WatchState::Listing {
                 self.has_finished_first_list = true;
                 self.shared.finished_first_lists.add_permits(1);
             }
@@ -108,10 +110,10 @@ impl WatchTask {
                 WatchRequest::Wait(wait) => {
                     tokio::select! {
                         () = sleep(wait) => {}
-                        () = self.watches.discovered.notified(), if self.is_absent => {}
+                        () = self.progress.discovered.notified(), if self.is_absent => {}
                     }
                     let jitter = self.rng.random();
-                    Ok(self.kind_watch.next_request(jitter))
+                    Ok(self.reflector.next_request(jitter))
                 }
                 WatchRequest::List { continue_token, limit } => Ok(self.list(continue_token, limit).await),
                 WatchRequest::Watch { resource_version, timeout_seconds } => {
@@ -135,7 +137,7 @@ impl WatchTask {
             Ok(page) => self.handle(WatchResponse::Page(&page)),
             Err(failure) => self.handle(WatchResponse::Failed(failure)),
         }
-        .unwrap_or_else(|| self.kind_watch.next_request(0.5))
+        .unwrap_or_else(|| self.reflector.next_request(0.5))
     }
 
     async fn watch(
@@ -151,13 +153,13 @@ impl WatchTask {
         let mut lines = match self.shared.connection.watch(&path).await {
             Ok(lines) => lines,
             Err(failure) => {
-                self.has_failed = true;
+                self.announces_reopening = true;
                 return Ok(self
                     .handle(WatchResponse::Failed(failure))
-                    .unwrap_or_else(|| self.kind_watch.next_request(0.5)));
+                    .unwrap_or_else(|| self.reflector.next_request(0.5)));
             }
         };
-        if std::mem::take(&mut self.has_failed) {
+        if std::mem::take(&mut self.announces_reopening) {
             self.shared.reconnected.notify_one();
         }
         let mut next = self.handle(WatchResponse::Opened);
@@ -170,7 +172,7 @@ impl WatchTask {
                 batch_bytes += line.len();
                 // Not by `handle`, because `line` is borrowed.
                 let now = (self.shared.clock)();
-                next = self.kind_watch.handle(WatchResponse::Line(line), now, self.rng.random());
+                next = self.reflector.handle(WatchResponse::Line(line), now, self.rng.random());
                 if batch_bytes >= MAX_BATCH_BYTES {
                     self.flush().await?;
                     batch_bytes = 0;
@@ -179,8 +181,8 @@ impl WatchTask {
             if next.is_some() {
                 break;
             }
-            let has_output = !self.kind_watch.pending_output().is_empty();
-            let idle_timeout = self.kind_watch.idle_timeout(timeout_seconds);
+            let has_output = !self.reflector.pending_output().is_empty() || !self.warnings.is_empty();
+            let idle_timeout = self.reflector.idle_timeout(timeout_seconds);
             // API servers send every event separately. While the receiver is busy, more events are added to the batch.
             tokio::select! {
                 biased;
@@ -189,18 +191,18 @@ impl WatchTask {
                     batch_bytes = 0;
                 }
                 is_more = lines.fill_buffer(idle_timeout) => if !is_more {
-                    self.has_failed = true;
+                    self.announces_reopening = true;
                     next = self.handle(WatchResponse::Ended);
                 },
             }
         }
-        Ok(next.unwrap_or_else(|| self.kind_watch.next_request(0.5)))
+        Ok(next.unwrap_or_else(|| self.reflector.next_request(0.5)))
     }
 
     /// The path and query prefix of requests.
     fn request_prefix(&mut self) -> String {
-        let (path, api_version) = self.watches.request_prefix(&self.namespace);
-        self.kind_watch.set_api_version(api_version);
+        let (path, api_version) = self.progress.request_prefix(&self.namespace);
+        self.reflector.set_api_version(api_version);
         path
     }
 
@@ -208,50 +210,60 @@ impl WatchTask {
         self.is_absent = matches!(&response, WatchResponse::Failed(RequestFailure { status: Some(404), .. }));
         if self.is_absent {
             // It may be served in another version now.
-            self.shared.kinds_changed.notify_one();
+            self.shared.discovery_wanted.notify_one();
         }
         let now = self.now();
         let jitter = self.rng.random();
-        self.kind_watch.handle(response, now, jitter)
+        self.reflector.handle(response, now, jitter)
     }
 
     fn now(&self) -> Moment {
         (self.shared.clock)()
     }
 
-    /// Emits the status and the pending batch. Cancel-safe: nothing is lost while it waits.
+    /// Emits the status, the warnings and the pending batch. Cancel-safe: nothing is lost while it waits.
     async fn flush(&mut self) -> Result<(), ReceiverClosed> {
         let now = self.now();
-        let mut members = self.watches.watches.lock().await;
-        let member = members.entry(self.namespace.clone()).or_default();
-        member.state = Some(self.kind_watch.state());
-        member.objects = self.kind_watch.object_count();
-        member.last_heard = self.kind_watch.last_heard();
-        let status = self.watches.status(&members);
+        let mut by_namespace = self.progress.by_namespace.lock().await;
+        let watch = by_namespace.entry(self.namespace.clone()).or_default();
+        watch.state = Some(self.reflector.state());
+        watch.objects = self.reflector.object_count();
+        watch.last_heard = self.reflector.last_heard();
+        let status = self.progress.status(&by_namespace);
         if self.is_status_due(&status, now) {
             self.shared
-                .events
+                .output
                 .send(RecordingEvent::Status(status.clone()))
                 .await
                 .map_err(|_| ReceiverClosed)?;
             self.last_status = Some((status, now));
         }
-        if self.kind_watch.pending_output().is_empty() {
-            return Ok(());
+        if self.reflector.pending_output().is_empty() {
+            drop(by_namespace);
+            return self.send_warnings().await;
         }
-        let permit = self.shared.events.reserve().await.map_err(|_| ReceiverClosed)?;
-        let WatchOutput { mut batch, warnings } = self.kind_watch.take_output();
+        let permit = self.shared.output.reserve().await.map_err(|_| ReceiverClosed)?;
+        let WatchOutput { mut batch, warnings } = self.reflector.take_output();
         if let Some((_, position)) = batch.positions.first_mut() {
-            members.entry(self.namespace.clone()).or_default().position = Some(position.clone());
-            *position = self.watches.joint_position(&members);
+            by_namespace.entry(self.namespace.clone()).or_default().position = Some(position.clone());
+            *position = self.progress.joint_position(&by_namespace);
         }
-        if *self.watches.kind.kind == *"CustomResourceDefinition" && !batch.changes.is_empty() {
-            self.shared.kinds_changed.notify_one();
+        if *self.progress.kind.kind == *"CustomResourceDefinition" && !batch.changes.is_empty() {
+            self.shared.discovery_wanted.notify_one();
         }
         permit.send(RecordingEvent::Batch(batch));
-        for message in warnings {
-            let warning = RecordingEvent::Warning { kind: self.watches.kind.clone(), message };
-            self.shared.events.send(warning).await.map_err(|_| ReceiverClosed)?;
+        drop(by_namespace);
+        self.warnings.extend(warnings);
+        self.send_warnings().await
+    }
+
+    /// Sends the warnings, each of which stays in the queue until it is sent.
+    async fn send_warnings(&mut self) -> Result<(), ReceiverClosed> {
+        while !self.warnings.is_empty() {
+            let permit = self.shared.output.reserve().await.map_err(|_| ReceiverClosed)?;
+            if let Some(message) = self.warnings.pop_front() {
+                permit.send(RecordingEvent::Warning { kind: self.progress.kind.clone(), message });
+            }
         }
         Ok(())
     }

@@ -16,27 +16,18 @@ pub enum AppliedLevel {
     Workloads,
 }
 
-/// An object after the rules; if it is being deleted, also its grace period in seconds, if it has one.
-pub(super) type TransformedObject = (Value, Option<Option<i64>>);
+/// An object after the rules.
+pub(super) struct TransformedObject {
+    pub(super) object: Value,
+    /// Its deletion was requested.
+    pub(super) deletion: Option<Deletion>,
+}
 
-/// Kinds that are never applied: derived from other objects, owned by a component, or meaningless in another cluster.
-const EXCLUDED_KINDS: &[(&str, &str)] = &[
-    ("", "Event"),
-    ("events.k8s.io", "Event"),
-    ("coordination.k8s.io", "Lease"),
-    ("", "Endpoints"),
-    ("discovery.k8s.io", "EndpointSlice"),
-    ("", "ServiceAccount"),
-    ("", "ComponentStatus"),
-    ("apps", "ControllerRevision"),
-    ("", "ResourceQuota"),
-    ("", "LimitRange"),
-    ("autoscaling", "HorizontalPodAutoscaler"),
-    ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"),
-    ("storage.k8s.io", "VolumeAttachment"),
-    ("karpenter.sh", "NodeClaim"),
-    ("scheduling.run.ai", "BindRequest"),
-];
+/// A requested deletion.
+pub(super) struct Deletion {
+    /// `None`: the object's own.
+    pub(super) grace_period_seconds: Option<i64>,
+}
 
 /// Kinds that others need are created first.
 const CREATED_FIRST: &[(&str, &str)] = &[
@@ -75,7 +66,27 @@ const NODE_TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topolog
 /// Labels in the generated selector of a Job.
 const JOB_SELECTOR_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
-/// The position of a kind in the creation order.
+/// Why objects of a kind are never applied; `None` if they may be.
+fn excluded_kind_reason(kind: &Kind) -> Option<&'static str> {
+    match (&*kind.group, &*kind.kind) {
+        ("", "Event" | "Endpoints" | "ServiceAccount" | "ComponentStatus")
+        | ("events.k8s.io", "Event")
+        | ("coordination.k8s.io", "Lease")
+        | ("discovery.k8s.io", "EndpointSlice")
+        | ("apps", "ControllerRevision") => Some("kind created by the target's components"),
+        ("", "ResourceQuota" | "LimitRange") | ("autoscaling", "HorizontalPodAutoscaler") => {
+            Some("its effects are in the recorded pods and workloads")
+        }
+        ("storage.k8s.io", "VolumeAttachment")
+        | ("karpenter.sh", "NodeClaim")
+        | ("scheduling.run.ai", "BindRequest") => Some("placement is decided by the target's components"),
+        ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration") => Some("a setting, not an API object"),
+        (group, _) if group.ends_with("kinescope.io") => Some("written by Kinescope"),
+        _ => None,
+    }
+}
+
+/// The rank of a kind in the creation order.
 pub(super) fn creation_rank(kind: &Kind) -> usize {
     match (&*kind.group, &*kind.kind) {
         ("", "Pod") => CREATED_FIRST.len() + 1,
@@ -83,7 +94,7 @@ pub(super) fn creation_rank(kind: &Kind) -> usize {
     }
 }
 
-/// The object after the rules, or why it is not applied. `is_known`: it has been applied before.
+/// The object after the rules, or why it is excluded. `is_update`: it was translated before.
 pub(super) fn transform(
     options: &TranslateOptions,
     kind: &Kind,
@@ -98,8 +109,8 @@ pub(super) fn transform(
         if !kinds.contains(kind) {
             return Err("kind not selected".into());
         }
-    } else if EXCLUDED_KINDS.contains(&group_kind) || kind.group.ends_with("kinescope.io") {
-        return Err("kind created by the target's components".into());
+    } else if let Some(reason) = excluded_kind_reason(kind) {
+        return Err(reason.into());
     } else if options.simkube.is_some() && !SimkubeMode::includes_kind(&options.templates, kind) {
         return Err("kind not simulated by SimKube".into());
     } else if options.level == AppliedLevel::Pods && is_workload(kind) {
@@ -111,10 +122,9 @@ pub(super) fn transform(
     if options.level == AppliedLevel::Workloads && is_created_by_workload(options, &object) {
         return Err("created by a controller".into());
     }
-    let deletion = object
-        .pointer("/metadata/deletionTimestamp")
-        .is_some()
-        .then(|| object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64));
+    let deletion = object.pointer("/metadata/deletionTimestamp").is_some().then(|| Deletion {
+        grace_period_seconds: object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64),
+    });
     if let Some(metadata) = map_field(&mut object, "metadata") {
         metadata.retain(|name, _| !SERVER_METADATA_FIELDS.contains(&name.as_str()));
     }
@@ -127,7 +137,7 @@ pub(super) fn transform(
     external::remove_external_fields(options, kind, &mut object)?;
     match group_kind {
         ("", "Pod") => transform_pod(options, &mut object, is_update)?,
-        ("", "Service") => transform_service(&mut object),
+        ("", "Service") => remove_cluster_ips(&mut object),
         ("", "Namespace") => {
             if let Some(object) = object.as_object_mut() {
                 object.remove("spec");
@@ -136,11 +146,11 @@ pub(super) fn transform(
         }
         ("batch", "Job") => transform_job(&mut object),
         ("resource.k8s.io", "ResourceClaim") if !options.keep_placement => remove_status(&mut object),
-        ("", "Node") => volumes::transform_node(&mut object),
-        ("", "PersistentVolume") => volumes::transform_volume(options, &mut object)?,
+        ("", "Node") => volumes::remove_attached_volumes(&mut object),
+        ("", "PersistentVolume") => volumes::transform_persistent_volume(options, &mut object)?,
         ("", "PersistentVolumeClaim") => volumes::transform_claim(options, &mut object),
         ("apps", "StatefulSet") => volumes::transform_claim_templates(options, &mut object),
-        ("storage.k8s.io", "StorageClass") => volumes::transform_class(options, &mut object),
+        ("storage.k8s.io", "StorageClass") => volumes::transform_storage_class(options, &mut object),
         ("storage.k8s.io", "CSINode") => volumes::transform_csi_node(&mut object),
         _ => {}
     }
@@ -155,7 +165,7 @@ pub(super) fn transform(
             external::remove_external_annotations(metadata);
         }
     });
-    Ok((object, deletion))
+    Ok(TransformedObject { object, deletion })
 }
 
 fn remove_status(object: &mut Value) {
@@ -195,10 +205,14 @@ pub(crate) fn reset_for_create(pod: &mut Value) {
     }
 }
 
-fn transform_pod(options: &TranslateOptions, pod: &mut Value, is_known: bool) -> Result<(), ExclusionReason> {
+fn transform_pod(
+    options: &TranslateOptions,
+    pod: &mut Value,
+    is_update: bool,
+) -> Result<(), ExclusionReason> {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
     let has_ended = matches!(phase.as_str(), "Succeeded" | "Failed");
-    if has_ended && !is_known {
+    if has_ended && !is_update {
         return Err("a completed pod".into());
     }
     let is_mirror = remove_mirror_annotation(pod);
@@ -264,7 +278,7 @@ fn remove_token_volume(spec: &mut Map<String, Value>) {
     }
 }
 
-fn transform_service(service: &mut Value) {
+fn remove_cluster_ips(service: &mut Value) {
     let Some(spec) = map_field(service, "spec") else { return };
     // A headless service stays headless.
     if spec.get("clusterIP").is_none_or(|address| address != "None") {

@@ -147,8 +147,8 @@ pub(super) fn remove_external_fields(
         remove_external_annotations(metadata);
     }
     match (&*kind.group, &*kind.kind) {
-        ("", "Service") => transform_service(object)?,
-        ("", "Node") => transform_node(object),
+        ("", "Service") => remove_external_service_fields(object)?,
+        ("", "Node") => replace_provider_id(object),
         ("", "Pod") => remove_addresses(object),
         ("", "ConfigMap") => {
             let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
@@ -172,7 +172,7 @@ pub(super) fn remove_external_annotations(metadata: &mut Map<String, Value>) {
     });
 }
 
-fn transform_service(service: &mut Value) -> Result<(), ExclusionReason> {
+fn remove_external_service_fields(service: &mut Value) -> Result<(), ExclusionReason> {
     // Every provider of load balancers and DNS names has its own annotations, and no scheduler reads any.
     if let Some(metadata) = map_field(service, "metadata") {
         metadata.remove("annotations");
@@ -206,7 +206,7 @@ fn transform_service(service: &mut Value) -> Result<(), ExclusionReason> {
 
 /// An autoscaler in the target deletes instances by `providerID`: it is replaced by one that no cloud has. KWOK's IDs
 /// are kept.
-fn transform_node(node: &mut Value) {
+fn replace_provider_id(node: &mut Value) {
     let name = node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(Value::Object(annotations)) = node.pointer_mut("/metadata/annotations") {
         annotations.remove(CSI_NODE_ID_ANNOTATION);

@@ -1,4 +1,4 @@
-//! JSON merge patches (RFC 7386) computed from two objects.
+//! JSON merge patches (RFC 7386): computed from two objects, and combined.
 
 use serde_json::{Map, Value};
 
@@ -23,6 +23,22 @@ pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
+/// Adds a patch that is applied after the first: where both have a value, that of `later` counts. Its nulls, which
+/// remove fields, are kept; applying it to the first as to an object would drop them.
+pub(super) fn combine_patches(first: &mut Value, later: Value) {
+    match (first, later) {
+        (Value::Object(first), Value::Object(later)) => {
+            for (key, value) in later {
+                match first.get_mut(&key) {
+                    Some(existing) => combine_patches(existing, value),
+                    None => drop(first.insert(key, value)),
+                }
+            }
+        }
+        (first, later) => *first = later,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +52,20 @@ mod tests {
         assert_eq!(merge_patch(&from, &to), Some(patch));
         assert_eq!(merge_patch(&to, &to), None);
         assert_eq!(merge_patch(&json!({"a": {"b": 1}}), &json!({"a": 7})), Some(json!({"a": 7})));
+    }
+
+    #[test]
+    fn combined_patches_have_the_effect_of_both() {
+        let object = json!({"a": 1, "b": {"c": 2, "d": 3}, "e": [1]});
+        let first = json!({"b": {"c": null, "x": 1}, "e": [2]});
+        let later = json!({"a": null, "b": {"d": null, "x": {"y": 4}}, "f": {"g": null}});
+        let mut one_by_one = object.clone();
+        json_patch::merge(&mut one_by_one, &first);
+        json_patch::merge(&mut one_by_one, &later);
+        let (mut combined, mut together) = (first, object);
+        combine_patches(&mut combined, later);
+        json_patch::merge(&mut together, &combined);
+        assert_eq!(together, one_by_one);
+        assert_eq!(together, json!({"b": {"x": {"y": 4}}, "e": [2], "f": {}}));
     }
 }

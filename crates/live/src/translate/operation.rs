@@ -45,7 +45,7 @@ pub enum Verb {
         grace_period_seconds: Option<i64>,
     },
     /// Complete the deletion, and remove finalizers.
-    Remove {
+    CompleteDeletion {
         /// The deletion was requested before.
         is_deleting: bool,
     },
@@ -84,7 +84,7 @@ impl Verb {
             Verb::Patch { .. } => "change",
             Verb::Bind { .. } => "bind",
             Verb::Delete { .. } => "delete",
-            Verb::Remove { .. } => "remove",
+            Verb::CompleteDeletion { .. } => "remove",
         }
     }
 }

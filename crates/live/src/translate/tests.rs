@@ -104,7 +104,10 @@ fn a_deletion_begins_once_and_ends() {
     );
     let still = with(&going, "/status/phase", json!("Running"));
     assert_eq!(translate(&mut translator, 3, What::Modified, &still), []);
-    assert_eq!(translate(&mut translator, 4, What::Deleted, &still), [Verb::Remove { is_deleting: true }]);
+    assert_eq!(
+        translate(&mut translator, 4, What::Deleted, &still),
+        [Verb::CompleteDeletion { is_deleting: true }]
+    );
     assert_eq!(translator.expected_objects().count(), 0);
     assert_eq!(translate(&mut translator, 5, What::Deleted, &still), []);
 }
@@ -115,7 +118,7 @@ fn a_new_object_of_the_same_name_follows_the_removal_of_the_first() {
     translate(&mut translator, 1, What::Added, &pod("u1"));
     let operations = translate(&mut translator, 2, What::Added, &pod("u2"));
     assert!(
-        matches!(&operations[..], [Verb::Remove { is_deleting: false }, Verb::Create { .. }]),
+        matches!(&operations[..], [Verb::CompleteDeletion { is_deleting: false }, Verb::Create { .. }]),
         "{operations:?}"
     );
 }
@@ -293,7 +296,10 @@ fn user_rules_are_applied_to_every_version() {
     let secret = with(&pod("u1"), "/metadata/labels/app", json!("secret"));
     assert_eq!(translate(&mut translator, 3, What::Modified, &secret), []);
     assert_eq!(translator.excluded().get("secret"), Some(&1));
-    assert_eq!(translate(&mut translator, 4, What::Deleted, &secret), [Verb::Remove { is_deleting: false }]);
+    assert_eq!(
+        translate(&mut translator, 4, What::Deleted, &secret),
+        [Verb::CompleteDeletion { is_deleting: false }]
+    );
 }
 
 #[test]
@@ -318,7 +324,10 @@ fn objects_without_a_uid_are_patched_and_removed() {
     assert_eq!(translate(&mut translator, 1, What::Added, &first).len(), 1);
     assert_eq!(translate(&mut translator, 2, What::Modified, &second).len(), 1);
     let stub = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}});
-    assert_eq!(translate(&mut translator, 3, What::Deleted, &stub), [Verb::Remove { is_deleting: false }]);
+    assert_eq!(
+        translate(&mut translator, 3, What::Deleted, &stub),
+        [Verb::CompleteDeletion { is_deleting: false }]
+    );
 }
 
 #[test]

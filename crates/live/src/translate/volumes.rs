@@ -107,7 +107,7 @@ const KEPT_SOURCES: [&str; 8] = [
 ];
 
 /// The fields of a PersistentVolume spec other than volume sources.
-const VOLUME_FIELDS: [&str; 9] = [
+const PERSISTENT_VOLUME_FIELDS: [&str; 9] = [
     "accessModes",
     "capacity",
     "claimRef",
@@ -141,7 +141,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(crate) const BIND_ANNOTATIONS: [&str; 2] =
     ["pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"];
 
-pub(super) fn transform_volume(
+pub(super) fn transform_persistent_volume(
     options: &TranslateOptions,
     volume: &mut Value,
 ) -> Result<(), ExclusionReason> {
@@ -153,7 +153,9 @@ pub(super) fn transform_volume(
     }
     // Some drivers' mount options name servers and accounts.
     spec.remove("mountOptions");
-    for (name, value) in spec.iter_mut().filter(|(name, _)| !VOLUME_FIELDS.contains(&name.as_str())) {
+    for (name, value) in
+        spec.iter_mut().filter(|(name, _)| !PERSISTENT_VOLUME_FIELDS.contains(&name.as_str()))
+    {
         match SOURCES.iter().find(|source| source.name == name) {
             Some(source) => source.disconnect(value),
             None => return Err("a volume with an unknown source".into()),
@@ -201,7 +203,7 @@ pub(super) fn transform_claim_templates(options: &TranslateOptions, stateful_set
     }
 }
 
-pub(super) fn transform_class(options: &TranslateOptions, class: &mut Value) {
+pub(super) fn transform_storage_class(options: &TranslateOptions, class: &mut Value) {
     if options.allow_external_effects || class["provisioner"] == NO_PROVISIONER {
         return;
     }
@@ -213,7 +215,7 @@ pub(super) fn transform_class(options: &TranslateOptions, class: &mut Value) {
 }
 
 /// The target's attach-detach controller would detach volumes that it did not attach.
-pub(super) fn transform_node(node: &mut Value) {
+pub(super) fn remove_attached_volumes(node: &mut Value) {
     if let Some(status) = map_field(node, "status") {
         status.remove("volumesAttached");
         status.remove("volumesInUse");

@@ -39,17 +39,17 @@ pub struct DemandExtractor<'a> {
     /// Pods with a `Preempted` Event, by uid, and when it was observed.
     preempted: FxHashMap<Arc<str>, Moment>,
     /// The recording is of a replay, in which durations were drawn per pod, independently of other pods.
-    is_replay: bool,
+    recording_is_replay: bool,
     /// When the last unschedulable pod was observed.
     last_unschedulable: Option<Moment>,
     from: Moment,
     /// Whether an autoscaler of the replay drains nodes; otherwise the drains of the recorded one are input.
-    autoscaler_runs: bool,
+    replay_has_autoscaler: bool,
     /// Returns the class of a node.
     class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
     /// Initial pods that no longer count for their owner.
     ended_initial_pods: Vec<Arc<str>>,
-    has_started: bool,
+    window_began: bool,
 }
 
 /// A demand that may still change: it has a pod, or its owner will recreate one.
@@ -71,10 +71,12 @@ struct TrackedPod {
     owner: Option<Owner>,
     /// Counts as one of its owner's pods.
     counts_for_owner: bool,
-    disruption: Option<EvictionKind>,
-    /// It ended without being deleted.
-    finished: bool,
-    ended: bool,
+    /// How it is being evicted, if its DisruptionTarget condition says so.
+    eviction: Option<EvictionKind>,
+    /// It reached a final phase without being deleted.
+    completed: bool,
+    /// Its phase is Succeeded or Failed.
+    reached_final_phase: bool,
     node: Option<Arc<str>>,
     /// When its containers were observed to run.
     started: Option<Moment>,
@@ -94,12 +96,12 @@ struct TrackedNode {
 // === impl DemandExtractor ===
 
 impl<'a> DemandExtractor<'a> {
-    /// Creates an extractor for a window that begins at `from`. If `autoscaler_runs`, the replay's autoscaler drains nodes;
+    /// Creates an extractor for a window that begins at `from`. If `replay_has_autoscaler`, the replay's autoscaler drains nodes;
     /// if not, the drains of the recorded one are input. The actions of `controllers` are decided by the replay
     /// too. `class_of` returns the class of a node.
     pub fn new(
         from: Moment,
-        autoscaler_runs: bool,
+        replay_has_autoscaler: bool,
         controllers: &[Controller],
         class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
     ) -> io::Result<DemandExtractor<'a>> {
@@ -113,13 +115,13 @@ impl<'a> DemandExtractor<'a> {
             pods: FxHashMap::default(),
             nodes: BTreeMap::new(),
             preempted: FxHashMap::default(),
-            is_replay: false,
+            recording_is_replay: false,
             last_unschedulable: None,
             from,
-            autoscaler_runs,
+            replay_has_autoscaler,
             class_of,
             ended_initial_pods: Vec::new(),
-            has_started: false,
+            window_began: false,
         })
     }
 
@@ -130,7 +132,7 @@ impl<'a> DemandExtractor<'a> {
 
     /// Takes a change within the window.
     pub(crate) fn observe(&mut self, at: Moment, change: &ObservedChange) -> io::Result<()> {
-        if !std::mem::replace(&mut self.has_started, true) {
+        if !std::mem::replace(&mut self.window_began, true) {
             // Owners lack pods only once all initial pods have been observed.
             for uid in std::mem::take(&mut self.ended_initial_pods) {
                 self.stop_counting(self.from, &uid);
@@ -149,13 +151,13 @@ impl<'a> DemandExtractor<'a> {
             },
             ("", "Node") => self.observe_node(at, &key.name, what),
             (_, "Event") => self.observe_event(at, what),
-            (_, REPLAY_SETTINGS) => self.is_replay = true,
+            (_, REPLAY_SETTINGS) => self.recording_is_replay = true,
             (group, kind) => {
                 let Some(kind) = OwnerKind::of(kind).filter(|_| owners::OWNER_API_GROUPS.contains(&group))
                 else {
                     return Ok(());
                 };
-                for awaited in self.owners.observe(kind, what, self.is_replay) {
+                for awaited in self.owners.observe(kind, what, self.recording_is_replay) {
                     self.withdraw(awaited.demand, awaited.since, at);
                     self.store_if_complete(awaited.demand)?;
                 }
@@ -188,10 +190,10 @@ impl<'a> DemandExtractor<'a> {
     fn observe_event(&mut self, at: Moment, what: &What) {
         if let Some(uid) = objects::preempted_pod_uid(what.object()) {
             if let Some(tracked) = self.pods.get_mut(&*uid) {
-                tracked.disruption.get_or_insert(EvictionKind::Preempted);
+                tracked.eviction.get_or_insert(EvictionKind::Preempted);
                 let recorded = open_demand(&mut self.open_demands, tracked.demand);
                 let observed = &mut recorded.observed[tracked.incarnation];
-                if observed.eviction == Some(EvictionKind::External) {
+                if observed.eviction.is_some_and(EvictionKind::is_input) {
                     // Until now its deletion was attributed to a user.
                     observed.eviction = Some(EvictionKind::Preempted);
                     let deletion_began = observed.deletion_began;
@@ -230,7 +232,7 @@ impl<'a> DemandExtractor<'a> {
         let owner = parsed.owner.clone();
         let is_controller_pod = self.controller_pods.creates(pod);
         let awaited = owner.as_ref().filter(|_| !is_controller_pod);
-        let demand_annotation = parsed.demand_annotation.filter(|_| self.is_replay);
+        let demand_annotation = parsed.demand_annotation.filter(|_| self.recording_is_replay);
         // A StatefulSet reuses pod names.
         let pod_name =
             owner.as_ref().filter(|owner| owner.kind == OwnerKind::StatefulSet).map(|_| &*parsed.name);
@@ -253,7 +255,7 @@ impl<'a> DemandExtractor<'a> {
             None => (next, None),
         };
         self.store.append_incarnation(demand, demand == next)?;
-        if self.has_started {
+        if self.window_began {
             self.controller_pods.add_pod(pod, demand);
         }
         self.totals.demands += u64::from(demand == next);
@@ -282,7 +284,7 @@ impl<'a> DemandExtractor<'a> {
             ..PodIncarnation::default()
         });
         let created_at =
-            if self.has_started { at } else { parsed.created.map_or(at, |created| created.min(at)) };
+            if self.window_began { at } else { parsed.created.map_or(at, |created| created.min(at)) };
         recorded.observed.push(ObservedIncarnation {
             created: created_at,
             bound_at: None,
@@ -293,16 +295,16 @@ impl<'a> DemandExtractor<'a> {
         if let Some(owner) = &owner {
             self.owners.pod_added(owner);
         }
-        let disruption = self.preempted.contains_key(&parsed.uid).then_some(EvictionKind::Preempted);
+        let eviction = self.preempted.contains_key(&parsed.uid).then_some(EvictionKind::Preempted);
         let tracked = TrackedPod {
             demand,
             incarnation: index,
-            is_initial: !self.has_started,
+            is_initial: !self.window_began,
             counts_for_owner: true,
             owner,
-            disruption,
-            finished: false,
-            ended: false,
+            eviction,
+            completed: false,
+            reached_final_phase: false,
             node: None,
             started: None,
             revision: parsed.revision.clone(),
@@ -324,7 +326,7 @@ impl<'a> DemandExtractor<'a> {
             observed.node_class = self.nodes.get(node).and_then(|node| node.class.clone());
             incarnation.node = Some(node.clone());
             // A pod that was created after the last unschedulable one had none to wait for.
-            let had_to_wait = !self.is_replay
+            let had_to_wait = !self.recording_is_replay
                 && !parsed.has_other_scheduler
                 && self
                     .last_unschedulable
@@ -333,14 +335,14 @@ impl<'a> DemandExtractor<'a> {
                 .then(|| ObservedDuration::exactly(between(observed.created, at)));
             tracked.node = Some(node.clone());
         }
-        if parsed.not_scheduled.is_some() && self.has_started {
+        if parsed.not_scheduled.is_some() && self.window_began {
             self.last_unschedulable = Some(at);
         }
         if parsed.started.is_some() && tracked.started.is_none() {
             // An observed start is exact to the millisecond; for pods of the initial list only whole seconds are known.
-            let started = if self.has_started { at } else { parsed.started.unwrap_or(at) };
+            let started = if self.window_began { at } else { parsed.started.unwrap_or(at) };
             tracked.started = Some(started);
-            if self.has_started && !tracked.is_initial
+            if self.window_began && !tracked.is_initial
                 || observed.bound_at.is_some_and(|bound| bound < started)
             {
                 incarnation.start_duration =
@@ -359,12 +361,12 @@ impl<'a> DemandExtractor<'a> {
             Some(Disruption::TerminatedByKubelet) => Some(EvictionKind::External),
             Some(Disruption::Other) | None => None,
         };
-        tracked.disruption = tracked.disruption.or(eviction);
-        if parsed.is_finished() && !std::mem::replace(&mut tracked.ended, true) {
-            let is_stopped = parsed.is_terminating || observed.deletion_began.is_some();
-            tracked.finished = !is_stopped;
+        tracked.eviction = tracked.eviction.or(eviction);
+        if parsed.is_finished() && !std::mem::replace(&mut tracked.reached_final_phase, true) {
+            let was_deleted = parsed.is_terminating || observed.deletion_began.is_some();
+            tracked.completed = !was_deleted;
             // A pod that is being deleted, or whose node was lost, did not end by itself.
-            if tracked.disruption.is_none() && !is_stopped {
+            if tracked.eviction.is_none() && !was_deleted {
                 let run_duration = between(tracked.started.unwrap_or(at), at);
                 recorded.exit =
                     Some(ContainerExit { after: run_duration, fails: parsed.phase == PodPhase::Failed });
@@ -375,8 +377,8 @@ impl<'a> DemandExtractor<'a> {
             observed.deletion_began = Some(at);
             set_unfinished_start(incarnation, observed.bound_at, tracked.started, at);
         }
-        let has_ended = tracked.finished || observed.deletion_began.is_some();
-        if is_withdrawn && !tracked.counts_for_owner && !tracked.finished && self.has_started {
+        let has_ended = tracked.completed || observed.deletion_began.is_some();
+        if is_withdrawn && !tracked.counts_for_owner && !tracked.completed && self.window_began {
             // It was evicted before, and is not recreated.
             recorded.actions.push((at, DemandAction::Withdrawn));
             if let Some(owner) = &tracked.owner {
@@ -387,7 +389,7 @@ impl<'a> DemandExtractor<'a> {
             }
         }
         if has_ended && std::mem::take(&mut tracked.counts_for_owner) {
-            if self.has_started {
+            if self.window_began {
                 self.stop_counting(at, &parsed.uid);
             } else {
                 self.ended_initial_pods.push(parsed.uid.clone());
@@ -404,17 +406,17 @@ impl<'a> DemandExtractor<'a> {
         let (incarnation, observed) =
             (&recorded.incarnations[tracked.incarnation], &mut recorded.observed[tracked.incarnation]);
         let node_gone = tracked.node.as_ref().is_some_and(|node| !self.nodes.contains_key(node));
-        let ended_by_itself = tracked.finished && tracked.disruption.is_none();
-        let eviction = match tracked.disruption {
-            Some(EvictionKind::ScaledDown) if !self.autoscaler_runs => Some(EvictionKind::External),
-            lost => lost,
+        let ended_by_itself = tracked.completed && tracked.eviction.is_none();
+        let eviction = match tracked.eviction {
+            Some(EvictionKind::ScaledDown) if !self.replay_has_autoscaler => Some(EvictionKind::External),
+            other => other,
         };
         let Some(owner) = &tracked.owner else {
             match eviction {
                 Some(EvictionKind::External) | None if !ended_by_itself => {
                     recorded.actions.push((at, DemandAction::Withdrawn))
                 }
-                lost => observed.eviction = lost,
+                eviction => observed.eviction = eviction,
             }
             return;
         };
@@ -445,7 +447,7 @@ impl<'a> DemandExtractor<'a> {
             return;
         }
         // A replay marks such pods; elsewhere it follows from the number of pods that the owner wants.
-        let is_withdrawn = if self.is_replay {
+        let is_withdrawn = if self.recording_is_replay {
             tracked.withdrawn
         } else {
             self.owners.explains_deletion(owner, &incarnation.name)
@@ -458,11 +460,11 @@ impl<'a> DemandExtractor<'a> {
                 return;
             }
             // A replay marks pods that were lost with their node.
-            None if node_gone && !self.is_replay => EvictionKind::NodeDeleted,
+            None if node_gone && !self.recording_is_replay => EvictionKind::NodeDeleted,
             None => EvictionKind::External,
         };
         observed.eviction = Some(eviction);
-        if eviction == EvictionKind::External {
+        if eviction.is_input() {
             recorded.actions.push((at, DemandAction::Deleted));
         }
         let pod_name = Some(incarnation.name.clone());
@@ -481,7 +483,7 @@ impl<'a> DemandExtractor<'a> {
 
     fn pod_deleted(&mut self, at: Moment, uid: &Arc<str>) -> io::Result<()> {
         let Some(tracked) = self.pods.get_mut(uid) else { return Ok(()) };
-        let (demand, index, finished) = (tracked.demand, tracked.incarnation, tracked.finished);
+        let (demand, index, finished) = (tracked.demand, tracked.incarnation, tracked.completed);
         let recorded = open_demand(&mut self.open_demands, demand);
         let (incarnation, observed) = (&mut recorded.incarnations[index], &mut recorded.observed[index]);
         let deletion_began = observed.deletion_began.unwrap_or(at);
@@ -492,7 +494,7 @@ impl<'a> DemandExtractor<'a> {
         // A pod terminates only on a node that exists. In a replay, pods that have ended by themselves are deleted as
         // if their node existed.
         let node_exists = tracked.node.as_ref().is_some_and(|node| self.nodes.contains_key(node));
-        if observed.bound_at.is_some() && (node_exists || self.is_replay && finished) {
+        if observed.bound_at.is_some() && (node_exists || self.recording_is_replay && finished) {
             incarnation.deletion_duration = Some(ObservedDuration::exactly(between(deletion_began, at)));
         }
         if let Some(owner) = &tracked.owner {

@@ -120,7 +120,12 @@ impl OwnerState {
 impl OwnerTracker {
     /// Takes a change of an owner. Returns the awaited pods that it will no longer create; none where pods are
     /// annotated, as their annotations are decisive.
-    pub(super) fn observe(&mut self, kind: OwnerKind, what: &What, are_marked: bool) -> Vec<AwaitedPod> {
+    pub(super) fn observe(
+        &mut self,
+        kind: OwnerKind,
+        what: &What,
+        recording_is_replay: bool,
+    ) -> Vec<AwaitedPod> {
         let Some((uid, json)) = parse_owner(what.object()) else { return Vec::new() };
         let state = self.by_uid.entry(uid.clone()).or_default();
         state.is_recorded = true;
@@ -140,7 +145,7 @@ impl OwnerTracker {
         let missing_pods = usize::try_from(missing_pods).unwrap_or(usize::MAX);
         let mut withdrawn: Vec<AwaitedPod> = Vec::new();
         while state.awaited.len() > missing_pods
-            && !are_marked
+            && !recording_is_replay
             && let Some(awaited) = state.awaited.pop_front()
         {
             if awaited.is_replacement {

@@ -11,9 +11,9 @@ use super::plan::LivePlan;
 use super::summary::RunSummary;
 use super::target_recording::{SOURCE, TargetRecording};
 use crate::compare_histories::{CounterpartAnnotations, Counterparts};
-use crate::demands::EvictionKind;
+use crate::demands::extract_demands;
+use crate::history_part::HistoryPart;
 use crate::plan::{RecordingAnalysis, ReplayListener, ReplayPlan};
-use crate::play::{HistoryPart, extract_demands};
 use crate::recording_metrics::RecordingMeter;
 use crate::report::{Caveat, CaveatTopic, Report, ScalingComparison, TimeSpan};
 
@@ -53,7 +53,7 @@ impl<'a> LiveComparison<'a> {
 
     /// Writes the recording of the target as a history in recorded time.
     pub fn write_history(&self, path: &Path) -> anyhow::Result<()> {
-        let speed = match self.live.pace(self.from) {
+        let speed = match self.live.speed(self.from) {
             ReplaySpeed::Max => 1.0,
             ReplaySpeed::Scaled { speed, .. } => speed,
         };
@@ -76,10 +76,9 @@ impl<'a> LiveComparison<'a> {
         let class_of = |node: &Object| Some(plan.run.classes.class_of(node));
         let mut meter = RecordingMeter::new(from);
         let replayed_demands =
-            extract_demands(&replayed, &part, false, &[], &class_of, Some(&mut meter), |_, _| Ok(()))?;
-        for (kind, count) in
-            replayed_demands.totals.evictions.iter().filter(|(kind, _)| **kind != EvictionKind::External)
-        {
+            // The drains of the target's autoscaler, if it has one, are decisions of the target.
+            extract_demands(&replayed, &part, true, &[], &class_of, Some(&mut meter), |_, _| Ok(()))?;
+        for (kind, count) in replayed_demands.totals.evictions.iter().filter(|(kind, _)| !kind.is_input()) {
             meter.pods_evicted(kind.as_str(), *count);
         }
         let (replayed_metrics, replayed_curve) = meter.finish(plan.run.end);
@@ -98,7 +97,7 @@ impl<'a> LiveComparison<'a> {
             CaveatTopic::Target,
             "the target's components decided with their own settings; the settings above are the recorded ones",
         ));
-        if live.pace(from) == ReplaySpeed::Max {
+        if live.speed(from) == ReplaySpeed::Max {
             let text = "replayed at maximum speed: times to bind are not comparable";
             caveats.push(Caveat::new(CaveatTopic::Target, text));
         }

@@ -6,7 +6,7 @@ use history::Selection;
 use kubernetes::selector::check_value;
 use live::apply::ReplaySpeed;
 use live::translate::{AppliedLevel, PodTemplatePaths, SimkubeMode, TranslateOptions, Translator};
-use model::{Kind, Moment};
+use model::{ContentHash, Kind, Moment};
 use query::{KindResolver, OpenHistory};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use super::recorded_part::RecordedPart;
 use super::summary::DryRun;
 use super::{LiveReplayOptions, VIRTUAL_NAMESPACE_PREFIX};
 use crate::Speed;
-use crate::plan;
+use crate::plan::{self, ReplayPlan};
 
 /// A replay into a live API server with its settings.
 pub struct LivePlan<'a> {
@@ -38,6 +38,10 @@ impl<'a> LivePlan<'a> {
         options.check()?;
         let source = open_history.source(options.replay.source.as_deref(), "--source")?.unwrap_or_default();
         let (from, end) = plan::window(&options.replay, open_history, &source)?;
+        if options.record {
+            // The comparison at the end needs it.
+            ReplayPlan::make(&options.replay, open_history)?;
+        }
         let run_name = run_name(options, open_history)?;
         let mut warnings = Vec::new();
         let translation = translate_options(options, open_history, &run_name, &mut warnings)?;
@@ -55,8 +59,8 @@ impl<'a> LivePlan<'a> {
         Ok(dry_run)
     }
 
-    /// The pace of API operations, if those recorded at `from` are due now.
-    pub(super) fn pace(&self, from: Moment) -> ReplaySpeed {
+    /// The speed of API operations, if those recorded at `from` are due now.
+    pub(super) fn speed(&self, from: Moment) -> ReplaySpeed {
         match self.options.speed {
             Speed::Max => ReplaySpeed::Max,
             Speed::Times(speed) => ReplaySpeed::Scaled { speed, start: from },
@@ -90,7 +94,9 @@ impl<'a> LivePlan<'a> {
             text += &format!(", only {}", kinds.join(", "));
         }
         if !self.translate_options.rules.is_empty() {
-            text += &format!(", with {} rules", self.translate_options.rules.len());
+            let rules = &self.translate_options.rules;
+            let hash = ContentHash::of(&format!("{rules:?}"));
+            text += &format!(", with {} rules ({:016x})", rules.len(), hash.0);
         }
         text
     }

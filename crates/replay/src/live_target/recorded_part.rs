@@ -160,7 +160,7 @@ fn report_progress(
             let nanos = (passed.as_nanos() as f64 * speed) as i64;
             at = if applier.is_paused() { at } else { window.from.plus_nanos(nanos).min(window.to) };
         } else {
-            at = applier.position().unwrap_or(window.from).max(at);
+            at = applier.done_until().unwrap_or(window.from).max(at);
         }
         let played_nanos = at.nanos_since(window.from);
         let speed = played_nanos as f64 / passed.as_nanos().max(1) as f64;

@@ -134,7 +134,7 @@ impl LiveRun<'_> {
         let from = run_start.position.unwrap_or(part.from);
         let played = part.create_initial(runtime, &applier, &mut initial_operations).and_then(|()| {
             let began = now();
-            part.play(runtime, &applier, &mut translator, &initial_operations, plan.pace(from), observer)?;
+            part.play(runtime, &applier, &mut translator, &initial_operations, plan.speed(from), observer)?;
             Ok(began)
         });
         let took = start.elapsed();
@@ -154,7 +154,7 @@ impl LiveRun<'_> {
             from: part.from,
             end: part.end,
             is_stopped: applier.is_stopped(),
-            position: applier.position(),
+            position: applier.done_until(),
             took,
             tally: applier.outcomes(),
             left_out: translator.excluded().clone(),
@@ -177,7 +177,7 @@ impl LiveRun<'_> {
         self.runtime.block_on(async { applier.unless_stopped(tokio::time::sleep(linger)).await });
     }
 
-    /// Makes pods run as long as recorded, if SimKube's driver is re-created.
+    /// Makes pods run as long as recorded, if SimKube's driver is simulated.
     fn stamp_pods(
         &self,
         connection: &Connection,
@@ -189,7 +189,7 @@ impl LiveRun<'_> {
         };
         let mut times = RunTimes::new(translate_options.templates.clone());
         part.for_each_change(|change| times.observe(change))?;
-        let speed = match self.plan.pace(part.from) {
+        let speed = match self.plan.speed(part.from) {
             ReplaySpeed::Max => f64::INFINITY,
             ReplaySpeed::Scaled { speed, .. } => speed,
         };

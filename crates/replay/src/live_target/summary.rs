@@ -67,7 +67,7 @@ impl DryRun {
 impl RunSummary {
     /// Whether the server accepted all operations.
     pub fn is_accepted(&self) -> bool {
-        self.tally.rejected.is_empty()
+        self.tally.failed.is_empty()
     }
 
     /// The summary as JSON.
@@ -92,7 +92,7 @@ impl RunSummary {
             "done": applied,
             "leftOut": left_out,
             "passedOver": tally.skipped.iter().map(|(reason, counted)| example((reason.describe(), counted))).collect::<Vec<_>>(),
-            "refused": tally.rejected.iter().map(|(what, counted)| example((what, counted))).collect::<Vec<_>>(),
+            "refused": tally.failed.iter().map(|(what, counted)| example((what, counted))).collect::<Vec<_>>(),
             "lateMillis": {"p50": millis(0.5), "p99": millis(0.99), "most": millis(1.0)},
         })
     }

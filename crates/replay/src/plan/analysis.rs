@@ -13,10 +13,9 @@ use simulation::latency::Latencies;
 
 use super::node_scaling::NodeScaling;
 use super::recording_analysis::RecordingAnalysis;
-use super::run::RunPlan;
-use crate::demands::EvictionKind;
+use super::run::ResolvedReplay;
+use crate::demands::extract_demands;
 use crate::error::Error;
-use crate::play::extract_demands;
 use crate::recording_metrics::RecordingMeter;
 
 /// Latencies, node names and loop times measured from a recording.
@@ -32,7 +31,7 @@ struct RecordingMeasurements {
 
 /// Collects measurements, change by change.
 struct MeasurementCollector<'a> {
-    plan: &'a RunPlan,
+    plan: &'a ResolvedReplay,
     latencies: LatencyMeter,
     provisioning: ProvisioningMeter<'a>,
     node_names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
@@ -48,7 +47,7 @@ struct ConfigMap {
     data: BTreeMap<String, String>,
 }
 
-impl RunPlan {
+impl ResolvedReplay {
     /// Extracts the demands of the recording, and takes from it the settings that are to be as recorded.
     /// `should_continue` is called with the recorded time reached, and returns false to cancel. Returns also whether
     /// provisioning times were to be measured and could not.
@@ -102,20 +101,20 @@ impl RunPlan {
 
 /// Reads a recording for its demands, metrics and measurements.
 fn analyze(
-    plan: &RunPlan,
+    plan: &ResolvedReplay,
     history: &History,
     mut should_continue: impl FnMut(Moment) -> bool,
 ) -> Result<(RecordingAnalysis, RecordingMeasurements), Error> {
     let class_of = |node: &Object| Some(plan.classes.class_of(node));
     let mut recording_meter = RecordingMeter::new(plan.part.window.from);
     let mut collector = MeasurementCollector::new(plan);
-    let autoscaler_runs = plan.node_scaling == NodeScaling::Autoscaled;
-    let controllers = crate::level::controllers(plan.level, autoscaler_runs);
+    let replay_has_autoscaler = plan.node_scaling == NodeScaling::Autoscaled;
+    let controllers = crate::level::controllers(plan.level, replay_has_autoscaler);
     let meter = Some(&mut recording_meter);
     let demands = extract_demands(
         history,
         &plan.part,
-        autoscaler_runs,
+        replay_has_autoscaler,
         controllers,
         &class_of,
         meter,
@@ -124,8 +123,7 @@ fn analyze(
             if should_continue(at) { Ok(()) } else { Err(Error::Stopped) }
         },
     )?;
-    for (kind, count) in demands.totals.evictions.iter().filter(|(kind, _)| **kind != EvictionKind::External)
-    {
+    for (kind, count) in demands.totals.evictions.iter().filter(|(kind, _)| !kind.is_input()) {
         recording_meter.pods_evicted(kind.as_str(), *count);
     }
     let (metrics, node_counts) = recording_meter.finish(plan.end);
@@ -135,7 +133,7 @@ fn analyze(
 // === impl MeasurementCollector ===
 
 impl<'a> MeasurementCollector<'a> {
-    fn new(plan: &'a RunPlan) -> MeasurementCollector<'a> {
+    fn new(plan: &'a ResolvedReplay) -> MeasurementCollector<'a> {
         MeasurementCollector {
             plan,
             latencies: LatencyMeter::new(plan.seed),

@@ -16,7 +16,7 @@ impl ReplayPlan {
             scheduler: SchedulerSettings {
                 version: self.scheduler.settings.version.to_string(),
                 verified: self.scheduler.is_verified(),
-                from: match &self.scheduler.settings_source {
+                origin: match &self.scheduler.settings_source {
                     SettingsSource::Defaults => SettingsOrigin::Defaults,
                     SettingsSource::File(name) => SettingsOrigin::File(name.clone()),
                     SettingsSource::History(name) => SettingsOrigin::History(name.clone()),
@@ -26,7 +26,7 @@ impl ReplayPlan {
             },
             autoscaler: self.reported_autoscaler_settings(),
             latencies: LatencySettings {
-                from: if self.run.measured.latencies {
+                origin: if self.run.measured.latencies {
                     SettingsOrigin::History("measured".to_owned())
                 } else {
                     SettingsOrigin::Replay
@@ -55,7 +55,7 @@ impl ReplayPlan {
             nodes: self.run.node_scaling.as_str(),
             version: runs.then(|| choice.settings.version.to_string()),
             verified: runs.then(|| choice.is_verified()),
-            from: runs.then_some(from),
+            origin: runs.then_some(from),
             flags: if runs { choice.flags.clone() } else { Vec::new() },
             groups_from,
             groups: match self.run.node_scaling {

@@ -14,16 +14,15 @@ use super::node_scaling::NodeScaling;
 use super::recording_analysis::RecordingAnalysis;
 use crate::compare::{Fidelity, RunComparison};
 use crate::error::Error;
-use crate::metrics::ReplayMetrics;
+use crate::history_part::HistoryPart;
+use crate::metrics::ClusterMetrics;
 use crate::node_classes::NodeClasses;
-use crate::play::{
-    BatchObserver, BatchSettings, HistoryPart, PlayEnd, ReplayObserver, play, play_in_batches,
-};
+use crate::play::{BatchObserver, BatchSettings, PlayEnd, ReplayObserver, play, play_in_batches};
 use crate::report::{Caveat, CaveatTopic, Report, ReportedSettings, ScalingComparison, TimeSpan};
 
 /// A replay whose settings are all known. The command, the server and the library differ in where the settings come
 /// from.
-pub struct RunPlan {
+pub struct ResolvedReplay {
     /// The part of the history that is replayed.
     pub part: HistoryPart,
     /// The last moment of the replay.
@@ -72,7 +71,7 @@ pub struct MeasuredSettings {
 /// The outcome of a run, compared with the recording.
 pub struct RunOutcome {
     /// The metrics of the replay.
-    pub replayed: ReplayMetrics,
+    pub replayed: ClusterMetrics,
     /// How closely the replay matches the recording.
     pub fidelity: Fidelity,
     /// The sizes of node groups.
@@ -81,9 +80,9 @@ pub struct RunOutcome {
     pub ended: PlayEnd,
 }
 
-// === impl RunPlan ===
+// === impl ResolvedReplay ===
 
-impl RunPlan {
+impl ResolvedReplay {
     /// Caveats about the recorded part that is replayed.
     pub fn recording_caveats(&self, history: &History) -> Result<Vec<Caveat>, history::Error> {
         let HistoryPart { source, window } = &self.part;
@@ -163,8 +162,9 @@ impl RunPlan {
         Caveat::new(CaveatTopic::Latencies, "no new node was recorded: the provisioning time is assumed")
     }
 
-    /// Whether the replay decides about a node, instead of the recording.
-    pub fn is_scaled(&self, node: &Object) -> bool {
+    /// Whether a node belongs to a group whose nodes the replay adds and removes. If it does so by no autoscaler, they
+    /// stay as they are at the beginning.
+    pub fn adds_and_removes(&self, node: &Object) -> bool {
         self.node_scaling != NodeScaling::AsRecorded && self.classes.group_of(node).is_some()
     }
 
@@ -175,8 +175,8 @@ impl RunPlan {
         analysis: &RecordingAnalysis,
         observer: &mut dyn ReplayObserver,
     ) -> Result<RunOutcome, Error> {
-        self.play_compared(analysis, observer, |is_scaled, compared_observer| {
-            play(history, &self.part, &analysis.demands, is_scaled, self.setup(), compared_observer)
+        self.play_compared(analysis, observer, |adds_and_removes, compared_observer| {
+            play(history, &self.part, &analysis.demands, adds_and_removes, self.setup(), compared_observer)
         })
     }
 
@@ -188,12 +188,12 @@ impl RunPlan {
         settings: BatchSettings,
         observer: &mut dyn BatchObserver,
     ) -> Result<RunOutcome, Error> {
-        self.play_compared(analysis, observer, |is_scaled, compared_observer| {
+        self.play_compared(analysis, observer, |adds_and_removes, compared_observer| {
             play_in_batches(
                 history,
                 &self.part,
                 &analysis.demands,
-                is_scaled,
+                adds_and_removes,
                 self.setup(),
                 settings,
                 compared_observer,
@@ -214,7 +214,7 @@ impl RunPlan {
         let class_of = |node: &Object| Some(self.classes.class_of(node));
         let comparison = RunComparison::new(&analysis.demands, self.part.window.from, &class_of);
         let mut compared = ComparedObserver { comparison, observer };
-        let ended = play(&|node| self.is_scaled(node), &mut compared)?;
+        let ended = play(&|node| self.adds_and_removes(node), &mut compared)?;
         let (replayed, fidelity, node_counts) = compared.comparison.finish(self.end, &analysis.metrics)?;
         let groups = self.groups.iter().map(|group| &group.name);
         let scaling = ScalingComparison::of(groups, &analysis.node_counts, &node_counts, self.part.window);

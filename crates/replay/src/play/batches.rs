@@ -68,13 +68,13 @@ pub fn play_in_batches(
     history: &History,
     part: &HistoryPart,
     demands: &RecordedDemands,
-    is_scaled: &(dyn Fn(&Object) -> bool + Sync),
+    adds_and_removes: &(dyn Fn(&Object) -> bool + Sync),
     setup: RunSetup,
     settings: BatchSettings,
     observer: impl BatchObserver,
 ) -> Result<PlayEnd, Error> {
     let from = part.window.from;
-    let mut inputs = InputStream::new(demands, is_scaled);
+    let mut inputs = InputStream::new(demands, adds_and_removes);
     let mut pod_matcher = ControllerPodMatcher::new(demands);
     let mut player = BatchPlayer {
         run: new_run(setup, demands, &mut pod_matcher, observer),

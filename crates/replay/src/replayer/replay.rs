@@ -15,9 +15,10 @@ use super::report::ReplayReport;
 use super::report_collector::{CollectedReport, ReportCollector, ScenarioSink};
 use super::{Replayer, ReplayerError, recorded_snapshot};
 use crate::decisions::DecisionLog;
+use crate::history_part::HistoryPart;
 use crate::node_classes::NodeClasses;
-use crate::plan::{MeasuredSettings, NodeScaling, RunPlan};
-use crate::play::{BatchSettings, HistoryPart};
+use crate::plan::{MeasuredSettings, NodeScaling, ResolvedReplay};
+use crate::play::BatchSettings;
 use crate::report::{
     AutoscalerSettings, Caveat, CaveatTopic, LatencySettings, ReportedSettings, SchedulerSettings,
     SettingsOrigin,
@@ -28,8 +29,8 @@ use crate::report::{
 /// By default it reaches from where the recording is complete to its end, with the recorded autoscaler and groups, and
 /// with kube-scheduler's default configuration. Nodes are not removed: a replay answers what the pods of a window need,
 /// and a scale-down on the way would blur the answer. Nodes that the recorded autoscaler removed then stay; nodes that
-/// were removed otherwise are removed. [`scale_down`](Replay::scale_down) changes that.
-pub struct Replay<'a> {
+/// were removed otherwise are removed. [`scale_down`](ReplayBuilder::scale_down) changes that.
+pub struct ReplayBuilder<'a> {
     replayer: &'a Replayer,
     from: Moment,
     duration: Option<Duration>,
@@ -55,11 +56,11 @@ const DEFAULT_SCAN_INTERVAL: Duration = Duration::from_secs(10);
 /// after ten seconds at most.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-// === impl Replay ===
+// === impl ReplayBuilder ===
 
-impl<'a> Replay<'a> {
-    pub(super) fn new(replayer: &'a Replayer) -> Replay<'a> {
-        Replay {
+impl<'a> ReplayBuilder<'a> {
+    pub(super) fn new(replayer: &'a Replayer) -> ReplayBuilder<'a> {
+        ReplayBuilder {
             replayer,
             from: replayer.complete_from,
             duration: None,
@@ -76,62 +77,62 @@ impl<'a> Replay<'a> {
 
     /// Begins at this moment.
     #[must_use]
-    pub fn from(self, from: Moment) -> Replay<'a> {
-        Replay { from, ..self }
+    pub fn from(self, from: Moment) -> ReplayBuilder<'a> {
+        ReplayBuilder { from, ..self }
     }
 
     /// Sets the duration.
     #[must_use]
-    pub fn lasting(self, duration: Duration) -> Replay<'a> {
-        Replay { duration: Some(duration), ..self }
+    pub fn lasting(self, duration: Duration) -> ReplayBuilder<'a> {
+        ReplayBuilder { duration: Some(duration), ..self }
     }
 
     /// Sets the batch interval, which is the autoscaler's scan interval by default.
     #[must_use]
-    pub fn batch_interval(self, interval: Duration) -> Replay<'a> {
-        Replay { batch_interval: Some(interval), ..self }
+    pub fn batch_interval(self, interval: Duration) -> ReplayBuilder<'a> {
+        ReplayBuilder { batch_interval: Some(interval), ..self }
     }
 
     /// Sets the scheduler's settings.
     #[must_use]
-    pub fn scheduler(self, scheduler: scheduler::Settings) -> Replay<'a> {
-        Replay { scheduler, ..self }
+    pub fn scheduler(self, scheduler: scheduler::Settings) -> ReplayBuilder<'a> {
+        ReplayBuilder { scheduler, ..self }
     }
 
     /// Uses this autoscaler instead of the recorded one.
     #[must_use]
-    pub fn autoscaler(self, settings: autoscaler::Settings) -> Replay<'a> {
-        Replay { autoscaler: AutoscalerMode::Custom(Box::new(settings)), ..self }
+    pub fn autoscaler(self, settings: autoscaler::Settings) -> ReplayBuilder<'a> {
+        ReplayBuilder { autoscaler: AutoscalerMode::Custom(Box::new(settings)), ..self }
     }
 
     /// Uses no autoscaler. Nodes are then added and removed as recorded.
     #[must_use]
-    pub fn without_autoscaler(self) -> Replay<'a> {
-        Replay { autoscaler: AutoscalerMode::None, ..self }
+    pub fn without_autoscaler(self) -> ReplayBuilder<'a> {
+        ReplayBuilder { autoscaler: AutoscalerMode::None, ..self }
     }
 
     /// Uses these groups instead of the recorded ones, with their provisioning times.
     #[must_use]
-    pub fn node_groups(self, groups: Vec<NodeGroup>) -> Replay<'a> {
-        Replay { node_groups: Some(groups), ..self }
+    pub fn node_groups(self, groups: Vec<NodeGroup>) -> ReplayBuilder<'a> {
+        ReplayBuilder { node_groups: Some(groups), ..self }
     }
 
     /// Lets the autoscaler remove nodes, if its settings enable scale-down.
     #[must_use]
-    pub fn scale_down(self, scale_down: bool) -> Replay<'a> {
-        Replay { scale_down, ..self }
+    pub fn scale_down(self, scale_down: bool) -> ReplayBuilder<'a> {
+        ReplayBuilder { scale_down, ..self }
     }
 
     /// Sets the latencies. New nodes of recorded groups take as long as recorded.
     #[must_use]
-    pub fn latencies(self, latencies: Latencies) -> Replay<'a> {
-        Replay { latencies, ..self }
+    pub fn latencies(self, latencies: Latencies) -> ReplayBuilder<'a> {
+        ReplayBuilder { latencies, ..self }
     }
 
     /// Sets the seed of all random choices.
     #[must_use]
-    pub fn seed(self, seed: u64) -> Replay<'a> {
-        Replay { seed, ..self }
+    pub fn seed(self, seed: u64) -> ReplayBuilder<'a> {
+        ReplayBuilder { seed, ..self }
     }
 
     /// Passes every batch in which groups were scaled up to `take`, as a report of Gardener's replayer: the cluster
@@ -142,8 +143,8 @@ impl<'a> Replay<'a> {
         self,
         name: impl Into<String>,
         take: impl FnMut(Scenario) -> io::Result<()> + 'a,
-    ) -> Replay<'a> {
-        Replay { scenarios: Some((name.into(), Box::new(take))), ..self }
+    ) -> ReplayBuilder<'a> {
+        ReplayBuilder { scenarios: Some((name.into(), Box::new(take))), ..self }
     }
 
     /// Runs the replay.
@@ -178,7 +179,7 @@ impl<'a> Replay<'a> {
             .into_iter()
             .filter(|gap| gap.source == replayer.source && gap.from < window.to && gap.to > window.from);
         let mut caveats = plan.recording_caveats(&replayer.history)?;
-        caveats.extend(unmeasured.then(RunPlan::unmeasured_caveat));
+        caveats.extend(unmeasured.then(ResolvedReplay::unmeasured_caveat));
         caveats.extend(plan.settings_caveats());
         caveats.extend(assumptions.iter().map(|text| Caveat::new(CaveatTopic::Autoscaler, text)));
         let settings = reported_settings(&plan, origins, assumptions);
@@ -195,7 +196,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    fn plan(self, part: HistoryPart, derived: &DerivedGroups) -> RunPlan {
+    fn plan(self, part: HistoryPart, derived: &DerivedGroups) -> ResolvedReplay {
         let has_recorded_groups = self.node_groups.is_none();
         let mut groups = self.node_groups.unwrap_or_else(|| derived.groups.clone());
         if has_recorded_groups {
@@ -209,7 +210,7 @@ impl<'a> Replay<'a> {
         };
         let node_scaling = if settings.is_some() { NodeScaling::Autoscaled } else { NodeScaling::AsRecorded };
         let settings = settings.unwrap_or_default();
-        RunPlan {
+        ResolvedReplay {
             end: part.window.to.plus_nanos(-1),
             autoscaler_start: self.from,
             part,
@@ -296,7 +297,11 @@ struct SettingsOrigins {
 }
 
 /// Returns the settings of a replay as its report shows them.
-fn reported_settings(plan: &RunPlan, origins: SettingsOrigins, assumptions: Vec<String>) -> ReportedSettings {
+fn reported_settings(
+    plan: &ResolvedReplay,
+    origins: SettingsOrigins,
+    assumptions: Vec<String>,
+) -> ReportedSettings {
     let (scheduler, autoscaler) = (&plan.scheduler, &plan.autoscaler);
     let runs = plan.node_scaling == NodeScaling::Autoscaled;
     let groups = NodeGroups::document(&plan.groups, plan.pricing, &plan.gpu_label)["groups"].take();
@@ -304,7 +309,7 @@ fn reported_settings(plan: &RunPlan, origins: SettingsOrigins, assumptions: Vec<
         scheduler: SchedulerSettings {
             version: scheduler.version.to_string(),
             verified: scheduler.version == scheduler::Version::V1_36,
-            from: SettingsOrigin::Program,
+            origin: SettingsOrigin::Program,
             configuration: Value::Null,
             left_out: scheduler.left_out.clone(),
         },
@@ -312,14 +317,14 @@ fn reported_settings(plan: &RunPlan, origins: SettingsOrigins, assumptions: Vec<
             nodes: plan.node_scaling.as_str(),
             version: runs.then(|| autoscaler.version.to_string()),
             verified: runs.then_some(autoscaler.version == autoscaler::Version::V1_36),
-            from: runs.then_some(origins.autoscaler),
+            origin: runs.then_some(origins.autoscaler),
             flags: Vec::new(),
             groups_from: origins.groups,
             groups: if runs { groups } else { Value::Array(Vec::new()) },
             assumptions,
             left_out: autoscaler.unsupported.clone(),
         },
-        latencies: LatencySettings { from: SettingsOrigin::Program },
+        latencies: LatencySettings { origin: SettingsOrigin::Program },
         overrides: Vec::new(),
     }
 }

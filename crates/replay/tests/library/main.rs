@@ -14,10 +14,10 @@ use formats::{Format, ImportItem, Input, ReadOptions};
 use history::History;
 use model::{Moment, What, Window};
 use replay::decisions::DecisionKind;
+use replay::demands::extract_demands;
+use replay::history_part::HistoryPart;
 use replay::plan::{ReplayListener, ReplayOptions, ReplayPlan};
-use replay::play::{
-    BatchObserver, BatchSettings, HistoryPart, ReplayObserver, extract_demands, play_in_batches,
-};
+use replay::play::{BatchObserver, BatchSettings, ReplayObserver, play_in_batches};
 use replay::replayer::{ReplayReport, Replayer, ReplayerError, ScalingEventKind};
 use replay::snapshot::{PodInfo, ScheduleStatus};
 use scheduler::Settings;

@@ -6,7 +6,7 @@ mod domain_counts;
 mod interner;
 mod nodes;
 mod pod_counts;
-mod selector_objects;
+mod related_objects;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use model::{Moment, NamespacedName};
 use rustc_hash::FxHashMap;
 
 use super::ids::{NodeId, PodId};
-use super::node::NodeSpec;
+use super::node::ParsedNode;
 use super::pod::{Pod, SchedulingSpec};
 use super::storage::StorageCache;
 use affinity_terms::AffinityTerms;
@@ -30,7 +30,7 @@ pub(super) use nodes::{ImageStates, NodeTable};
 pub(super) use pod_counts::{
     CountQuery, CountedNodes, CountsId, GroupBy, NodeScope, PodFilter, PodLabels, ResolvedTerm,
 };
-pub(super) use selector_objects::{SelectorObjectKind, SelectorObjects};
+pub(super) use related_objects::{RelatedObjectKind, RelatedObjects};
 pub(super) use topology::{Topology, TopologyDomain, TopologyKeyId};
 
 /// The scheduler's cache of the cluster.
@@ -39,7 +39,7 @@ pub(super) struct ClusterCache {
     pub scalars: ScalarResourceNames,
     pub nodes: NodeTable,
     pub topology: Topology,
-    pub selector_objects: SelectorObjects,
+    pub related_objects: RelatedObjects,
     pub storage: StorageCache,
     pods: Vec<Option<CachedPod>>,
     free_pods: Vec<PodId>,
@@ -76,7 +76,7 @@ struct SpecEntry {
 }
 
 impl pod_counts::TopologyView for (&NodeTable, &Topology) {
-    fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeSpec)> {
+    fn nodes(&self) -> impl Iterator<Item = (NodeId, &ParsedNode)> {
         self.0.present()
     }
 
@@ -296,7 +296,7 @@ impl ClusterCache {
     // Nodes.
 
     /// Adds or updates a node.
-    pub(super) fn set_node(&mut self, spec: NodeSpec) -> NodeId {
+    pub(super) fn set_node(&mut self, spec: ParsedNode) -> NodeId {
         let id = self.nodes.by_name_or_placeholder(&spec.name);
         let old = self.nodes.is_present(id).then(|| self.nodes.spec(id));
         let is_topology_changed =
@@ -388,11 +388,7 @@ impl ClusterCache {
     /// The affinity terms of existing pods that match this pod.
     pub(super) fn terms_matching(&self, pod: &Pod) -> Vec<TermId> {
         let namespace = &pod.name.namespace;
-        self.affinity_terms.matching(
-            namespace,
-            &pod.labels,
-            self.selector_objects.namespace_labels(namespace),
-        )
+        self.affinity_terms.matching(namespace, &pod.labels, self.related_objects.namespace_labels(namespace))
     }
 
     /// Changes with everything that a `PreFilterState` depends on, except pods.

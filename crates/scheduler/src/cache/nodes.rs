@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::super::ids::NodeId;
-use super::super::node::{NodeSpec, NodeUsage, Zone};
+use super::super::node::{NodeUsage, ParsedNode, Zone};
 
 /// All nodes, including placeholders of nodes that are known only by the pods assigned to them.
 #[derive(Debug, Default)]
@@ -17,9 +17,9 @@ pub(crate) struct NodeTable {
     /// The last generation issued. None is issued twice, so that an old one can be restored.
     last_generation: u64,
     /// Nodes whose generation changed since [`take_touched`](NodeTable::take_touched).
-    touched: Vec<NodeId>,
+    generation_changes: Vec<NodeId>,
     /// Whether a node is in `touched`, by identifier.
-    is_touched: Vec<bool>,
+    has_generation_change: Vec<bool>,
     free: Vec<NodeId>,
     ids_by_name: FxHashMap<Arc<str>, NodeId>,
     /// Zones in the order first seen, each with its nodes in the order added.
@@ -31,7 +31,7 @@ pub(crate) struct NodeTable {
     /// A node was added or removed since the last snapshot.
     order_is_stale: bool,
     /// Nodes that changed since the last snapshot.
-    changed: Vec<NodeId>,
+    changed_since_snapshot: Vec<NodeId>,
     image_states: FxHashMap<Arc<str>, ImageState>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct NodeTable {
 #[derive(Debug, Default)]
 struct NodeSlot {
     name: Arc<str>,
-    spec: NodeSpec,
+    spec: ParsedNode,
     /// False for a placeholder.
     present: bool,
     usage: NodeUsage,
@@ -77,7 +77,7 @@ impl ImageStates {
 
 impl NodeTable {
     /// Every existing node, by identifier.
-    pub(crate) fn present(&self) -> impl Iterator<Item = (NodeId, &NodeSpec)> {
+    pub(crate) fn present(&self) -> impl Iterator<Item = (NodeId, &ParsedNode)> {
         let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.present);
         slots.map(|(id, slot)| (NodeId(id as u32), &slot.spec))
     }
@@ -96,7 +96,7 @@ impl NodeTable {
         if id.index() == self.slots.len() {
             self.slots.push(NodeSlot::default());
             self.generations.push(0);
-            self.is_touched.push(false);
+            self.has_generation_change.push(false);
         }
         // Caches keyed by generation must not take it for the identifier's previous node.
         self.renew_generation(id);
@@ -110,7 +110,7 @@ impl NodeTable {
         self.slots[id.index()].present
     }
 
-    pub(crate) fn spec(&self, id: NodeId) -> &NodeSpec {
+    pub(crate) fn spec(&self, id: NodeId) -> &ParsedNode {
         &self.slots[id.index()].spec
     }
 
@@ -132,11 +132,11 @@ impl NodeTable {
     }
 
     /// Returns the nodes whose generation changed since the last call, even if it was restored since.
-    pub(crate) fn take_touched(&mut self) -> Vec<NodeId> {
-        for id in &self.touched {
-            self.is_touched[id.index()] = false;
+    pub(crate) fn take_generation_changes(&mut self) -> Vec<NodeId> {
+        for id in &self.generation_changes {
+            self.has_generation_change[id.index()] = false;
         }
-        std::mem::take(&mut self.touched)
+        std::mem::take(&mut self.generation_changes)
     }
 
     /// All identifiers are below this.
@@ -151,7 +151,7 @@ impl NodeTable {
     }
 
     /// Adds or updates a node.
-    pub(crate) fn set(&mut self, id: NodeId, spec: NodeSpec) {
+    pub(crate) fn set(&mut self, id: NodeId, spec: ParsedNode) {
         let zone = spec.zone();
         let slot = &mut self.slots[id.index()];
         let old = std::mem::replace(&mut slot.spec, spec);
@@ -190,9 +190,10 @@ impl NodeTable {
         }
     }
 
-    /// Updates the snapshot, as before each scheduling cycle. Returns whether a node was added or removed.
+    /// Updates the order and the image states of nodes, which kube-scheduler takes from its snapshot. Everything else is
+    /// read from the cache directly: nothing changes it during a cycle. Returns whether a node was added or removed.
     pub(crate) fn update_snapshot(&mut self) -> bool {
-        let mut changed = std::mem::take(&mut self.changed);
+        let mut changed = std::mem::take(&mut self.changed_since_snapshot);
         for id in changed.drain(..) {
             let slot = &mut self.slots[id.index()];
             slot.is_changed = false;
@@ -200,7 +201,7 @@ impl NodeTable {
                 self.snapshot_image_states(id);
             }
         }
-        self.changed = changed;
+        self.changed_since_snapshot = changed;
         let rebuilt = std::mem::take(&mut self.order_is_stale);
         if rebuilt {
             let order = round_robin(self.zones.values());
@@ -221,14 +222,14 @@ impl NodeTable {
 
     fn renew_generation(&mut self, id: NodeId) {
         self.last_generation += 1;
-        self.set_generation(id, self.last_generation);
+        self.restore_generation(id, self.last_generation);
     }
 
     /// Restores a former generation; the node and its pods must be as they were then.
-    pub(crate) fn set_generation(&mut self, id: NodeId, generation: u64) {
+    pub(crate) fn restore_generation(&mut self, id: NodeId, generation: u64) {
         self.generations[id.index()] = generation;
-        if !std::mem::replace(&mut self.is_touched[id.index()], true) {
-            self.touched.push(id);
+        if !std::mem::replace(&mut self.has_generation_change[id.index()], true) {
+            self.generation_changes.push(id);
         }
     }
 
@@ -237,7 +238,7 @@ impl NodeTable {
         let slot = &mut self.slots[id.index()];
         if !slot.is_changed {
             slot.is_changed = true;
-            self.changed.push(id);
+            self.changed_since_snapshot.push(id);
         }
     }
 
@@ -256,7 +257,7 @@ impl NodeTable {
         }
     }
 
-    fn remove_image_states(&mut self, spec: &NodeSpec) {
+    fn remove_image_states(&mut self, spec: &ParsedNode) {
         for (name, _) in image_names(spec) {
             if let Some(image) = self.image_states.get_mut(name) {
                 image.nodes -= 1;
@@ -283,7 +284,7 @@ impl NodeTable {
 }
 
 /// The names of all images on a node, each once, with the size listed first.
-fn image_names(spec: &NodeSpec) -> impl Iterator<Item = (&Arc<str>, i64)> {
+fn image_names(spec: &ParsedNode) -> impl Iterator<Item = (&Arc<str>, i64)> {
     let pairs = spec.images.iter().flat_map(|(names, size)| names.iter().map(move |name| (name, *size)));
     let mut names: Vec<_> = pairs.collect();
     names.sort_by(|a, b| a.0.cmp(b.0));

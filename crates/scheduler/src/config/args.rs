@@ -53,21 +53,21 @@ pub(super) fn added_affinity(args: &ConfigValue<'_>) -> Result<AddedAffinity, Ba
     let affinity = fields_of(Plugin::NodeAffinity, args, &["addedAffinity"])?.get("addedAffinity");
     let fields = affinity.fields(&[REQUIRED, PREFERRED])?;
 
-    let node = fields.get(REQUIRED);
-    let terms = node.fields(&["nodeSelectorTerms"])?.get("nodeSelectorTerms").list()?;
+    let value = fields.get(REQUIRED);
+    let terms = value.fields(&["nodeSelectorTerms"])?.get("nodeSelectorTerms").list()?;
     let terms = terms.iter().map(term_json).collect::<Result<Vec<Value>, _>>()?;
     let selector: NodeSelector = well_formed(json!({"nodeSelectorTerms": terms}));
-    selector.check().map_err(|error| bad_selector(&node, error))?;
-    let required = node.non_null().map(|_| selector);
+    selector.check().map_err(|error| bad_selector(&value, error))?;
+    let required = value.non_null().map(|_| selector);
 
     let mut preferred = Vec::new();
     for term in fields.get(PREFERRED).list()? {
         let fields = term.fields(&["weight", "preference"])?;
-        let (weight, node) = (fields.get("weight").int32()?.unwrap_or(0), fields.get("preference"));
-        let term: NodeSelectorTerm = well_formed(term_json(&node)?);
+        let (weight, value) = (fields.get("weight").int32()?.unwrap_or(0), fields.get("preference"));
+        let term: NodeSelectorTerm = well_formed(term_json(&value)?);
         // A preference of weight zero is not validated.
         if weight != 0 {
-            term.check().map_err(|error| bad_selector(&node, error))?;
+            term.check().map_err(|error| bad_selector(&value, error))?;
             preferred.push((weight.into(), term));
         }
     }
@@ -94,20 +94,20 @@ fn well_formed<T: DeserializeOwned>(selector: Value) -> T {
     serde_json::from_value(selector).expect("every field is there and of its type")
 }
 
-fn bad_selector(node: &ConfigValue<'_>, error: &BadSelector) -> BadConfiguration {
-    BadConfiguration::new(&format!("{}.{}", node.path(), error.place), error.why.clone())
+fn bad_selector(value: &ConfigValue<'_>, error: &BadSelector) -> BadConfiguration {
+    BadConfiguration::new(&format!("{}.{}", value.path(), error.place), error.why.clone())
 }
 
 /// Reads `PodTopologySpreadArgs`.
 pub(super) fn spread(args: &ConfigValue<'_>) -> Result<SpreadDefaults, BadConfiguration> {
     let fields = fields_of(Plugin::PodTopologySpread, args, &["defaultConstraints", "defaultingType"])?;
-    let node = fields.get("defaultConstraints");
+    let value = fields.get("defaultConstraints");
     let mut constraints = Vec::new();
     let mut seen = BTreeSet::new();
-    for node in node.list()? {
-        let constraint = default_constraint(&node)?;
+    for value in value.list()? {
+        let constraint = default_constraint(&value)?;
         if !seen.insert((constraint.topology_key.clone(), constraint.hard)) {
-            return Err(node.bad("duplicate topologyKey and whenUnsatisfiable"));
+            return Err(value.bad("duplicate topologyKey and whenUnsatisfiable"));
         }
         constraints.push(constraint);
     }
@@ -120,8 +120,8 @@ pub(super) fn spread(args: &ConfigValue<'_>) -> Result<SpreadDefaults, BadConfig
     }
 }
 
-fn default_constraint(node: &ConfigValue<'_>) -> Result<DefaultSpreadConstraint, BadConfiguration> {
-    let fields = node.fields(&[
+fn default_constraint(value: &ConfigValue<'_>) -> Result<DefaultSpreadConstraint, BadConfiguration> {
+    let fields = value.fields(&[
         "maxSkew",
         "topologyKey",
         "whenUnsatisfiable",

@@ -62,8 +62,8 @@ impl<'v> ConfigValue<'v> {
             Value::Array(elements) => elements.as_slice(),
             other => return Err(self.bad(format!("expected a list, found {}", type_name_of(other)))),
         };
-        let node = |(index, value)| ConfigValue { path: format!("{}[{index}]", self.path), value };
-        Ok(elements.iter().enumerate().map(node).collect())
+        let entry = |(index, value)| ConfigValue { path: format!("{}[{index}]", self.path), value };
+        Ok(elements.iter().enumerate().map(entry).collect())
     }
 
     /// A string.
@@ -124,9 +124,9 @@ impl<'v> ConfigValue<'v> {
     pub(super) fn has_bytes(&self) -> Result<bool, BadConfiguration> {
         if self.value.is_array() {
             let bytes = self.list()?;
-            for node in &bytes {
-                let byte = node.int32()?.unwrap_or(0);
-                u8::try_from(byte).map_err(|_| node.bad(format!("{byte} is not a byte, from 0 to 255")))?;
+            for entry in &bytes {
+                let byte = entry.int32()?.unwrap_or(0);
+                u8::try_from(byte).map_err(|_| entry.bad(format!("{byte} is not a byte, from 0 to 255")))?;
             }
             return Ok(!bytes.is_empty());
         }
@@ -152,11 +152,11 @@ impl<'v> ConfigFields<'v> {
 
     /// The nanoseconds of a duration that cannot be null: kube-scheduler decodes null as an empty string there.
     pub(super) fn duration(&self, name: &str) -> Result<Option<i64>, BadConfiguration> {
-        let node = self.get(name);
+        let entry = self.get(name);
         if self.fields.is_some_and(|fields| fields.get(name) == Some(&Value::Null)) {
-            return Err(node.bad("null is not a duration such as 15s; omit the field"));
+            return Err(entry.bad("null is not a duration such as 15s; omit the field"));
         }
-        node.duration()
+        entry.duration()
     }
 }
 

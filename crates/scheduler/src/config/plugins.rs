@@ -38,14 +38,14 @@ const ALPHA: [&str; 3] = ["GangScheduling", "TopologyPlacementGenerator", "PodGr
 impl<'v> ProfilePlugins<'v> {
     /// Reads the `plugins` of a profile.
     pub(super) fn read(
-        node: &ConfigValue<'v>,
+        value: &ConfigValue<'v>,
         version: Version,
     ) -> Result<ProfilePlugins<'v>, BadConfiguration> {
         let names: Vec<&str> =
             ExtensionPoint::ALL.iter().map(|point| point.name()).chain(["multiPoint"]).collect();
-        let fields = node.fields(&names)?;
-        let multi_node = fields.get("multiPoint");
-        let multi = merged_with_defaults(PluginSet::read(&multi_node, version)?, version);
+        let fields = value.fields(&names)?;
+        let multi_point = fields.get("multiPoint");
+        let multi = merged_with_defaults(PluginSet::read(&multi_point, version)?, version);
 
         let mut plugins = ProfilePlugins {
             lists: Vec::new(),
@@ -57,7 +57,7 @@ impl<'v> ProfilePlugins<'v> {
             let set = PluginSet::read_at(point, &fields, version)?;
             plugins.used.extend(set.enabled.iter().map(|(plugin, _)| *plugin));
             let list = expanded(point, &set, &multi, version)
-                .map_err(|duplicate| multi_node.bad(format!("{duplicate} is enabled twice")))?;
+                .map_err(|duplicate| multi_point.bad(format!("{duplicate} is enabled twice")))?;
             plugins.lists.push(list);
             match point {
                 ExtensionPoint::Score => plugins.weights = set.enabled,
@@ -66,7 +66,7 @@ impl<'v> ProfilePlugins<'v> {
             }
         }
         plugins.weights.extend(multi);
-        plugins.check_weights(node, version)?;
+        plugins.check_weights(value, version)?;
 
         for (point, name, role) in [
             (ExtensionPoint::QueueSort, Plugin::PrioritySort, "sorts the queue"),
@@ -74,7 +74,7 @@ impl<'v> ProfilePlugins<'v> {
         ] {
             if plugins.at(point).is_empty() {
                 let point = point.name();
-                return Err(node.bad(format!("no plugin {role}: enable {name} at {point} or multiPoint")));
+                return Err(value.bad(format!("no plugin {role}: enable {name} at {point} or multiPoint")));
             }
         }
         Ok(plugins)
@@ -82,7 +82,7 @@ impl<'v> ProfilePlugins<'v> {
 
     /// kube-scheduler sums the weights of `score`, then those of `multiPoint`, and reports an overflow if the sum is
     /// negative before another is added.
-    fn check_weights(&self, node: &ConfigValue<'_>, version: Version) -> Result<(), BadConfiguration> {
+    fn check_weights(&self, value: &ConfigValue<'_>, version: Version) -> Result<(), BadConfiguration> {
         let mut seen = BTreeSet::new();
         let mut total: i64 = 0;
         for (plugin, _) in &self.weights {
@@ -91,7 +91,7 @@ impl<'v> ProfilePlugins<'v> {
             }
             if total < 0 {
                 let why = format!("the sum of the weights before {plugin} is negative");
-                return Err(node.bad(why));
+                return Err(value.bad(why));
             }
             total += self.weight(*plugin);
         }
@@ -119,8 +119,8 @@ impl<'v> ProfilePlugins<'v> {
 // === impl PluginSet ===
 
 impl<'v> PluginSet<'v> {
-    fn read(node: &ConfigValue<'v>, version: Version) -> Result<PluginSet<'v>, BadConfiguration> {
-        let fields = node.fields(&["enabled", "disabled"])?;
+    fn read(value: &ConfigValue<'v>, version: Version) -> Result<PluginSet<'v>, BadConfiguration> {
+        let fields = value.fields(&["enabled", "disabled"])?;
         let mut set = PluginSet::default();
         for entry in fields.get("enabled").list()? {
             let (name, weight) = read_entry(&entry)?;
@@ -138,10 +138,10 @@ impl<'v> PluginSet<'v> {
         fields: &ConfigFields<'v>,
         version: Version,
     ) -> Result<PluginSet<'v>, BadConfiguration> {
-        let node = fields.get(point.name());
-        let set = PluginSet::read(&node, version)?;
+        let value = fields.get(point.name());
+        let set = PluginSet::read(&value, version)?;
         for (index, (plugin, _)) in set.enabled.iter().enumerate() {
-            let bad = |why| BadConfiguration::new(&format!("{}.enabled[{index}].name", node.path()), why);
+            let bad = |why| BadConfiguration::new(&format!("{}.enabled[{index}].name", value.path()), why);
             if !plugin.extension_points(version).contains(&point) {
                 let names: Vec<_> =
                     plugin.extension_points(version).iter().map(|point| point.name()).collect();
@@ -205,7 +205,7 @@ impl ExtensionPoint {
 
 /// The plugin of that name, if it is one of kube-scheduler's.
 pub(super) fn plugin_by_name(name: &str) -> Option<Plugin> {
-    Plugin::DEFAULT.into_iter().find(|plugin| plugin.name() == name)
+    Plugin::ALL.into_iter().find(|plugin| plugin.name() == name)
 }
 
 /// The name and weight of an entry of `enabled` or `disabled`.
@@ -214,21 +214,21 @@ fn read_entry<'v>(entry: &ConfigValue<'v>) -> Result<(ConfigValue<'v>, i32), Bad
     Ok((fields.get("name"), fields.get("weight").int32()?.unwrap_or(0)))
 }
 
-fn find_supported(node: &ConfigValue<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
-    let name = node.text()?.unwrap_or_default();
+fn find_supported(value: &ConfigValue<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
+    let name = value.text()?.unwrap_or_default();
     match plugin_by_name(name) {
         Some(plugin) if version < plugin.registration().since => {
             let since = plugin.registration().since;
-            Err(node.bad(format!("{name} requires Kubernetes {since}; this is {version}")))
+            Err(value.bad(format!("{name} requires Kubernetes {since}; this is {version}")))
         }
         Some(plugin) => Ok(plugin),
-        None if ALPHA.contains(&name) => Err(node.bad(format!("the alpha plugin {name} is not simulated"))),
+        None if ALPHA.contains(&name) => Err(value.bad(format!("the alpha plugin {name} is not simulated"))),
         None if REMOVED.contains(&name) => {
-            Err(node.bad(format!("{name} was removed from kube-scheduler: use NodeVolumeLimits")))
+            Err(value.bad(format!("{name} was removed from kube-scheduler: use NodeVolumeLimits")))
         }
         None => {
-            let names: Vec<_> = Plugin::DEFAULT.iter().map(|plugin| plugin.name()).collect();
-            Err(node.bad(format!(
+            let names: Vec<_> = Plugin::ALL.iter().map(|plugin| plugin.name()).collect();
+            Err(value.bad(format!(
                 "unknown plugin {name:?}: only kube-scheduler's own are simulated: {}",
                 names.join(", ")
             )))
@@ -243,7 +243,7 @@ fn merged_with_defaults(set: PluginSet<'_>, version: Version) -> Vec<(Plugin, i3
         |plugin: Plugin| is_in_profile(plugin) && !set.disables("*") && !set.disables(plugin.name());
     let mut overridden_indices = BTreeSet::new();
     let mut merged = Vec::new();
-    for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| is_kept(*plugin)) {
+    for plugin in Plugin::ALL.into_iter().filter(|plugin| is_kept(*plugin)) {
         match set.enabled.iter().rposition(|(other, _)| *other == plugin) {
             Some(index) => {
                 overridden_indices.insert(index);

@@ -22,11 +22,11 @@ pub(super) struct Extenders {
 
 impl Extenders {
     /// Reads the list of extenders.
-    pub(super) fn read(node: &ConfigValue<'_>) -> Result<Extenders, BadConfiguration> {
+    pub(super) fn read(value: &ConfigValue<'_>) -> Result<Extenders, BadConfiguration> {
         let mut extenders = Extenders::default();
         let mut managed = BTreeSet::new();
         let mut binder: Option<String> = None;
-        for extender in node.list()? {
+        for extender in value.list()? {
             let fields = extender.fields(&EXTENDER)?;
             let text = |name: &str| fields.get(name).text().map(Option::unwrap_or_default);
             let (url, prioritize, bind) = (text("urlPrefix")?, text("prioritizeVerb")?, text("bindVerb")?);
@@ -64,13 +64,13 @@ impl Extenders {
         managed: &mut BTreeSet<&'v str>,
     ) -> Result<(), BadConfiguration> {
         let fields = resource.fields(&["name", "ignoredByScheduler"])?;
-        let node = fields.get("name");
-        let name = node.text()?.unwrap_or_default();
+        let value = fields.get("name");
+        let name = value.text()?.unwrap_or_default();
         if !is_extended(name) {
-            return Err(node.bad(format!("{name:?} is not an extended resource such as example.com/gpu")));
+            return Err(value.bad(format!("{name:?} is not an extended resource such as example.com/gpu")));
         }
         if !managed.insert(name) {
-            return Err(node.bad(format!("duplicate resource {name}")));
+            return Err(value.bad(format!("duplicate resource {name}")));
         }
         if fields.get("ignoredByScheduler").flag()? == Some(true) {
             self.ignored_resources.push(name.into());
@@ -95,11 +95,11 @@ const EXTENDER: [&str; 12] = [
 ];
 
 /// Files and certificates are not read, as extenders are not called.
-fn check_tls(node: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
+fn check_tls(value: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
     let files = ["serverName", "certFile", "keyFile", "caFile"];
     let bytes = ["certData", "keyData", "caData"];
     let names: Vec<&str> = ["insecure"].into_iter().chain(files).chain(bytes).collect();
-    let fields = node.fields(&names)?;
+    let fields = value.fields(&names)?;
     for name in files {
         fields.get(name).text()?;
     }
@@ -122,9 +122,9 @@ fn is_extended(name: &str) -> bool {
 }
 
 /// Checks `leaderElection` with its defaults.
-pub(super) fn check_leader_election(node: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
+pub(super) fn check_leader_election(value: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
     const SECOND: i64 = 1_000_000_000;
-    let fields = node.fields(&[
+    let fields = value.fields(&[
         "leaderElect",
         "leaseDuration",
         "renewDeadline",
@@ -158,8 +158,8 @@ pub(super) fn check_leader_election(node: &ConfigValue<'_>) -> Result<(), BadCon
 }
 
 /// Checks `clientConnection`.
-pub(super) fn check_connection(node: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
-    let fields = node.fields(&["kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"])?;
+pub(super) fn check_connection(value: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
+    let fields = value.fields(&["kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"])?;
     for name in ["kubeconfig", "acceptContentTypes", "contentType"] {
         fields.get(name).text()?;
     }

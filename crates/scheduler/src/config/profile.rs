@@ -39,22 +39,22 @@ impl ProfileReader<'_> {
         list: &ConfigValue<'_>,
         left_out: &mut Vec<String>,
     ) -> Result<Vec<Profile>, BadConfiguration> {
-        let mut nodes = list.list()?;
-        if nodes.is_empty() {
-            nodes.push(ConfigFields::NONE.get("profiles[0]"));
+        let mut values = list.list()?;
+        if values.is_empty() {
+            values.push(ConfigFields::NONE.get("profiles[0]"));
         }
         let mut profiles: Vec<ReadProfile<'_>> = Vec::new();
         let mut names = BTreeSet::new();
-        for node in &nodes {
-            let default_name = if nodes.len() == 1 { "default-scheduler" } else { "" };
-            let read = self.read_one(node, default_name, left_out)?;
+        for value in &values {
+            let default_name = if values.len() == 1 { "default-scheduler" } else { "" };
+            let read = self.read_one(value, default_name, left_out)?;
             if let Some(first) = profiles.first() {
-                check_queue_sort(node, first, &read)?;
+                check_queue_sort(value, first, &read)?;
             }
             let name = &read.profile.scheduler_name;
             if !names.insert(name.clone()) {
                 let reason = format!("duplicate schedulerName {name:?}");
-                return Err(BadConfiguration::new(&format!("{}.schedulerName", node.path()), reason));
+                return Err(BadConfiguration::new(&format!("{}.schedulerName", value.path()), reason));
             }
             profiles.push(read);
         }
@@ -63,16 +63,16 @@ impl ProfileReader<'_> {
 
     fn read_one<'v>(
         &self,
-        node: &ConfigValue<'v>,
+        value: &ConfigValue<'v>,
         default_name: &'v str,
         left_out: &mut Vec<String>,
     ) -> Result<ReadProfile<'v>, BadConfiguration> {
         let fields =
-            node.fields(&["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
-        let name_node = fields.get("schedulerName");
-        let name = name_node.text()?.unwrap_or(default_name);
+            value.fields(&["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
+        let name_value = fields.get("schedulerName");
+        let name = name_value.text()?.unwrap_or(default_name);
         if name.is_empty() {
-            return Err(name_node.bad("must not be empty"));
+            return Err(name_value.bad("must not be empty"));
         }
         let plugins = ProfilePlugins::read(&fields.get("plugins"), self.version)?;
         let args = PluginArgs::read(&fields.get("pluginConfig"), left_out)?;
@@ -81,7 +81,7 @@ impl ProfileReader<'_> {
             && fit.is_none()
             && !plugins.used.contains(&Plugin::NodeResourcesFit)
         {
-            return Err(node.bad(
+            return Err(value.bad(
                 "NodeResourcesFit must be enabled, because extenders have resources with ignoredByScheduler",
             ));
         }
@@ -125,18 +125,18 @@ impl<'v> PluginArgs<'v> {
         let mut names = BTreeSet::new();
         for entry in list.list()? {
             let fields = entry.fields(&["name", "args"])?;
-            let node = fields.get("name");
-            let name = node.text()?.unwrap_or_default();
+            let value = fields.get("name");
+            let name = value.text()?.unwrap_or_default();
             if !names.insert(name) {
-                return Err(node.bad(format!("duplicate arguments for {name:?}")));
+                return Err(value.bad(format!("duplicate arguments for {name:?}")));
             }
             if plugins::REMOVED.contains(&name) {
-                return Err(node.bad(format!("{name} was removed from kube-scheduler")));
+                return Err(value.bad(format!("{name} was removed from kube-scheduler")));
             }
             match plugins::plugin_by_name(name) {
                 Some(plugin) => args.0.push((plugin, fields.get("args"))),
                 None => {
-                    let path = node.path();
+                    let path = value.path();
                     left_out.push(format!(
                         "plugin {name:?} is not simulated: its arguments are ignored ({path})"
                     ));
@@ -153,11 +153,11 @@ impl<'v> PluginArgs<'v> {
 
 /// There is one queue, so all profiles must have the same QueueSort.
 fn check_queue_sort(
-    node: &ConfigValue<'_>,
+    value: &ConfigValue<'_>,
     first: &ReadProfile<'_>,
     read: &ReadProfile<'_>,
 ) -> Result<(), BadConfiguration> {
-    let path = node.path();
+    let path = value.path();
     if read.queue_sort != first.queue_sort {
         let reason = "must be the same in all profiles: there is one queue";
         return Err(BadConfiguration::new(&format!("{path}.plugins.queueSort"), reason));
@@ -171,6 +171,6 @@ fn check_queue_sort(
 
 /// `percentageOfNodesToScore` of a configuration or a profile.
 pub(super) fn percentage(fields: &ConfigFields<'_>) -> Result<Option<i32>, BadConfiguration> {
-    let node = fields.get("percentageOfNodesToScore");
-    node.int32()?.map(|percentage| in_range(&node, percentage, 0..=100)).transpose()
+    let value = fields.get("percentageOfNodesToScore");
+    value.int32()?.map(|percentage| in_range(&value, percentage, 0..=100)).transpose()
 }

@@ -43,15 +43,15 @@ impl<'v> UncheckedFitArgs<'v> {
     pub(super) fn read(args: &ConfigValue<'v>) -> Result<UncheckedFitArgs<'v>, BadConfiguration> {
         let names = ["ignoredResources", "ignoredResourceGroups", "scoringStrategy"];
         let fields = fields_of(Plugin::NodeResourcesFit, args, &names)?;
-        let node = fields.get("scoringStrategy");
-        let strategy = node.fields(&["type", "resources", "requestedToCapacityRatio"])?;
+        let value = fields.get("scoringStrategy");
+        let strategy = value.fields(&["type", "resources", "requestedToCapacityRatio"])?;
         let kind = strategy.get("type");
         let text = kind.text()?.unwrap_or_default();
         let ratio = strategy.get("requestedToCapacityRatio");
         Ok(UncheckedFitArgs {
             ignored_resources: texts(&fields.get("ignoredResources"))?,
             ignored_groups: texts(&fields.get("ignoredResourceGroups"))?,
-            strategy: node.non_null().map(|_| (kind, text)),
+            strategy: value.non_null().map(|_| (kind, text)),
             resources: resources(&strategy.get("resources"))?,
             shape: shape(&ratio.fields(&["shape"])?.get("shape"))?,
             ratio,
@@ -69,8 +69,8 @@ impl<'v> UncheckedFitArgs<'v> {
         } else {
             ignored_by_extenders.to_vec()
         };
-        if let Some((node, _)) = self.ignored_groups.iter().find(|(_, group)| group.contains('/')) {
-            return Err(node.bad(
+        if let Some((value, _)) = self.ignored_groups.iter().find(|(_, group)| group.contains('/')) {
+            return Err(value.bad(
                 "a group is the part of a resource name before the slash and must not contain a slash",
             ));
         }
@@ -83,11 +83,11 @@ impl<'v> UncheckedFitArgs<'v> {
             Some((_, "RequestedToCapacityRatio")) => {
                 ScoringStrategy::RequestedToCapacityRatio(checked_shape(&self.ratio, &self.shape)?)
             }
-            Some((node, other)) => {
+            Some((value, other)) => {
                 let why = format!(
                     "unknown type {other:?}: expected LeastAllocated, MostAllocated or RequestedToCapacityRatio"
                 );
-                return Err(node.bad(why));
+                return Err(value.bad(why));
             }
         };
         if self.ratio.non_null().is_some()
@@ -124,15 +124,15 @@ pub(super) fn balanced(args: &ConfigValue<'_>) -> Result<Vec<Arc<str>>, BadConfi
 }
 
 /// Resources and their weights; zero defaults to one.
-fn resources<'v>(node: &ConfigValue<'v>) -> Result<Vec<ResourceWeight<'v>>, BadConfiguration> {
-    let read = |node: ConfigValue<'v>| {
-        let fields = node.fields(&["name", "weight"])?;
+fn resources<'v>(value: &ConfigValue<'v>) -> Result<Vec<ResourceWeight<'v>>, BadConfiguration> {
+    let read = |value: ConfigValue<'v>| {
+        let fields = value.fields(&["name", "weight"])?;
         let (name, weight) = (fields.get("name"), fields.get("weight"));
         let text = name.text()?.unwrap_or_default();
         let number = weight.int64()?.filter(|weight| *weight != 0).unwrap_or(1);
         Ok(ResourceWeight { name, weight, text, number })
     };
-    node.list()?.into_iter().map(read).collect()
+    value.list()?.into_iter().map(read).collect()
 }
 
 fn or_cpu_and_memory(resources: Vec<ResourceWeight<'_>>) -> Vec<(Arc<str>, i64)> {
@@ -143,17 +143,17 @@ fn or_cpu_and_memory(resources: Vec<ResourceWeight<'_>>) -> Vec<(Arc<str>, i64)>
 }
 
 /// The points of a shape.
-pub(super) fn shape<'v>(node: &ConfigValue<'v>) -> Result<Vec<ShapePoint<'v>>, BadConfiguration> {
-    let read = |node: ConfigValue<'v>| {
-        let fields = node.fields(&["utilization", "score"])?;
+pub(super) fn shape<'v>(value: &ConfigValue<'v>) -> Result<Vec<ShapePoint<'v>>, BadConfiguration> {
+    let read = |value: ConfigValue<'v>| {
+        let fields = value.fields(&["utilization", "score"])?;
         let number = |name: &str| {
-            let node = fields.get(name);
-            let number = node.int32()?.unwrap_or(0);
-            Ok((node, number))
+            let value = fields.get(name);
+            let number = value.int32()?.unwrap_or(0);
+            Ok((value, number))
         };
         Ok(ShapePoint { utilization: number("utilization")?, score: number("score")? })
     };
-    node.list()?.into_iter().map(read).collect()
+    value.list()?.into_iter().map(read).collect()
 }
 
 /// The points, validated to be in ascending order.
@@ -165,21 +165,21 @@ fn checked_shape(
         return Err(ratio.bad("requires a shape with at least one point: {utilization, score}"));
     }
     let mut points: Vec<(i64, i64)> = Vec::new();
-    for ShapePoint { utilization: (node, utilization), score: (score_node, score) } in shape {
-        let utilization = i64::from(in_range(node, *utilization, 0..=100)?);
+    for ShapePoint { utilization: (value, utilization), score: (score_value, score) } in shape {
+        let utilization = i64::from(in_range(value, *utilization, 0..=100)?);
         if points.last().is_some_and(|(before, _)| *before >= utilization) {
-            return Err(node.bad("must be greater than that of the previous point"));
+            return Err(value.bad("must be greater than that of the previous point"));
         }
-        points.push((utilization, in_range(score_node, *score, 0..=10)?.into()));
+        points.push((utilization, in_range(score_value, *score, 0..=10)?.into()));
     }
     Ok(points)
 }
 
 /// Resource names, which are validated like label keys.
 fn checked_names(names: Vec<(ConfigValue<'_>, &str)>) -> Result<Vec<Arc<str>>, BadConfiguration> {
-    let check = |(node, name): (ConfigValue<'_>, &str)| match check_key(name) {
+    let check = |(value, name): (ConfigValue<'_>, &str)| match check_key(name) {
         Ok(()) => Ok(name.into()),
-        Err(why) => Err(node.bad(why)),
+        Err(why) => Err(value.bad(why)),
     };
     names.into_iter().map(check).collect()
 }

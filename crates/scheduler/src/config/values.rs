@@ -16,26 +16,28 @@ pub(super) fn fields_of<'v>(
     let names: Vec<&str> = names.iter().copied().chain(["apiVersion", "kind"]).collect();
     let fields = args.fields(&names)?;
     for (name, right) in [("apiVersion", API_VERSION), ("kind", &format!("{plugin}Args"))] {
-        let node = fields.get(name);
-        if node.text()?.is_some_and(|text| !text.is_empty() && text != right) {
-            return Err(node.bad(format!("must be {right} for {plugin}, or omitted")));
+        let value = fields.get(name);
+        if value.text()?.is_some_and(|text| !text.is_empty() && text != right) {
+            return Err(value.bad(format!("must be {right} for {plugin}, or omitted")));
         }
     }
     Ok(fields)
 }
 
 /// The strings of a list, each with its value.
-pub(super) fn texts<'v>(node: &ConfigValue<'v>) -> Result<Vec<(ConfigValue<'v>, &'v str)>, BadConfiguration> {
-    let read = |node: ConfigValue<'v>| {
-        let text = node.text()?.unwrap_or_default();
-        Ok((node, text))
+pub(super) fn texts<'v>(
+    value: &ConfigValue<'v>,
+) -> Result<Vec<(ConfigValue<'v>, &'v str)>, BadConfiguration> {
+    let read = |value: ConfigValue<'v>| {
+        let text = value.text()?.unwrap_or_default();
+        Ok((value, text))
     };
-    node.list()?.into_iter().map(read).collect()
+    value.list()?.into_iter().map(read).collect()
 }
 
 /// The number, if it is in the range.
 pub(super) fn in_range<T: PartialOrd + Display>(
-    node: &ConfigValue<'_>,
+    value: &ConfigValue<'_>,
     number: T,
     range: RangeInclusive<T>,
 ) -> Result<T, BadConfiguration> {
@@ -43,17 +45,17 @@ pub(super) fn in_range<T: PartialOrd + Display>(
         return Ok(number);
     }
     let (low, high) = range.into_inner();
-    Err(node.bad(format!("{number} is out of range: must be from {low} to {high}")))
+    Err(value.bad(format!("{number} is out of range: must be from {low} to {high}")))
 }
 
 /// The number, if it is not lower.
 pub(super) fn at_least<T: PartialOrd + Display>(
-    node: &ConfigValue<'_>,
+    value: &ConfigValue<'_>,
     number: T,
     low: T,
 ) -> Result<T, BadConfiguration> {
     if number >= low {
         return Ok(number);
     }
-    Err(node.bad(format!("{number} is out of range: must be at least {low}")))
+    Err(value.bad(format!("{number} is out of range: must be at least {low}")))
 }

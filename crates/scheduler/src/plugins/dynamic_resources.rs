@@ -4,9 +4,9 @@
 use kubernetes::amounts::ScalarResourceNames;
 
 use super::registration::{FilterTraits, Registration};
-use crate::cache::SelectorObjects;
+use crate::cache::RelatedObjects;
 use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObjectKind};
-use crate::node::NodeSpec;
+use crate::node::ParsedNode;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::SchedulingSpec;
 use crate::settings::Version;
@@ -68,14 +68,14 @@ pub(crate) fn pre_filter(spec: &SchedulingSpec) -> Result<(), Status> {
 /// `allocatable`.
 pub(crate) fn filter(
     spec: &SchedulingSpec,
-    node: &NodeSpec,
+    node: &ParsedNode,
     scalars: &ScalarResourceNames,
-    selector_objects: &SelectorObjects,
+    related_objects: &RelatedObjects,
 ) -> Result<(), Status> {
     let is_device_backed = |&(id, requested): &(_, i64)| {
         requested != 0
             && node.allocatable.scalar(id) == 0
-            && selector_objects.is_device_class_resource(scalars.name(id))
+            && related_objects.is_device_class_resource(scalars.name(id))
     };
     if spec.requests.scalars.iter().any(is_device_backed) {
         return Err(Status::unresolvable(Plugin::DynamicResources, NOT_SIMULATED));

@@ -10,7 +10,7 @@ use crate::cache::{
 };
 use crate::events::{ClusterEvent, EventObjects, HintContext};
 use crate::ids::NodeId;
-use crate::node::NodeSpec;
+use crate::node::ParsedNode;
 use crate::plugin::ExtensionPoint;
 use crate::pod::{Pod, PodAffinityTerm};
 use crate::settings::{InterPodAffinityArgs, Version};
@@ -253,7 +253,7 @@ impl AffinityState {
         if other.spec.required_anti_affinity.is_empty() {
             return;
         }
-        let namespace_labels = cache.selector_objects.namespace_labels(&pod.name.namespace);
+        let namespace_labels = cache.related_objects.namespace_labels(&pod.name.namespace);
         for term in &other.spec.required_anti_affinity {
             if term.matches(&pod.name.namespace, &pod.labels, namespace_labels)
                 && let Some(key) = cache.topology.find_key(&term.topology_key)
@@ -355,7 +355,7 @@ fn resolve_term(cache: &ClusterCache, term: &PodAffinityTerm, version: Version) 
     let mut namespaces = term.namespaces.clone();
     if !namespace_selector.is_nothing() {
         let matching_namespaces = cache
-            .selector_objects
+            .related_objects
             .namespaces
             .iter()
             .filter(|(_, labels)| namespace_selector.matches(|key| labels.get(key)));
@@ -376,8 +376,8 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 }
 
 /// Whether the node joined a domain of a required affinity term, or left one of an anti-affinity term.
-fn domain_changed(pod: &Pod, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
-    let value = |node: &NodeSpec, key: &str| node.labels.get_shared(key).cloned();
+fn domain_changed(pod: &Pod, old: Option<&ParsedNode>, new: &ParsedNode) -> bool {
+    let value = |node: &ParsedNode, key: &str| node.labels.get_shared(key).cloned();
     let affinity_changed = pod.spec.required_affinity.iter().any(|term| match old {
         None => value(new, &term.topology_key).is_some(),
         Some(old) => {

@@ -3,11 +3,11 @@
 use kubernetes::amounts::{Resource, ScalarResourceNames, is_extended_resource_name};
 
 use super::registration::{FilterTraits, Registration};
-use crate::cache::SelectorObjects;
+use crate::cache::RelatedObjects;
 use crate::events::{
     ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObject, TrackedObjectKind,
 };
-use crate::node::{NodeSpec, NodeUsage};
+use crate::node::{NodeUsage, ParsedNode};
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::{Pod, SchedulingSpec};
 use crate::settings::{NodeResourcesFitArgs, ScoringStrategy, Version};
@@ -62,10 +62,10 @@ impl Fit {
     pub(crate) fn filter(
         &self,
         spec: &SchedulingSpec,
-        node: &NodeSpec,
+        node: &ParsedNode,
         usage: &NodeUsage,
         scalars: &ScalarResourceNames,
-        selector_objects: &SelectorObjects,
+        related_objects: &RelatedObjects,
     ) -> Result<(), Status> {
         let mut reasons = Reasons::new();
         let mut exceeds_allocatable = false;
@@ -99,7 +99,7 @@ impl Fit {
                 if self.ignores(name)
                     || (allocatable == 0
                         && self.version >= Version::V1_36
-                        && selector_objects.is_device_class_resource(name))
+                        && related_objects.is_device_class_resource(name))
                 {
                     continue;
                 }
@@ -119,7 +119,7 @@ impl Fit {
     }
 
     /// The score of a node by the profile's scoring strategy.
-    pub(crate) fn score(&self, spec: &SchedulingSpec, node: &NodeSpec, usage: &NodeUsage) -> i64 {
+    pub(crate) fn score(&self, spec: &SchedulingSpec, node: &ParsedNode, usage: &NodeUsage) -> i64 {
         let (mut sum, mut weight_sum) = (0_i64, 0_i64);
         for &(resource, weight) in &self.resources {
             let requested = spec.non_zero_requests.get(resource);
@@ -207,10 +207,10 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 }
 
 /// Whether the pod would fit on the empty node, and a resource that it requests grew.
-fn schedulable_after_node_change(hint: &HintContext<'_>, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
+fn schedulable_after_node_change(hint: &HintContext<'_>, old: Option<&ParsedNode>, new: &ParsedNode) -> bool {
     let (requests, cache) = (&hint.pod.spec.requests, hint.cache);
     let is_device_backed =
-        |id, has: i64| has == 0 && cache.selector_objects.is_device_class_resource(cache.scalars.name(id));
+        |id, has: i64| has == 0 && cache.related_objects.is_device_class_resource(cache.scalars.name(id));
     let allocatable = &new.allocatable;
     let fits = new.allowed_pods >= 1
         && (requests.is_empty()

@@ -4,7 +4,7 @@ use kubernetes::taints::{NO_SCHEDULE, Taint, is_tolerated};
 
 use super::registration::{FilterTraits, Registration};
 use crate::events::{ClusterEvent, EventObjects, HintContext};
-use crate::node::NodeSpec;
+use crate::node::ParsedNode;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::SchedulingSpec;
 use crate::status::Status;
@@ -16,7 +16,7 @@ pub(crate) const REGISTRATION: Registration =
         .queueing_hint(queueing_hint);
 
 /// Rejects a cordoned node unless the pod tolerates the unschedulable taint, whether the node has that taint or not.
-pub(crate) fn filter(spec: &SchedulingSpec, node: &NodeSpec) -> Result<(), Status> {
+pub(crate) fn filter(spec: &SchedulingSpec, node: &ParsedNode) -> Result<(), Status> {
     if !node.unschedulable {
         return Ok(());
     }

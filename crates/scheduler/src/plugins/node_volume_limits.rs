@@ -119,13 +119,13 @@ impl<'a> NodeVolumesWithChanges<'a> {
             return Err(error.to_status(PLUGIN));
         }
         for pod in pod_changes.removed {
-            let Some((node_name, _, Ok(attached))) = storage.placed_pod(*pod) else { continue };
+            let Some((node_name, _, Ok(attached))) = storage.assigned_pod(*pod) else { continue };
             for volume in attached.iter().filter(|_| node_name == node.name) {
                 *by_pods.entry(volume.clone()).or_default() -= 1;
             }
         }
         for pod in pod_changes.added {
-            let attached = storage.attached_volumes(pod.namespace, pod.volumes, VolumeOwner::Placed, true);
+            let attached = storage.attached_volumes(pod.namespace, pod.volumes, VolumeOwner::Assigned, true);
             for volume in attached.map_err(|error| error.to_status(PLUGIN))? {
                 *by_pods.entry(volume).or_default() += 1;
             }

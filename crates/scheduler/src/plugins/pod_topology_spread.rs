@@ -14,7 +14,7 @@ use crate::cache::{
 };
 use crate::events::{ClusterEvent, EventObjects, HintContext};
 use crate::ids::NodeId;
-use crate::node::NodeSpec;
+use crate::node::ParsedNode;
 use crate::plugin::ExtensionPoint;
 use crate::pod::{Pod, SpreadConstraint};
 use crate::settings::{DefaultSpreadConstraint, SpreadDefaults};
@@ -114,7 +114,7 @@ pub(crate) fn constraints(
         return Vec::new();
     }
     let selector =
-        cache.selector_objects.default_selector(&pod.name.namespace, &pod.labels, pod.controller.as_ref());
+        cache.related_objects.default_selector(&pod.name.namespace, &pod.labels, pod.controller.as_ref());
     if selector.is_everything() {
         return Vec::new();
     }
@@ -434,8 +434,12 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
     }
 }
 
-fn domains_changed(constraints: &[SpreadConstraint], old: Option<&NodeSpec>, new: Option<&NodeSpec>) -> bool {
-    let is_counted = |node: &NodeSpec| {
+fn domains_changed(
+    constraints: &[SpreadConstraint],
+    old: Option<&ParsedNode>,
+    new: Option<&ParsedNode>,
+) -> bool {
+    let is_counted = |node: &ParsedNode| {
         constraints.iter().all(|constraint| node.labels.get(&constraint.topology_key).is_some())
     };
     // A missing label equals an empty one here.

@@ -21,16 +21,17 @@ pub(crate) struct Registration {
     pub default_since: Version,
     /// The events that may help a pod that it rejected.
     pub events: &'static [ClusterEvent],
-    /// Whether such an event may help. Plugins registered for `NodeAdd` also get `UpdateNodeTaint`; if they are not
-    /// registered for the latter it always requeues.
+    /// Whether such an event may help. A plugin that is registered for `NodeAdd` but not for `UpdateNodeTaint` also
+    /// receives taint updates, as in kube-scheduler, and they always requeue its pods.
     pub queueing_hint: fn(&HintContext<'_>) -> bool,
 }
 
 /// Properties of a filter that caching and preemption depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilterTraits {
-    /// Whether it depends only on the node and its pods, so that its verdict for a spec can be cached until either
-    /// changes.
+    /// Whether it depends only on the node, its pods, and the fields of the pod that
+    /// [`SchedulingSpec::node_local`](crate::pod::SchedulingSpec::node_local) keeps: then its verdict is cached until the
+    /// node or its pods change. A filter that reads anything else of the pod must not be node-local.
     pub is_node_local: bool,
     /// Whether its verdict depends on the pods of a node.
     pub depends_on_pods: bool,
@@ -86,16 +87,16 @@ impl Registration {
 // === impl FilterTraits ===
 
 impl FilterTraits {
-    /// Depends on the node alone.
+    /// Depends on the node and on the node-local part of the pod's spec.
     pub(crate) const NODE_ONLY: FilterTraits =
         FilterTraits { is_node_local: true, depends_on_pods: false, missing_state_error: None };
-    /// Depends on the node and its pods.
+    /// The same, and on the pods of the node.
     pub(crate) const NODE_WITH_PODS: FilterTraits =
         FilterTraits { depends_on_pods: true, ..FilterTraits::NODE_ONLY };
-    /// Depends on more than the node, but not on pods.
+    /// Depends on other parts of the pod or on other nodes, but not on other pods.
     pub(crate) const CLUSTER: FilterTraits =
         FilterTraits { is_node_local: false, depends_on_pods: false, missing_state_error: None };
-    /// Depends on more than the node, including pods.
+    /// Depends on other parts of the pod or on other nodes, and on other pods.
     pub(crate) const CLUSTER_AND_PODS: FilterTraits =
         FilterTraits { depends_on_pods: true, ..FilterTraits::CLUSTER };
 

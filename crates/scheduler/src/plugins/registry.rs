@@ -1,4 +1,4 @@
-//! The plugin registry: the default profile, and the registration of each plugin.
+//! The plugin registry: all plugins, and the registration of each.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use crate::plugins;
 use crate::settings::Version;
 
 impl Plugin {
-    /// The plugins of the default profile of 1.36, in order.
-    pub(crate) const DEFAULT: [Plugin; 20] = [
+    /// All plugins, in the order of the default profile of 1.36, which has them all.
+    pub(crate) const ALL: [Plugin; 20] = [
         Plugin::SchedulingGates,
         Plugin::PrioritySort,
         Plugin::NodeUnschedulable,
@@ -72,8 +72,8 @@ impl Plugin {
         (self.registration().extension_points)(version)
     }
 
-    /// Whether it is registered for such an event. Taint updates go to plugins registered for new nodes: an untainted
-    /// node may be one that a pod could not use before, as kube-scheduler treats it.
+    /// Whether it receives such an event. As in kube-scheduler, taint updates go to all plugins that are registered for
+    /// `NodeAdd`.
     pub(crate) fn is_registered_for(self, cluster_event: ClusterEvent) -> bool {
         let event = if cluster_event == ClusterEvent::UpdateNodeTaint {
             ClusterEvent::NodeAdd
@@ -103,21 +103,21 @@ mod tests {
 
     #[test]
     fn every_filter_plugin_registers_its_filter_traits() {
-        for plugin in Plugin::DEFAULT {
+        for plugin in Plugin::ALL {
             let filters = plugin.extension_points(Version::V1_36).contains(&ExtensionPoint::Filter);
             assert_eq!(plugin.registration().filter.is_some(), filters, "{plugin}");
         }
     }
 
     #[test]
-    fn every_plugin_but_the_last_is_in_the_default_profile() {
-        let numbers: Vec<usize> = Plugin::DEFAULT.iter().map(|plugin| *plugin as usize).collect();
+    fn all_has_every_plugin_but_unreadable() {
+        let numbers: Vec<usize> = Plugin::ALL.iter().map(|plugin| *plugin as usize).collect();
         assert!((0..Plugin::Unreadable as usize).all(|number| numbers.contains(&number)), "{numbers:?}");
     }
 
     #[test]
     fn a_plugins_name_is_the_name_of_its_variant() {
-        for plugin in Plugin::DEFAULT.into_iter().chain([Plugin::Unreadable]) {
+        for plugin in Plugin::ALL.into_iter().chain([Plugin::Unreadable]) {
             assert_eq!(plugin.name(), format!("{plugin:?}"));
         }
     }

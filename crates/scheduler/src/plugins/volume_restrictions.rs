@@ -102,7 +102,7 @@ impl VolumeRestrictionsState {
         let uses = |volumes: &PodVolumes| {
             volumes.named_claims().filter(|claim| self.read_write_once_pod_claims.contains(*claim)).count()
         };
-        let removed_uses = pod_changes.removed.iter().filter_map(|pod| storage.placed_pod(*pod));
+        let removed_uses = pod_changes.removed.iter().filter_map(|pod| storage.assigned_pod(*pod));
         let removed_uses: usize = removed_uses.map(|(_, volumes, _)| uses(volumes)).sum();
         let added_uses: usize = pod_changes.added.iter().map(|pod| uses(pod.volumes)).sum();
         self.claims_in_use + added_uses > removed_uses

@@ -45,12 +45,12 @@ fn volume_plugins_decide_as_in_kube_scheduler_for_cloud_volumes() {
 /// Checks all cases; at least that many rejections by volume plugins must have been compared.
 #[track_caller]
 fn check(file: &[u8], at_least: usize) {
-    let mut refusals = 0;
+    let mut rejections = 0;
     for line in BufReader::new(GzDecoder::new(file)).lines() {
         let case: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        refusals += VectorCluster::of(&case).check(&case);
+        rejections += VectorCluster::of(&case).check(&case);
     }
-    assert!(refusals >= at_least, "only {refusals} refusals were compared");
+    assert!(rejections >= at_least, "only {rejections} rejections were compared");
 }
 
 #[derive(Default)]
@@ -129,7 +129,7 @@ impl VectorCluster {
     }
 
     fn check(&mut self, case: &Value) -> usize {
-        let mut refusals = 0;
+        let mut rejections = 0;
         for expect in case["expect"].as_array().unwrap() {
             let name = expect["pod"].as_str().unwrap();
             let location = format!("{} {name}", case["id"]);
@@ -138,7 +138,7 @@ impl VectorCluster {
                 continue;
             }
             let Some(volumes) = &pod.volumes else {
-                refusals += self.apply_expected_decision(expect, &pod, None, &location);
+                rejections += self.apply_expected_decision(expect, &pod, None, &location);
                 continue;
             };
             let view = VolumePod { namespace: &pod.namespace, volumes };
@@ -146,20 +146,20 @@ impl VectorCluster {
             match (found, expect.get("preFilter")) {
                 (found, Some(expected)) if VOLUME_PLUGINS.contains(&expected["plugin"].as_str().unwrap()) => {
                     assert_eq!(found.err().map(to_vector_json).as_ref(), Some(expected), "{location}");
-                    refusals += 1;
+                    rejections += 1;
                 }
                 (_, Some(expected)) if EARLIER_PLUGINS.contains(&expected["plugin"].as_str().unwrap()) => {}
-                (Err(status), _) => panic!("{location}: refused by {status:?}"),
+                (Err(status), _) => panic!("{location}: rejected by {status:?}"),
                 (Ok(_), Some(_)) => {}
                 (Ok(states), None) => {
                     for (node, expected) in expect["nodes"].as_object().into_iter().flatten() {
-                        refusals += self.check_node(&states, &pod, node, expected, &location);
+                        rejections += self.check_node(&states, &pod, node, expected, &location);
                     }
-                    refusals += self.apply_expected_decision(expect, &pod, Some(&states), &location);
+                    rejections += self.apply_expected_decision(expect, &pod, Some(&states), &location);
                 }
             }
         }
-        refusals
+        rejections
     }
 
     fn check_node(

@@ -176,17 +176,17 @@ mod tests {
 
     #[test]
     fn missing_objects_are_named() {
-        let refused = |objects: &[Value], why: &str| {
+        let rejected = |objects: &[Value], why: &str| {
             check(objects, json!({}), &format!("VolumeZone UnschedulableAndUnresolvable: {why}"));
         };
-        refused(&[], "persistentvolumeclaim \"c\" not found");
-        refused(&[claim("v", "")], "persistentvolume \"v\" not found");
-        refused(&[claim("", "")], "PersistentVolumeClaim had no pv name and storageClass name");
-        refused(&[claim("", "s")], "storageclass.storage.k8s.io \"s\" not found");
-        refused(&[claim("", "s"), class(json!(null))], "VolumeBindingMode not set for StorageClass \"s\"");
-        refused(&[claim("", "s"), class(json!("Immediate"))], "PersistentVolume had no name");
+        rejected(&[], "persistentvolumeclaim \"c\" not found");
+        rejected(&[claim("v", "")], "persistentvolume \"v\" not found");
+        rejected(&[claim("", "")], "PersistentVolumeClaim had no pv name and storageClass name");
+        rejected(&[claim("", "s")], "storageclass.storage.k8s.io \"s\" not found");
+        rejected(&[claim("", "s"), class(json!(null))], "VolumeBindingMode not set for StorageClass \"s\"");
+        rejected(&[claim("", "s"), class(json!("Immediate"))], "PersistentVolume had no name");
         check(&[claim("", "s"), class(json!("WaitForFirstConsumer"))], json!({}), "skipped");
         let bad = "PersistentVolume v: metadata.labels: invalid type: integer `3`, expected a map";
-        refused(&[claim("v", ""), volume(json!(3))], bad);
+        rejected(&[claim("v", ""), volume(json!(3))], bad);
     }
 }

@@ -6,7 +6,7 @@ use model::{Moment, NamespacedName, Object};
 
 use super::super::Scheduler;
 use super::super::ids::PodId;
-use super::super::node::NodeSpec;
+use super::super::node::ParsedNode;
 use super::super::plugin::Plugin;
 use super::super::pod::Pod;
 use crate::events::{
@@ -16,7 +16,7 @@ use crate::events::{
 
 impl Scheduler {
     pub(crate) fn set_node(&mut self, now: Moment, object: &Object) {
-        let new = NodeSpec::read(object, &mut self.cache.scalars);
+        let new = ParsedNode::read(object, &mut self.cache.scalars);
         let current_spec = self.cache.nodes.by_name(&new.name).map(|id| self.cache.nodes.spec(id));
         let cluster_events = current_spec
             .map_or_else(|| vec![ClusterEvent::NodeAdd], |old| node_scheduling_properties_change(old, &new));

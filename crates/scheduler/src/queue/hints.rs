@@ -15,7 +15,7 @@ pub(super) fn is_worth_requeueing(
     let is_helped = |plugin: &Plugin| {
         plugin.is_registered_for(event.cluster_event) && evaluate_hint(*plugin, context, id, entry, event)
     };
-    entry.rejector_plugins.iter().any(is_helped)
+    entry.unschedulable_plugins.iter().any(is_helped)
 }
 
 /// Evaluates a plugin's hint for an event that it is registered for.

@@ -32,7 +32,7 @@ impl Scheduler {
             Err(decision) => {
                 if let Decision::Gated(_) = *decision {
                     // The API server rejects added gates, but a recording may have them.
-                    self.with_queue(|queue, context| queue.requeue(now, id, context));
+                    self.with_queue(|queue, context| queue.enqueue_or_back_off(now, id, context));
                 } else {
                     // A terminating pod returns to the queue only if it is updated. Its nomination is dropped:
                     // kube-scheduler remembers the pod's name there, but not its requests.
@@ -43,13 +43,15 @@ impl Scheduler {
             }
         };
         let (decision, effect) = self.decide(now, id, profile);
-        let rejectors = match &decision {
-            Decision::Refused(rejection) => Some(rejection.unschedulable_plugins.as_slice()),
+        let unschedulable_plugins = match &decision {
+            Decision::Unschedulable(rejection) => Some(rejection.unschedulable_plugins.as_slice()),
             Decision::Failed(_) => Some(&[][..]),
-            Decision::Placed(_) | Decision::Skipped(_) | Decision::Gated(_) => None,
+            Decision::Scheduled(_) | Decision::Skipped(_) | Decision::Gated(_) => None,
         };
-        if let Some(rejectors) = rejectors {
-            self.with_queue(|queue, context| queue.add_unschedulable(now, id, rejectors, context));
+        if let Some(unschedulable_plugins) = unschedulable_plugins {
+            self.with_queue(|queue, context| {
+                queue.add_unschedulable(now, id, unschedulable_plugins, context)
+            });
         }
         self.apply_effect(now, id, effect);
         Some(SchedulingAttempt { pod, decision })
@@ -82,7 +84,7 @@ impl Scheduler {
     /// The binding of a pod succeeded, as by an update that sets its `nodeName`. Ignored if the pod is not being bound.
     pub fn pod_bound(&mut self, now: Moment, namespace: &str, name: &str) {
         self.advance(now);
-        let Some(id) = self.cache.find_pod(namespace, name).filter(|id| self.queue.is_binding(*id)) else {
+        let Some(id) = self.cache.find_pod(namespace, name).filter(|id| self.queue.is_in_flight(*id)) else {
             return;
         };
         let Some(node) = self.cache.node_of(id) else { return };
@@ -114,7 +116,7 @@ impl Scheduler {
     /// is not being bound.
     pub fn bind_failed(&mut self, now: Moment, namespace: &str, name: &str) {
         self.advance(now);
-        let Some(id) = self.cache.find_pod(namespace, name).filter(|id| self.queue.is_binding(*id)) else {
+        let Some(id) = self.cache.find_pod(namespace, name).filter(|id| self.queue.is_in_flight(*id)) else {
             return;
         };
         self.forget_assumed_pod(now, id);
@@ -153,10 +155,10 @@ impl Scheduler {
                 EntryState::Active => QueueState::Active,
                 EntryState::Backoff | EntryState::ErrorBackoff => QueueState::Backoff { until },
                 EntryState::Unschedulable => {
-                    QueueState::Unschedulable { plugins: entry.rejector_plugins.to_vec() }
+                    QueueState::Unschedulable { plugins: entry.unschedulable_plugins.to_vec() }
                 }
                 EntryState::Gated(plugin) => QueueState::Gated { plugin },
-                EntryState::Binding => continue,
+                EntryState::InFlight => continue,
             };
             queued.push(QueuedPodInfo {
                 pod: self.cache.pod(*id).name.clone(),

@@ -32,7 +32,7 @@ fn queue_states(scheduler: &Scheduler) -> String {
 /// The node of a decision, if the pod is scheduled.
 fn scheduled_node(decision: &Decision) -> Option<String> {
     match decision {
-        Decision::Placed(placement) => Some(placement.node.to_string()),
-        Decision::Refused(_) | Decision::Failed(_) | Decision::Skipped(_) | Decision::Gated(_) => None,
+        Decision::Scheduled(placement) => Some(placement.node.to_string()),
+        Decision::Unschedulable(_) | Decision::Failed(_) | Decision::Skipped(_) | Decision::Gated(_) => None,
     }
 }

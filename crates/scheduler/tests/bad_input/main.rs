@@ -64,28 +64,28 @@ impl TestScheduler {
 
 fn outcome(decision: &Decision) -> String {
     match decision {
-        Decision::Placed(placement) => format!("-> {}", placement.node),
-        Decision::Refused(rejection) => rejection.message.clone(),
+        Decision::Scheduled(placement) => format!("-> {}", placement.node),
+        Decision::Unschedulable(rejection) => rejection.message.clone(),
         Decision::Skipped(why) => format!("skipped: {why}"),
-        Decision::Gated(refusal) => format!("gated: {}", refusal.message()),
+        Decision::Gated(status) => format!("gated: {}", status.message()),
         Decision::Failed(error) => format!("failed: {error}"),
     }
 }
 
 /// The message of `Unreadable` for the pod, if it rejects it.
 fn unreadable_pod(explanation: &Explanation) -> Option<String> {
-    let refusal =
-        explanation.pre_filter_status.as_ref().filter(|refusal| refusal.plugin == Plugin::Unreadable)?;
-    assert_eq!(refusal.code, Code::UnschedulableAndUnresolvable);
-    Some(refusal.message())
+    let status =
+        explanation.pre_filter_status.as_ref().filter(|status| status.plugin == Plugin::Unreadable)?;
+    assert_eq!(status.code, Code::UnschedulableAndUnresolvable);
+    Some(status.message())
 }
 
 /// The message of `Unreadable` for the first node, if it rejects it.
 fn unreadable_node(explanation: &Explanation) -> Option<String> {
     match &explanation.nodes.first()?.verdict {
-        NodeVerdict::Rejected(refusal) if refusal.plugin == Plugin::Unreadable => {
-            assert_eq!(refusal.code, Code::UnschedulableAndUnresolvable);
-            Some(refusal.message())
+        NodeVerdict::Rejected(status) if status.plugin == Plugin::Unreadable => {
+            assert_eq!(status.code, Code::UnschedulableAndUnresolvable);
+            Some(status.message())
         }
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! Objects with one invalid field.
 
-use scheduler::Settings;
+use scheduler::{Scheduler, Settings};
 use serde_json::{Value, json};
 
 use super::{TestScheduler, node, on, pod, unreadable_node, unreadable_pod};
@@ -58,6 +58,19 @@ fn an_allocatable_that_is_no_quantity() {
     // It is readable again once it is valid.
     bench.modify(&node("n"));
     assert_eq!(unreadable_node(&bench.explain("p")), None);
+}
+
+#[test]
+fn an_unreadable_node_is_not_feasible_in_a_profile_without_filters() {
+    let mut settings = Settings::default();
+    settings.profiles[0].filter.clear();
+    let mut bench = TestScheduler(Scheduler::new(settings));
+    let mut wrong = node("n");
+    wrong["status"]["allocatable"]["memory"] = json!("8 Gi");
+    bench.add(&wrong);
+    bench.add(&pod("p"));
+    let outcome = bench.outcome("p");
+    assert!(outcome.starts_with("0/1 nodes are available: 1 node(s) were invalid: "), "{outcome}");
 }
 
 #[test]

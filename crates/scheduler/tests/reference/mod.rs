@@ -40,8 +40,8 @@ pub(crate) struct ReferenceExplanation {
 /// Its decision about a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReferenceDecision {
-    Placed { node: String, evaluated_nodes: usize, feasible_nodes: usize },
-    Refused { message: String, plugins: BTreeSet<String> },
+    Scheduled { node: String, evaluated_nodes: usize, feasible_nodes: usize },
+    Unschedulable { message: String, plugins: BTreeSet<String> },
 }
 
 impl ReferenceScheduler {
@@ -74,7 +74,7 @@ impl ReferenceScheduler {
         let pod = self.cluster.pod(namespace, name).expect("the test asks for pods that are there");
         let (decision, next_start) = self.decide(pod, &self.cluster.in_order());
         self.next_start_node_index = next_start;
-        if let ReferenceDecision::Placed { node, .. } = &decision {
+        if let ReferenceDecision::Scheduled { node, .. } = &decision {
             self.cluster.assume(namespace, name, node);
         }
         decision
@@ -104,12 +104,12 @@ impl ReferenceScheduler {
         match filters::only_nodes(pod) {
             _ if all_nodes.is_empty() => {
                 let message = "no nodes available to schedule pods".to_owned();
-                return (ReferenceDecision::Refused { message, plugins }, self.next_start_node_index);
+                return (ReferenceDecision::Unschedulable { message, plugins }, self.next_start_node_index);
             }
             Err(status) => {
                 let message = format!("0/{count} nodes are available: {}.", status.message());
                 plugins.insert(status.plugin.to_string());
-                return (ReferenceDecision::Refused { message, plugins }, self.next_start_node_index);
+                return (ReferenceDecision::Unschedulable { message, plugins }, self.next_start_node_index);
             }
             Ok(None) => {}
             Ok(Some(names)) => {
@@ -125,7 +125,7 @@ impl ReferenceScheduler {
             match filters::filter(&self.cluster, pod, nominated) {
                 None => {
                     return (
-                        ReferenceDecision::Placed { node: name, evaluated_nodes: 0, feasible_nodes: 1 },
+                        ReferenceDecision::Scheduled { node: name, evaluated_nodes: 0, feasible_nodes: 1 },
                         self.next_start_node_index,
                     );
                 }
@@ -146,13 +146,13 @@ impl ReferenceScheduler {
         if feasible.is_empty() {
             plugins.extend(statuses.iter().map(|status| status.plugin.to_string()));
             let message = message(count, &statuses, narrowed.then_some(count - statuses.len()));
-            return (ReferenceDecision::Refused { message, plugins }, next_start);
+            return (ReferenceDecision::Unschedulable { message, plugins }, next_start);
         }
         let totals: Vec<i64> =
             scores::score(&self.cluster, pod, &feasible).iter().map(|scores| total(scores)).collect();
         let node = feasible[go::top(&totals)].metadata.name.clone();
         (
-            ReferenceDecision::Placed { node, evaluated_nodes: evaluated, feasible_nodes: feasible.len() },
+            ReferenceDecision::Scheduled { node, evaluated_nodes: evaluated, feasible_nodes: feasible.len() },
             next_start,
         )
     }

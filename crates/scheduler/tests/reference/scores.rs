@@ -33,7 +33,7 @@ pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Vec<Vec<Pl
         let said = opinions.iter().filter_map(move |(plugin, weight, said)| {
             let (raw, normalised) = said.as_ref()?;
             let (raw, normalised) = (raw[index], normalised[index]);
-            Some(PluginScore { plugin: *plugin, raw, normalised, weighted: normalised * weight })
+            Some(PluginScore { plugin: *plugin, raw, normalized: normalised, weighted: normalised * weight })
         });
         said.collect()
     };

@@ -2,7 +2,7 @@
 
 use kubernetes::time::{after, whole_second};
 use model::{Moment, What};
-use scheduler::{Decision, Placement, Rejection, SchedulingAttempt};
+use scheduler::{Decision, Rejection, ScheduleResult, SchedulingAttempt};
 
 use super::Run;
 use crate::events::PodEvent;
@@ -21,8 +21,8 @@ impl<O: Observer> Run<'_, O> {
         let Some(id) = self.pods.id_of(&pod) else { return };
         let now = self.now();
         match decision {
-            Decision::Placed(placement) => self.handle_placement(id, placement),
-            Decision::Refused(rejection) => self.handle_rejection(id, &rejection),
+            Decision::Scheduled(placement) => self.handle_placement(id, placement),
+            Decision::Unschedulable(rejection) => self.handle_rejection(id, &rejection),
             Decision::Failed(reason) | Decision::Skipped(reason) => {
                 self.informers
                     .notify_event(now, &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &reason });
@@ -36,7 +36,7 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    fn handle_placement(&mut self, id: PodId, placement: Placement) {
+    fn handle_placement(&mut self, id: PodId, placement: ScheduleResult) {
         let now = self.now();
         let busy_until = self.informers.scheduler.spend_attempt(now, &mut self.timeline.latencies);
         let Some(pod) = self.pods.get(id) else { return };
@@ -103,7 +103,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     /// Assigns a pod to a node; the binding becomes visible at that moment.
-    pub(super) fn begin_binding(&mut self, id: PodId, placement: Placement, at: Moment) {
+    pub(super) fn begin_binding(&mut self, id: PodId, placement: ScheduleResult, at: Moment) {
         self.pods.assign(id, &placement.node);
         let Some(pod) = self.pods.get_mut(id) else { return };
         (pod.stage, pod.placement) = (PodStage::Binding, Some(placement));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kubernetes::time::after;
 use model::{Moment, Object, What};
-use scheduler::{Placement, RecordedNodeOutcome};
+use scheduler::{RecordedNodeOutcome, ScheduleResult};
 
 use super::Run;
 use crate::ids::DemandId;
@@ -92,7 +92,7 @@ impl<O: Observer> Run<'_, O> {
         }
         let at = self.completion_time(id, |incarnation| incarnation.bind_duration, LatencyKind::Bind);
         let recorded_node = Some(RecordedNodeOutcome::Chosen);
-        let placement = Placement {
+        let placement = ScheduleResult {
             node,
             volume_changes: Vec::new(),
             evaluated_nodes: 0,

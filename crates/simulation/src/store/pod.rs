@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use autoscaler::PodStatusUpdate;
 use model::{Moment, NamespacedName, Object};
-use scheduler::Placement;
+use scheduler::ScheduleResult;
 
 use crate::components::ObservedPod;
 use crate::eviction::EvictionCause;
@@ -25,7 +25,7 @@ pub(crate) struct Pod {
     pub(super) node: Option<Arc<str>>,
     pub(crate) nominated: Option<Arc<str>>,
     pub(crate) bound_at: Option<Moment>,
-    pub(crate) placement: Option<Placement>,
+    pub(crate) placement: Option<ScheduleResult>,
     /// The scheduler's last message, and since when it is unschedulable.
     pub(crate) unschedulable: Option<(Arc<str>, Moment)>,
     pub(crate) failed_attempts: u32,

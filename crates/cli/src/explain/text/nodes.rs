@@ -26,7 +26,7 @@ pub(super) fn write(
     wide: bool,
     all_nodes: bool,
 ) -> anyhow::Result<()> {
-    if let Some(only) = &explained_pod.explanation.only_nodes {
+    if let Some(only) = &explained_pod.explanation.pre_filter_node_names {
         let names: Vec<&str> = only.iter().map(|name| &**name).collect();
         writeln!(out)?;
         write_wrapped(out, 2, &format!("PreFilter limits the candidates to: {}", names.join(", ")))?;
@@ -138,7 +138,7 @@ fn write_score_details(
                 escape_line(std::mem::take(&mut name)),
                 score.plugin.name().to_owned(),
                 signed(score.raw),
-                signed(score.normalised),
+                signed(score.normalized),
                 weight.map_or_else(String::new, |(_, weight)| format!("x {weight}")),
                 signed(score.weighted),
             ]);

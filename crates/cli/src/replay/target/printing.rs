@@ -80,9 +80,9 @@ pub(super) fn summary(out: &mut Printer, summary: &RunSummary) -> anyhow::Result
             )?;
         }
     }
-    if !counts.rejected.is_empty() {
+    if !counts.failed.is_empty() {
         write_field(out, "Rejected", "by the API server", plain)?;
-        for (rejection_reason, occurrences) in &counts.rejected {
+        for (rejection_reason, occurrences) in &counts.failed {
             write_count(
                 out,
                 occurrences.count,

@@ -86,11 +86,11 @@ impl SimulatedServer {
         RequestFailure { status, message: "no".to_owned(), retry_after: None }
     }
 
-    fn list(&mut self, kind_watch: &mut KindWatch, continue_token: Option<String>) -> Option<WatchRequest> {
+    fn list(&mut self, reflector: &mut Reflector, continue_token: Option<String>) -> Option<WatchRequest> {
         self.make_changes();
         if self.fault(5) {
             let failure = self.failure();
-            return self.respond(kind_watch, WatchResponse::Failed(failure));
+            return self.respond(reflector, WatchResponse::Failed(failure));
         }
         let start: usize = continue_token.as_deref().map_or(0, |token| token.parse().unwrap());
         if start == 0 {
@@ -102,23 +102,23 @@ impl SimulatedServer {
         let end = (start + self.rng.random_range(1..4)).min(all.len());
         let next = if end < all.len() { end.to_string() } else { String::new() };
         let pods: Vec<&str> = all[start..end].iter().map(String::as_str).collect();
-        self.respond(kind_watch, WatchResponse::Page(page(&version.to_string(), &next, &pods).as_bytes()))
+        self.respond(reflector, WatchResponse::Page(page(&version.to_string(), &next, &pods).as_bytes()))
     }
 
-    fn watch(&mut self, kind_watch: &mut KindWatch, resource_version: &str) -> Option<WatchRequest> {
+    fn watch(&mut self, reflector: &mut Reflector, resource_version: &str) -> Option<WatchRequest> {
         let mut resource_version: u64 = resource_version.parse().unwrap();
         if self.fault(5) {
             let failure = self.failure();
-            return self.respond(kind_watch, WatchResponse::Failed(failure));
+            return self.respond(reflector, WatchResponse::Failed(failure));
         }
         if resource_version < self.oldest_version && self.one_in(2) {
-            return self.respond(kind_watch, WatchResponse::Failed(status(410)));
+            return self.respond(reflector, WatchResponse::Failed(status(410)));
         }
-        if let Some(request) = self.respond(kind_watch, WatchResponse::Opened) {
+        if let Some(request) = self.respond(reflector, WatchResponse::Opened) {
             return Some(request);
         }
         if resource_version < self.oldest_version {
-            return self.respond(kind_watch, WatchResponse::Line(EXPIRED_EVENT.as_bytes()));
+            return self.respond(reflector, WatchResponse::Line(EXPIRED_EVENT.as_bytes()));
         }
         loop {
             self.make_changes();
@@ -134,7 +134,7 @@ impl SimulatedServer {
                     bookmark(&resource_version.to_string())
                 }
                 // The watch times out.
-                None if self.one_in(4) => return self.respond(kind_watch, WatchResponse::Ended),
+                None if self.one_in(4) => return self.respond(reflector, WatchResponse::Ended),
                 None => {
                     self.now = self.now.plus_nanos(60_000_000_000);
                     continue;
@@ -145,25 +145,25 @@ impl SimulatedServer {
                 1 if self.fault(1) => Some(WatchResponse::Line(&text.as_bytes()[..text.len() / 2])),
                 2 if self.fault(1) => Some(WatchResponse::Line(EXPIRED_EVENT.as_bytes())),
                 3 if self.fault(1) => {
-                    self.respond(kind_watch, WatchResponse::Line(text.as_bytes()));
+                    self.respond(reflector, WatchResponse::Line(text.as_bytes()));
                     Some(WatchResponse::Line(text.as_bytes()))
                 }
                 _ => None,
             };
             if let Some(request) =
-                self.respond(kind_watch, response.unwrap_or(WatchResponse::Line(text.as_bytes())))
+                self.respond(reflector, response.unwrap_or(WatchResponse::Line(text.as_bytes())))
             {
                 return Some(request);
             }
             if self.one_in(6) {
-                self.outputs_on_disk.push(kind_watch.take_output());
+                self.outputs_on_disk.push(reflector.take_output());
             }
         }
     }
 
-    fn respond(&mut self, kind_watch: &mut KindWatch, response: WatchResponse<'_>) -> Option<WatchRequest> {
+    fn respond(&mut self, reflector: &mut Reflector, response: WatchResponse<'_>) -> Option<WatchRequest> {
         self.pass_time();
-        kind_watch.handle(response, self.now, self.rng.random())
+        reflector.handle(response, self.now, self.rng.random())
     }
 
     fn changes(&self) -> impl Iterator<Item = &IncomingChange> {
@@ -171,7 +171,7 @@ impl SimulatedServer {
     }
 
     /// A watch resumed from the disk, after a kill.
-    fn resumed_from_disk(&self) -> KindWatch {
+    fn resumed_from_disk(&self) -> Reflector {
         let mut objects = HashMap::new();
         for change in self.changes() {
             let (name, version_id) = name_and_version(change.what.object());
@@ -181,7 +181,7 @@ impl SimulatedServer {
             }
         }
         let position = self.outputs_on_disk.iter().rev().find_map(|output| output.batch.positions.first());
-        KindWatch::new(watch_subject(), position.map(|(_, position)| &**position), objects, None)
+        Reflector::new(watch_subject(), position.map(|(_, position)| &**position), objects, None)
     }
 }
 
@@ -200,25 +200,25 @@ fn check(seed: u64) -> Result<(), TestCaseError> {
         has_bookmarks: seed.is_multiple_of(2),
     };
     server.make_changes();
-    let mut kind_watch = KindWatch::new(watch_subject(), None, [], None);
-    let mut request = kind_watch.next_request(0.5);
+    let mut reflector = Reflector::new(watch_subject(), None, [], None);
+    let mut request = reflector.next_request(0.5);
     for _ in 0..2_000 {
         let next = match request {
             WatchRequest::Wait(wait) => {
                 server.now = server.now.plus_nanos(wait.as_nanos() as i64);
                 server.make_changes();
-                Some(kind_watch.next_request(0.5))
+                Some(reflector.next_request(0.5))
             }
-            WatchRequest::List { continue_token, .. } => server.list(&mut kind_watch, continue_token),
-            WatchRequest::Watch { resource_version, .. } => server.watch(&mut kind_watch, &resource_version),
+            WatchRequest::List { continue_token, .. } => server.list(&mut reflector, continue_token),
+            WatchRequest::Watch { resource_version, .. } => server.watch(&mut reflector, &resource_version),
         };
         if server.one_in(2) || next.is_none() {
-            server.outputs_on_disk.push(kind_watch.take_output());
+            server.outputs_on_disk.push(reflector.take_output());
         }
         let Some(next) = next else { break };
         request = next;
         if server.fault(10) {
-            kind_watch = server.resumed_from_disk();
+            reflector = server.resumed_from_disk();
             // Without any output on disk nothing can be missed.
             if server
                 .outputs_on_disk
@@ -227,7 +227,7 @@ fn check(seed: u64) -> Result<(), TestCaseError> {
             {
                 server.first_list = None;
             }
-            request = kind_watch.next_request(0.5);
+            request = reflector.next_request(0.5);
         }
     }
 

@@ -72,10 +72,11 @@ fn gap_texts(resumption: &Resumption) -> Vec<String> {
     change.flat_map(|change| change.closed.iter().chain(&change.gaps)).map(words).collect()
 }
 
-/// The text of the positions, as [`KindWatches`](super::super::kind_watches::KindWatches) writes it.
+/// The text of the positions, as [`KindWatches`](super::super::progress::KindWatches) writes it.
 fn text(resumption: &Resumption, new_scope: Option<&KindScope>) -> String {
     let Some(scope) = new_scope else { return resumption.dropped.trim_start_matches(';').to_owned() };
-    let positions = scope.watches().map(str::to_owned).zip(resumption.positions.iter().flatten().cloned());
+    let positions =
+        scope.watched_namespaces().map(str::to_owned).zip(resumption.positions.iter().flatten().cloned());
     let section = PositionSection { filter: scope.filter.clone(), positions: positions.collect() };
     section.text(&pod()) + &resumption.dropped
 }
@@ -243,7 +244,7 @@ proptest! {
             }
             gaps.extend(change.gaps.iter().map(|gap| (gap.from, gap.to)));
             let mut positions = BTreeMap::new();
-            for (name, position) in wanted.iter().flat_map(KindScope::watches).zip(&resumption.positions) {
+            for (name, position) in wanted.iter().flat_map(KindScope::watched_namespaces).zip(&resumption.positions) {
                 // Gaps reported by the watch itself.
                 let lost = position.as_deref().filter(|position| position_version(position).is_empty()).and_then(position_moment);
                 gaps.extend(lost.map(|since| (since, at(begins + 1))));
@@ -275,7 +276,7 @@ proptest! {
         // A gap is open only if the last run has a narrower scope than an earlier one.
         let last = recorded.last().filter(|(begins, _)| *begins == runs.len() as i64 * 100);
         let is_narrower = recorded.iter().any(|(_, before)| last.is_none_or(|(_, last)| {
-            before.watches().any(|name| !last.covers(&before.filter, name))
+            before.watched_namespaces().any(|name| !last.covers(&before.filter, name))
         }));
         let open = gaps.iter().filter(|(_, to)| *to == Moment::MAX).count();
         prop_assert_eq!(open, usize::from(is_narrower), "{:?}", gaps);

@@ -92,7 +92,22 @@ async fn samples_that_could_not_be_taken_are_a_gap() {
 }
 
 #[tokio::test]
-async fn samples_of_an_earlier_run_are_resumed_after_a_gap() {
+async fn a_gap_that_lasts_until_the_end_of_the_recording_is_recorded() {
+    let scope = WatchScope { usage: Some(Duration::from_millis(5)), ..only(&[], &[]) };
+    let has_warned = |events: &[RecordingEvent]| {
+        events.iter().any(
+            |event| matches!(event, RecordingEvent::Warning { message, .. } if message.contains("sampled")),
+        )
+    };
+    let samples = server(&[&["n1@1"], &["503"]]);
+    let events = recorded_events(samples, scope, ResumeState::default(), has_warned).await;
+    let gaps: Vec<&Gap> = batches(&events).flat_map(|batch| &batch.gaps).collect();
+    let [gap] = gaps[..] else { panic!("{gaps:?}") };
+    assert!(gap.from < gap.to && gap.why.starts_with("usage cannot be sampled: "), "{gap:?}");
+}
+
+#[tokio::test]
+async fn samples_of_an_earlier_recording_are_resumed_after_a_gap() {
     let (_, version) = usage_object(NODE_USAGE, "n1", "{}");
     let resume_state = ResumeState {
         objects: [(Kind::new(GROUP, NODE_USAGE), [(cluster_scoped("n1"), version)].into())].into(),
@@ -103,7 +118,7 @@ async fn samples_of_an_earlier_run_are_resumed_after_a_gap() {
     let expected =
         ["MODIFIED NodeUsage n1@1", "ADDED NamespaceUsage web@T", "gap of 2 kinds: usage was not sampled"];
     assert_eq!(recorded, expected);
-    // A run without sampling ends it.
+    // A recording without sampling ends it.
     let batch = end_sampling(&"s".into(), &resume_state, Moment::from_nanos(0));
     assert_eq!(batch.changes.len(), 1);
     assert_eq!((batch.changes[0].what.event_type(), &*batch.changes[0].key.name), ("DELETED", "n1"));

@@ -317,7 +317,7 @@ fn a_deleted_owner_leaves_no_demand_open() {
 #[test]
 fn in_a_replay_awaited_pods_outlive_their_owner() {
     let mut recording = TestRecording::new();
-    recording.0.is_replay = true;
+    recording.0.recording_is_replay = true;
     let marked = |name: &str, demand: &str| {
         let mut pod = on(pod(name), "n1");
         pod["metadata"]["annotations"] = json!({"replay.kinescope.io/demand": demand});

@@ -208,34 +208,34 @@ fn reasons_are_in_kube_schedulers_order() {
 
 #[test]
 fn immediate_claims_must_be_bound() {
-    let refused = |objects: &[Value], why: &str| check(objects, &["x"], &format!("VolumeBinding {why}"));
+    let rejected = |objects: &[Value], why: &str| check(objects, &["x"], &format!("VolumeBinding {why}"));
     let immediate = "UnschedulableAndUnresolvable: pod has unbound immediate PersistentVolumeClaims";
-    refused(&[claim("x", "1", json!({})), class("d", json!("Immediate"))], immediate);
-    refused(&[claim("x", "1", json!({}))], immediate);
-    refused(&[claim("x", "1", json!({"volumeName": "v"})), local()], immediate);
+    rejected(&[claim("x", "1", json!({})), class("d", json!("Immediate"))], immediate);
+    rejected(&[claim("x", "1", json!({}))], immediate);
+    rejected(&[claim("x", "1", json!({"volumeName": "v"})), local()], immediate);
     let unset = "Error: VolumeBindingMode not set for StorageClass \"s\"";
-    refused(&[claim("x", "1", json!({})), class("d", json!(null))], unset);
-    refused(&[], "UnschedulableAndUnresolvable: persistentvolumeclaim \"x\" not found");
+    rejected(&[claim("x", "1", json!({})), class("d", json!(null))], unset);
+    rejected(&[], "UnschedulableAndUnresolvable: persistentvolumeclaim \"x\" not found");
     let mut lost = claim("x", "1", json!({"volumeName": "v"}));
     lost["status"] = json!({"phase": "Lost"});
-    refused(
+    rejected(
         &[lost],
         "UnschedulableAndUnresolvable: persistentvolumeclaim \"x\" bound to non-existent persistentvolume \"v\"",
     );
     let mut deleting = claim("x", "1", json!({}));
     deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    refused(&[deleting], "UnschedulableAndUnresolvable: persistentvolumeclaim \"x\" is being deleted");
+    rejected(&[deleting], "UnschedulableAndUnresolvable: persistentvolumeclaim \"x\" is being deleted");
 }
 
 #[test]
 fn an_ephemeral_claim_must_be_owned_by_the_pod() {
     let pod = json!([{"name": "e", "ephemeral": {}}]);
-    let refused = |objects: &[Value], why: &str| {
+    let rejected = |objects: &[Value], why: &str| {
         let expected = format!("VolumeBinding UnschedulableAndUnresolvable: {why}");
         assert_eq!(reserve_on_node(&mut StorageCache::of(objects), pod.clone()), expected);
     };
-    refused(&[], "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-e\"");
-    refused(&[claim("p-e", "1", json!({}))], "PVC a/p-e was not created for pod a/p (pod is not owner)");
+    rejected(&[], "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-e\"");
+    rejected(&[claim("p-e", "1", json!({}))], "PVC a/p-e was not created for pod a/p (pod is not owner)");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use model::{Moment, Object, What};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::super::node::NodeSpec;
+use super::super::super::node::ParsedNode;
 use super::super::super::pod::Pod;
 use super::super::super::{Plugin, Scheduler, Settings};
 use super::super::QueueContext;
@@ -88,7 +88,7 @@ fn evaluate_hints(
         scheduler.apply(Moment::MIN, &What::Added(pod.clone()));
         let id = scheduler.cache.find_pod("d", "p").unwrap();
         let scalars = &mut scheduler.cache.scalars;
-        let mut node = |object: Option<&Object>| object.map(|object| NodeSpec::read(object, scalars));
+        let mut node = |object: Option<&Object>| object.map(|object| ParsedNode::read(object, scalars));
         let nodes = (meta.kind == "Node").then(|| (node(old), node(new)));
         let mut read = |object: Option<&Object>| object.map(|object| Pod::read(object, scalars));
         let pod_versions = (meta.kind == "Pod").then(|| (read(old), read(new)));
@@ -144,8 +144,7 @@ fn evaluate_hints(
             if answers.len() == number {
                 answers.push((label(cluster_event, is_assigned), BTreeMap::new()));
             }
-            for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| plugin.is_registered_for(cluster_event))
-            {
+            for plugin in Plugin::ALL.into_iter().filter(|plugin| plugin.is_registered_for(cluster_event)) {
                 let helped = evaluate_hint(
                     plugin,
                     context,

@@ -62,7 +62,9 @@ fn pods_move_between_queues_as_in_kube_scheduler() {
                     let chosen = attempted.as_ref().and_then(|attempted| scheduled_node(&attempted.decision));
                     assert_eq!(chosen, step.node, "{location}: {attempted:?}");
                     let (nominated, victims) = match attempted.map(|attempted| attempted.decision) {
-                        Some(Decision::Refused(rejection)) => (rejection.nominated_node, rejection.victims),
+                        Some(Decision::Unschedulable(rejection)) => {
+                            (rejection.nominated_node, rejection.victims)
+                        }
                         _ => (None, Vec::new()),
                     };
                     let victims: Vec<&str> = victims.iter().map(|pod| &*pod.name).collect();

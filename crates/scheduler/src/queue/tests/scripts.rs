@@ -2,10 +2,11 @@
 //!
 //! A line is a moment in seconds and an event: `node+ NAME CPU` adds or updates a node, `node- NAME` deletes it, `pod+
 //! NAME CPU WORDS` adds or updates a pod, `pod- NAME` deletes it, `bound NAME` and `unbound NAME` report a binding,
+//! `preempts NAME` and `preempted NAME` begin and finish its preemption,
 //! `pop -> NAME` pops the next pod (`NAME@NODE` if it is scheduled, `nobody` if none is ready), `wakes at MOMENT`
 //! checks the next moment at which time moves a pod, and anything else is the expected state of all pods. Words of a
-//! pod: `on=NODE`, `promised=NODE` (nominated), `priority=N`, `app=LABEL`, `gate`, `far` (anti-affinity to its own
-//! label), `going` (terminating).
+//! pod: `on=NODE`, `nominated=NODE`, `priority=N`, `app=LABEL`, `gate`, `far` (anti-affinity to its own
+//! label), `terminating`.
 
 use model::Moment;
 use proptest::prelude::*;
@@ -58,6 +59,8 @@ fn apply_script_event(scheduler: &mut Scheduler, now: Moment, words: &str) -> bo
         ["pod-", name] => scheduler.apply(now, &pod_object(name, "0", &[]).deleted()),
         ["bound", name] => scheduler.pod_bound(now, "d", name),
         ["unbound", name] => scheduler.bind_failed(now, "d", name),
+        ["preempts", name] => assert!(scheduler.begin_preemption("d", name)),
+        ["preempted", name] => scheduler.finish_preemption("d", name),
         _ => return false,
     }
     true
@@ -74,7 +77,7 @@ fn pod_object(name: &str, cpu: &str, words: &[&str]) -> PodBuilder {
     for word in words {
         pod = match word.split_once('=').unwrap_or((word, "")) {
             ("on", node) => pod.on(node),
-            ("promised", node) => pod.set("status.nominatedNodeName", node),
+            ("nominated", node) => pod.set("status.nominatedNodeName", node),
             ("priority", priority) => pod.priority(priority.parse().unwrap()),
             ("app", _) => pod,
             ("gate", _) => pod.set("spec.schedulingGates", json!([{"name": "g"}])),
@@ -84,7 +87,7 @@ fn pod_object(name: &str, cpu: &str, words: &[&str]) -> PodBuilder {
                 let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
                 pod.set("spec.affinity.podAntiAffinity", required)
             }
-            ("going", _) => pod.terminating("2026-01-01T00:00:00Z"),
+            ("terminating", _) => pod.terminating("2026-01-01T00:00:00Z"),
             _ => panic!("{word} means nothing"),
         };
     }
@@ -102,6 +105,24 @@ fn higher_priority_pops_first_then_the_earlier_timestamp() {
          1s pop -> a@n
          1s pop -> b@n
          1s pop -> nobody",
+    );
+}
+
+#[test]
+fn a_pod_that_preempts_for_longer_than_the_flush_interval_is_flushed_when_it_is_done() {
+    check(
+        "0s node+ n 1
+         0s pod+ a 2
+         1s pop -> a
+         1s preempts a
+         1s wakes at 330s
+         330s a refused by DefaultPreemption NodeResourcesFit
+         330s wakes at 360s
+         1000s a refused by DefaultPreemption NodeResourcesFit
+         1001s preempted a
+         1001s wakes at 1020s
+         1019s a refused by DefaultPreemption NodeResourcesFit
+         1020s a active",
     );
 }
 
@@ -220,14 +241,14 @@ fn a_pod_deleted_while_binding_frees_its_resources() {
         )
     };
     check(&script("pod- a"));
-    check(&script("pod+ a 2 going"));
+    check(&script("pod+ a 2 terminating"));
 }
 
 #[test]
 fn a_pod_that_is_being_deleted_is_not_tried() {
     check(
         "0s node+ n 2
-         0s pod+ a 1 going
+         0s pod+ a 1 terminating
          0s pod+ b 1
          1s pop -> a
          1s pop -> b@n
@@ -274,11 +295,11 @@ fn unschedulable_pods_are_flushed_after_five_minutes() {
 fn a_cleared_nomination_requeues_pods_of_no_higher_priority() {
     let script = |goes: &str| {
         format!(
-            "0s pod+ a 2 priority=5 promised=n
+            "0s pod+ a 2 priority=5 nominated=n
              0s pop -> a
-             0s pod+ a 2 priority=5 promised=n
+             0s pod+ a 2 priority=5 nominated=n
              0s node+ n 2
-             0s pod+ s 2 priority=9 promised=m
+             0s pod+ s 2 priority=9 nominated=m
              0s pod+ w 2
              0s pod+ v 4 priority=7
              1s pop -> s@n
@@ -290,7 +311,7 @@ fn a_cleared_nomination_requeues_pods_of_no_higher_priority() {
     };
     check(&script("pod- a\n 9s v refused by NodeResourcesFit, w active"));
     check(&script("pod+ a 2 priority=5\n 9s a active, v refused by NodeResourcesFit, w active"));
-    check(&script("pod+ a 2 priority=5 promised=m\n 9s a active, v refused by NodeResourcesFit, w active"));
+    check(&script("pod+ a 2 priority=5 nominated=m\n 9s a active, v refused by NodeResourcesFit, w active"));
 }
 
 #[test]
@@ -389,10 +410,10 @@ fn step() -> impl Strategy<Value = String> {
         "",
         " gate",
         " priority=5",
-        " promised=n",
+        " nominated=n",
         " on=n",
         " app=x far",
-        " going",
+        " terminating",
     ]);
     prop_oneof![
         (name.clone(), 1..4, words).prop_map(|(name, cpu, words)| format!("pod+ {name} {cpu}{words}")),
@@ -419,7 +440,7 @@ proptest! {
             }
             let waiting: Vec<String> = scheduler.queued_pods().map(|queued| queued.pod.name.to_string()).collect();
             for (id, pod) in scheduler.cache.pods() {
-                let placed = scheduler.cache.node_of(id).is_some() || scheduler.queue.is_binding(id);
+                let placed = scheduler.cache.node_of(id).is_some() || scheduler.queue.is_in_flight(id);
                 let waits = waiting.iter().filter(|name| **name == *pod.name.name).count();
                 // A terminating pod leaves the queue when it is popped.
                 let given_up = pod.terminating && !placed && waits == 0;
@@ -431,7 +452,7 @@ proptest! {
                 queue.entries.values().filter(|entry| state(&entry.state)).count()
             };
             let elsewhere = of(&|state| {
-                matches!(state, super::super::EntryState::Gated(_) | super::super::EntryState::Binding)
+                matches!(state, super::super::EntryState::Gated(_) | super::super::EntryState::InFlight)
             });
             prop_assert_eq!(indexed + elsewhere, queue.entries.len());
         }

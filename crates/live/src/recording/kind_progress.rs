@@ -1,4 +1,4 @@
-//! The watches of one kind: one, or one per namespace in scope, with a joint position and status.
+//! The progress of the watches of one kind: the position and status of each, joined into those of the kind.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -11,8 +11,8 @@ use crate::events::{KindStatus, WatchState};
 use crate::kinds::{ServedKind, field_selector};
 use crate::url::percent_encode;
 
-/// The watches of one kind.
-pub(super) struct KindWatches {
+/// The progress of the watches of one kind, which are one, or one per namespace in scope. Their tasks share it.
+pub(super) struct KindProgress {
     pub(super) kind: Kind,
     /// The kind as currently served: the version of a custom resource may change.
     served: RwLock<ServedKind>,
@@ -22,25 +22,32 @@ pub(super) struct KindWatches {
     /// The watches that ended when the scope became narrower, as they are appended to the text of the position.
     dropped: String,
     /// By namespace, empty for a watch of all. Locked while a batch is sent, so that positions stay in order.
-    pub(super) watches: Mutex<BTreeMap<String, NamespaceWatch>>,
+    pub(super) by_namespace: Mutex<BTreeMap<String, WatchProgress>>,
 }
 
 /// The position and status of one watch.
 #[derive(Default)]
-pub(super) struct NamespaceWatch {
+pub(super) struct WatchProgress {
     pub(super) position: Option<String>,
     pub(super) state: Option<WatchState>,
     pub(super) objects: usize,
     pub(super) last_heard: Option<Moment>,
 }
 
-// === impl KindWatches ===
+// === impl KindProgress ===
 
-impl KindWatches {
-    pub(super) fn new(served: ServedKind, filter: ScopeFilter, dropped: String) -> KindWatches {
+impl KindProgress {
+    pub(super) fn new(served: ServedKind, filter: ScopeFilter, dropped: String) -> KindProgress {
         let kind = served.kind.clone();
         let served = RwLock::new(served);
-        KindWatches { kind, served, discovered: Notify::new(), filter, dropped, watches: Mutex::default() }
+        KindProgress {
+            kind,
+            served,
+            discovered: Notify::new(),
+            filter,
+            dropped,
+            by_namespace: Mutex::default(),
+        }
     }
 
     /// Updates the kind after discovery.
@@ -63,30 +70,30 @@ impl KindWatches {
 
     /// Sets the position of a namespace until its watch reports a newer one.
     pub(super) fn set_position(&mut self, namespace: &str, position: &str) {
-        let watch = NamespaceWatch { position: Some(position.to_owned()), ..NamespaceWatch::default() };
-        self.watches.get_mut().insert(namespace.to_owned(), watch);
+        let watch = WatchProgress { position: Some(position.to_owned()), ..WatchProgress::default() };
+        self.by_namespace.get_mut().insert(namespace.to_owned(), watch);
     }
 
     /// The joint position, in the format of [`KindPositions`](super::scope::KindPositions). Watches without a position
     /// start with a list.
-    pub(super) fn joint_position(&self, watches: &BTreeMap<String, NamespaceWatch>) -> String {
-        let part = |(namespace, watch): (&String, &NamespaceWatch)| {
+    pub(super) fn joint_position(&self, by_namespace: &BTreeMap<String, WatchProgress>) -> String {
+        let part = |(namespace, watch): (&String, &WatchProgress)| {
             let position = watch.position.as_ref()?;
             Some(if namespace.is_empty() { position.clone() } else { format!("{namespace}={position}") })
         };
-        let parts: Vec<String> = watches.iter().filter_map(part).collect();
+        let parts: Vec<String> = by_namespace.iter().filter_map(part).collect();
         self.filter.position_prefix(&self.kind) + &parts.join(",") + &self.dropped
     }
 
     /// The joint status: that of a watch which is not open, if there is one.
-    pub(super) fn status(&self, watches: &BTreeMap<String, NamespaceWatch>) -> KindStatus {
-        let states = || watches.values().filter_map(|watch| watch.state.as_ref());
+    pub(super) fn status(&self, by_namespace: &BTreeMap<String, WatchProgress>) -> KindStatus {
+        let states = || by_namespace.values().filter_map(|watch| watch.state.as_ref());
         let state = states().find(|state| **state != WatchState::Watching).or_else(|| states().next());
         KindStatus {
             kind: self.kind.clone(),
             state: state.cloned().unwrap_or(WatchState::Listing),
-            objects: watches.values().map(|watch| watch.objects).sum(),
-            last_heard: watches.values().filter_map(|watch| watch.last_heard).max(),
+            objects: by_namespace.values().map(|watch| watch.objects).sum(),
+            last_heard: by_namespace.values().filter_map(|watch| watch.last_heard).max(),
         }
     }
 }
@@ -95,33 +102,33 @@ impl KindWatches {
 mod tests {
     use super::*;
 
-    fn family(labels: Option<&str>) -> KindWatches {
+    fn progress_with_labels(labels: Option<&str>) -> KindProgress {
         let filter = ScopeFilter { labels: labels.map(str::to_owned), ..ScopeFilter::default() };
-        KindWatches::new(ServedKind::guessed(Kind::new("", "Pod"), true), filter, ";-blog=5".to_owned())
+        KindProgress::new(ServedKind::guessed(Kind::new("", "Pod"), true), filter, ";-blog=5".to_owned())
     }
 
     #[test]
     fn the_joint_position_contains_all_watches() {
-        let mut kind_watches = family(Some("a,b=c"));
-        kind_watches.set_position("shop", "9");
-        kind_watches.set_position("web", "7");
-        let text = kind_watches.joint_position(kind_watches.watches.try_lock().as_deref().unwrap());
+        let mut progress = progress_with_labels(Some("a,b=c"));
+        progress.set_position("shop", "9");
+        progress.set_position("web", "7");
+        let text = progress.joint_position(progress.by_namespace.try_lock().as_deref().unwrap());
         assert_eq!(text, "a,b=c|shop=9,web=7;-blog=5");
     }
 
     #[test]
     fn requests_use_the_served_version() {
-        let kind_watches = family(Some("app in (a)"));
+        let progress = progress_with_labels(Some("app in (a)"));
         let labels = "?labelSelector=app%20in%20%28a%29&";
         assert_eq!(
-            kind_watches.request_prefix("web"),
+            progress.request_prefix("web"),
             (format!("/api/v1/namespaces/web/pods{labels}"), "v1".to_owned())
         );
         let version = "v2".to_owned();
-        kind_watches
+        progress
             .set_served(ServedKind { version, ..ServedKind::guessed(Kind::new("example.com", "Pod"), true) });
         assert_eq!(
-            kind_watches.request_prefix(""),
+            progress.request_prefix(""),
             (format!("/apis/example.com/v2/pods{labels}"), "example.com/v2".to_owned())
         );
     }

@@ -13,9 +13,10 @@ use serde::Deserialize;
 
 use super::super::pod::{Controller, ControllerKind};
 
-/// The objects, parsed; unreadable ones with their error.
+/// The Namespaces, Services, controllers, PodDisruptionBudgets and DeviceClasses that scheduling depends on, parsed;
+/// unreadable ones with their error.
 #[derive(Debug, Default)]
-pub(crate) struct SelectorObjects {
+pub(crate) struct RelatedObjects {
     pub namespaces: BTreeMap<Arc<str>, Labels>,
     /// By namespace and name. Only services with a selector.
     services: BTreeMap<(Arc<str>, Arc<str>), Labels>,
@@ -25,7 +26,7 @@ pub(crate) struct SelectorObjects {
     /// Extended resources that are backed by device classes, by class.
     device_resources: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// The errors of unreadable objects, by kind, namespace and name.
-    read_errors: BTreeMap<(SelectorObjectKind, Arc<str>, Arc<str>), Arc<str>>,
+    read_errors: BTreeMap<(RelatedObjectKind, Arc<str>, Arc<str>), Arc<str>>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -47,7 +48,7 @@ pub(crate) struct DisruptionBudget {
 
 /// The kind of such an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum SelectorObjectKind {
+pub(crate) enum RelatedObjectKind {
     Namespace,
     Service,
     Controller(ControllerKind),
@@ -116,35 +117,35 @@ struct DeviceClassSpecJson {
     extended_resource_name: Option<Arc<str>>,
 }
 
-// === impl SelectorObjectKind ===
+// === impl RelatedObjectKind ===
 
-impl SelectorObjectKind {
-    pub(crate) fn of(group: &str, kind: &str) -> Option<SelectorObjectKind> {
+impl RelatedObjectKind {
+    pub(crate) fn of(group: &str, kind: &str) -> Option<RelatedObjectKind> {
         Some(match (group, kind) {
-            ("", "Namespace") => SelectorObjectKind::Namespace,
-            ("", "Service") => SelectorObjectKind::Service,
+            ("", "Namespace") => RelatedObjectKind::Namespace,
+            ("", "Service") => RelatedObjectKind::Service,
             ("", "ReplicationController") => {
-                SelectorObjectKind::Controller(ControllerKind::ReplicationController)
+                RelatedObjectKind::Controller(ControllerKind::ReplicationController)
             }
-            ("apps", "ReplicaSet") => SelectorObjectKind::Controller(ControllerKind::ReplicaSet),
-            ("apps", "StatefulSet") => SelectorObjectKind::Controller(ControllerKind::StatefulSet),
-            ("policy", "PodDisruptionBudget") => SelectorObjectKind::Budget,
-            ("resource.k8s.io", "DeviceClass") => SelectorObjectKind::DeviceClass,
+            ("apps", "ReplicaSet") => RelatedObjectKind::Controller(ControllerKind::ReplicaSet),
+            ("apps", "StatefulSet") => RelatedObjectKind::Controller(ControllerKind::StatefulSet),
+            ("policy", "PodDisruptionBudget") => RelatedObjectKind::Budget,
+            ("resource.k8s.io", "DeviceClass") => RelatedObjectKind::DeviceClass,
             _ => return None,
         })
     }
 }
 
-impl fmt::Display for SelectorObjectKind {
+impl fmt::Display for RelatedObjectKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SelectorObjectKind::Namespace => "namespace",
-            SelectorObjectKind::Service => "service",
-            SelectorObjectKind::Controller(ControllerKind::ReplicationController) => "replicationcontroller",
-            SelectorObjectKind::Controller(ControllerKind::ReplicaSet) => "replicaset",
-            SelectorObjectKind::Controller(ControllerKind::StatefulSet) => "statefulset",
-            SelectorObjectKind::Budget => "poddisruptionbudget",
-            SelectorObjectKind::DeviceClass => "deviceclass",
+            RelatedObjectKind::Namespace => "namespace",
+            RelatedObjectKind::Service => "service",
+            RelatedObjectKind::Controller(ControllerKind::ReplicationController) => "replicationcontroller",
+            RelatedObjectKind::Controller(ControllerKind::ReplicaSet) => "replicaset",
+            RelatedObjectKind::Controller(ControllerKind::StatefulSet) => "statefulset",
+            RelatedObjectKind::Budget => "poddisruptionbudget",
+            RelatedObjectKind::DeviceClass => "deviceclass",
         })
     }
 }
@@ -164,13 +165,13 @@ fn insert_if_changed<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, val
     }
 }
 
-// === impl SelectorObjects ===
+// === impl RelatedObjects ===
 
-impl SelectorObjects {
+impl RelatedObjects {
     /// Applies an object that was added, modified or deleted. Returns whether `PreFilterState`s may depend on it.
     ///
     /// An unreadable object is kept as an error, which rejects the pods that depend on it.
-    pub(crate) fn apply(&mut self, kind: SelectorObjectKind, object: &Object, present: bool) -> bool {
+    pub(crate) fn apply(&mut self, kind: RelatedObjectKind, object: &Object, present: bool) -> bool {
         let meta = object.meta();
         let (namespace, name): (Arc<str>, Arc<str>) =
             (meta.namespace.as_ref().into(), meta.name.as_ref().into());
@@ -200,8 +201,8 @@ impl SelectorObjects {
     ) -> Option<String> {
         let read_errors = self.read_errors.iter().filter(|((_, other, _), _)| **other == *namespace);
         let mut relevant = read_errors.filter(|((kind, _, name), _)| match kind {
-            SelectorObjectKind::Service => true,
-            SelectorObjectKind::Controller(kind) => {
+            RelatedObjectKind::Service => true,
+            RelatedObjectKind::Controller(kind) => {
                 controller.is_some_and(|controller| controller.kind == *kind && controller.name == *name)
             }
             _ => false,
@@ -212,7 +213,7 @@ impl SelectorObjects {
     /// The error of an unreadable disruption budget.
     pub(crate) fn budget_read_error(&self) -> Option<String> {
         let mut read_errors =
-            self.read_errors.iter().filter(|((kind, ..), _)| *kind == SelectorObjectKind::Budget);
+            self.read_errors.iter().filter(|((kind, ..), _)| *kind == RelatedObjectKind::Budget);
         read_errors
             .next()
             .map(|((kind, namespace, name), error)| format!("{kind} {namespace}/{name}: {error}"))
@@ -220,33 +221,33 @@ impl SelectorObjects {
 
     fn set(
         &mut self,
-        kind: SelectorObjectKind,
+        kind: RelatedObjectKind,
         namespace: Arc<str>,
         name: Arc<str>,
         object: &Object,
     ) -> Result<bool, String> {
         Ok(match kind {
-            SelectorObjectKind::Namespace => {
+            RelatedObjectKind::Namespace => {
                 let labels = view::<NamespaceJson>(object)?.metadata.labels;
                 insert_if_changed(&mut self.namespaces, name, labels)
             }
-            SelectorObjectKind::Service => match view::<SelectingJson<Labels>>(object)?.spec.selector {
+            RelatedObjectKind::Service => match view::<SelectingJson<Labels>>(object)?.spec.selector {
                 Some(selector) => insert_if_changed(&mut self.services, (namespace, name), selector),
                 None => self.services.remove(&(namespace, name)).is_some(),
             },
-            SelectorObjectKind::Controller(kind @ ControllerKind::ReplicationController) => {
+            RelatedObjectKind::Controller(kind @ ControllerKind::ReplicationController) => {
                 let labels = view::<SelectingJson<Labels>>(object)?.spec.selector.unwrap_or_default();
                 let key = (namespace, Controller { kind, name });
                 insert_if_changed(&mut self.controllers, key, ControllerSelector::Labels(labels))
             }
-            SelectorObjectKind::Controller(kind) => {
+            RelatedObjectKind::Controller(kind) => {
                 let json: SelectingJson<LabelSelector> = view(object)?;
                 let selector = Selector::of(json.spec.selector.as_ref());
                 let selector = selector.map_err(|error| format!("spec.selector: {error}"))?;
                 let key = (namespace, Controller { kind, name });
                 insert_if_changed(&mut self.controllers, key, ControllerSelector::Selector(selector))
             }
-            SelectorObjectKind::Budget => {
+            RelatedObjectKind::Budget => {
                 let json: SelectingJson<LabelSelector> = view(object)?;
                 let status = view::<BudgetJson>(object)?.status;
                 let budget = DisruptionBudget {
@@ -259,7 +260,7 @@ impl SelectorObjects {
                 // Budgets matter only to preemption, which reads them each time.
                 false
             }
-            SelectorObjectKind::DeviceClass => {
+            RelatedObjectKind::DeviceClass => {
                 let json: DeviceClassJson = view(object)?;
                 let mut resources: Vec<Arc<str>> =
                     vec![format!("deviceclass.resource.kubernetes.io/{name}").into()];
@@ -269,18 +270,18 @@ impl SelectorObjects {
         })
     }
 
-    fn remove(&mut self, kind: SelectorObjectKind, namespace: Arc<str>, name: Arc<str>) -> bool {
+    fn remove(&mut self, kind: RelatedObjectKind, namespace: Arc<str>, name: Arc<str>) -> bool {
         match kind {
-            SelectorObjectKind::Namespace => self.namespaces.remove(&name).is_some(),
-            SelectorObjectKind::Service => self.services.remove(&(namespace, name)).is_some(),
-            SelectorObjectKind::Controller(kind) => {
+            RelatedObjectKind::Namespace => self.namespaces.remove(&name).is_some(),
+            RelatedObjectKind::Service => self.services.remove(&(namespace, name)).is_some(),
+            RelatedObjectKind::Controller(kind) => {
                 self.controllers.remove(&(namespace, Controller { kind, name })).is_some()
             }
-            SelectorObjectKind::Budget => {
+            RelatedObjectKind::Budget => {
                 self.budgets.remove(&(namespace, name));
                 false
             }
-            SelectorObjectKind::DeviceClass => self.device_resources.remove(&name).is_some(),
+            RelatedObjectKind::DeviceClass => self.device_resources.remove(&name).is_some(),
         }
     }
 

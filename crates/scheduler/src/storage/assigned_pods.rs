@@ -13,7 +13,7 @@ use crate::ids::PodId;
 
 /// An assigned pod and its attached volumes.
 #[derive(Debug, PartialEq)]
-pub(super) struct PlacedPod {
+pub(super) struct AssignedPod {
     node: Arc<str>,
     namespace: Arc<str>,
     volumes: Arc<PodVolumes>,
@@ -26,7 +26,7 @@ pub(crate) enum VolumeOwner {
     /// An incoming pod, which is rejected if a claim is missing.
     Incoming,
     /// An assigned pod, whose missing claims are ignored.
-    Placed,
+    Assigned,
 }
 
 // === impl StorageCache ===
@@ -49,28 +49,30 @@ impl StorageCache {
         for claim in volumes.named_claims() {
             self.claims.entry(ClaimKey::new(namespace, claim)).or_default().mounts += 1;
         }
-        let attached = self.attached_volumes(namespace, volumes, VolumeOwner::Placed, true);
+        let attached = self.attached_volumes(namespace, volumes, VolumeOwner::Assigned, true);
         self.update_node(node, |node| node.add_pod(pod, volumes, &attached));
         let (node, namespace, volumes) = (node.clone(), namespace.clone(), volumes.clone());
-        self.pods.insert(pod, PlacedPod { node, namespace, volumes, attached });
+        self.pods.insert(pod, AssignedPod { node, namespace, volumes, attached });
     }
 
     /// Removes a pod, if it was added.
     pub(crate) fn remove_pod(&mut self, pod: PodId) {
-        let Some(placed_pod) = self.pods.remove(&pod) else { return };
-        self.update_node(&placed_pod.node, |node| node.remove_pod(pod, &placed_pod.attached));
-        let key = |claim| ClaimKey::new(&placed_pod.namespace, claim);
-        for claim in placed_pod.volumes.named_claims() {
+        let Some(assigned_pod) = self.pods.remove(&pod) else { return };
+        self.update_node(&assigned_pod.node, |node| node.remove_pod(pod, &assigned_pod.attached));
+        let key = |claim| ClaimKey::new(&assigned_pod.namespace, claim);
+        for claim in assigned_pod.volumes.named_claims() {
             self.update_claim_entry(&key(claim), |entry| entry.mounts -= 1);
         }
-        for claim in placed_pod.volumes.claims() {
+        for claim in assigned_pod.volumes.claims() {
             self.update_claim_entry(&key(claim), |entry| entry.pods.remove(&pod));
         }
     }
 
     /// The node and the volumes of an assigned pod.
-    pub(crate) fn placed_pod(&self, pod: PodId) -> Option<(&Arc<str>, &Arc<PodVolumes>, &AttachedVolumes)> {
-        self.pods.get(&pod).map(|placed_pod| (&placed_pod.node, &placed_pod.volumes, &placed_pod.attached))
+    pub(crate) fn assigned_pod(&self, pod: PodId) -> Option<(&Arc<str>, &Arc<PodVolumes>, &AttachedVolumes)> {
+        self.pods
+            .get(&pod)
+            .map(|assigned_pod| (&assigned_pod.node, &assigned_pod.volumes, &assigned_pod.attached))
     }
 
     /// The attached volumes of a pod, each once, sorted. Inline volumes count only on nodes with a CSINode.
@@ -91,7 +93,7 @@ impl StorageCache {
                     let claim = match (self.claim(namespace, name), owner) {
                         (Some(Ok(claim)), _) => claim,
                         (Some(Err(error)), _) => return Err(VolumeError::Unreadable(error.clone())),
-                        (None, VolumeOwner::Placed) => continue,
+                        (None, VolumeOwner::Assigned) => continue,
                         (None, VolumeOwner::Incoming) => {
                             let error = VolumeError::claim_not_found(name);
                             return Err(VolumeError::NotFound(format!(
@@ -173,17 +175,21 @@ impl StorageCache {
     }
 
     fn refresh_pod(&mut self, pod: PodId) {
-        let Some(mut placed_pod) = self.pods.remove(&pod) else { return };
-        let attached =
-            self.attached_volumes(&placed_pod.namespace, &placed_pod.volumes, VolumeOwner::Placed, true);
-        if attached != placed_pod.attached {
-            self.update_node(&placed_pod.node, |node| {
-                node.remove_pod(pod, &placed_pod.attached);
-                node.add_pod(pod, &placed_pod.volumes, &attached);
+        let Some(mut assigned_pod) = self.pods.remove(&pod) else { return };
+        let attached = self.attached_volumes(
+            &assigned_pod.namespace,
+            &assigned_pod.volumes,
+            VolumeOwner::Assigned,
+            true,
+        );
+        if attached != assigned_pod.attached {
+            self.update_node(&assigned_pod.node, |node| {
+                node.remove_pod(pod, &assigned_pod.attached);
+                node.add_pod(pod, &assigned_pod.volumes, &attached);
             });
-            placed_pod.attached = attached;
+            assigned_pod.attached = attached;
         }
-        self.pods.insert(pod, placed_pod);
+        self.pods.insert(pod, assigned_pod);
     }
 
     /// The volume of an attachment.
