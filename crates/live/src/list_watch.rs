@@ -50,7 +50,7 @@ pub enum WatchRequest {
         /// The `timeoutSeconds` after which the server ends the watch.
         timeout_seconds: u32,
     },
-    /// Wait this long, then send [`KindWatch::next_request`].
+    /// Wait this long, then send [`Reflector::next_request`].
     Wait(Duration),
 }
 

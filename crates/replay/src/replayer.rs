@@ -153,7 +153,7 @@ impl Replayer {
     }
 
     /// Replays the recording from where it is complete, for a duration, in batches of `batch_interval` or of the
-    /// autoscaler's scan interval: see [`Replay`] for all settings.
+    /// autoscaler's scan interval: see [`ReplayBuilder`] for all settings.
     pub fn replay(
         &self,
         duration: Duration,
