@@ -1,4 +1,4 @@
-//! What every target does: a file of any bytes is read or refused, never worse.
+//! The body of every target: reading a file of arbitrary bytes must succeed or return an error, and must not panic.
 
 use std::io::Cursor;
 
@@ -14,9 +14,11 @@ pub fn read(bytes: &[u8], format: Format) {
     for item in items {
         match item {
             Ok(ImportItem::Change(observed)) => {
-                drop(observed.what.object().value().expect("a tree is let in"))
+                drop(observed.what.object().value().expect("objects that readers accept are valid JSON"))
             }
-            Ok(ImportItem::Object(object)) => drop(object.value().expect("a tree is let in")),
+            Ok(ImportItem::Object(object)) => {
+                drop(object.value().expect("objects that readers accept are valid JSON"))
+            }
             Ok(_) => {}
             Err(_) => return,
         }

@@ -44,10 +44,10 @@ fn measure_scale_up(_: &BenchEnv, results: &mut BenchResults) -> Result<()> {
         0,
         |_| {},
         |bench| {
-            let done = bench.run_loop();
-            match done.scale_ups.first().map(|one| one.result) {
+            let result = bench.run_loop();
+            match result.scale_ups.first().map(|one| one.result) {
                 Some(ScaleUpResult::Successful) => Ok(()),
-                other => Err(format!("the loop came to {other:?}").into()),
+                other => Err(format!("the result of the scale-up is {other:?}").into()),
             }
         },
     )?;
@@ -70,7 +70,7 @@ fn measure_scale_down(_: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let mut unneeded = 0;
     let (first, rest) = measure(&mut bench, WARM_UP, AutoscalerBench::update_some_pods, |bench| {
         unneeded = bench.run_loop().scale_down.unneeded.len();
-        if unneeded == 0 { Err("no node could go".into()) } else { Ok(()) }
+        if unneeded == 0 { Err("no node is unneeded".into()) } else { Ok(()) }
     })?;
     results.add(
         Measurement::new(
@@ -86,21 +86,21 @@ fn measure_scale_down(_: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     Ok(())
 }
 
-/// Measures the first loop, and `LOOPS` more after `others` unmeasured ones, in seconds. Changes between loops are not
-/// counted.
+/// Measures the first loop, and `LOOPS` more after `warm_up` unmeasured ones, in seconds. The time of `change_cluster`,
+/// which is called before each loop, is not counted.
 fn measure(
-    stage: &mut AutoscalerBench,
-    others: usize,
-    happens: impl Fn(&mut AutoscalerBench),
+    bench: &mut AutoscalerBench,
+    warm_up: usize,
+    change_cluster: impl Fn(&mut AutoscalerBench),
     mut run: impl FnMut(&mut AutoscalerBench) -> Result<()>,
 ) -> Result<(f64, Samples)> {
     let mut seconds = Vec::new();
-    for _ in 0..1 + others + LOOPS {
-        happens(stage);
+    for _ in 0..1 + warm_up + LOOPS {
+        change_cluster(bench);
         let began = Instant::now();
-        run(stage)?;
+        run(bench)?;
         seconds.push(began.elapsed().as_secs_f64());
     }
     let first = seconds[0];
-    Ok((first, Samples::new(seconds.split_off(1 + others))))
+    Ok((first, Samples::new(seconds.split_off(1 + warm_up))))
 }

@@ -15,19 +15,23 @@ use crate::Bench;
 pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         name: "history.append",
-        about: "how fast changes go in, as they happen and in bulk",
+        about: "the rate at which changes are appended, live and in bulk",
         run: append::run,
     },
     Bench {
         name: "history.size",
-        about: "bytes a change takes, of made-up and of filmed clusters",
+        about: "bytes per change, of generated and of recorded clusters",
         run: size::run,
     },
-    Bench { name: "history.state", about: "the cluster, and one object, at random moments", run: state::run },
+    Bench {
+        name: "history.state",
+        about: "reading the cluster, and one object, at random moments",
+        run: state::run,
+    },
     Bench {
         name: "history.open",
         about: "opening a history, also after its writer was killed",
         run: open::run,
     },
-    Bench { name: "history.forget", about: "forgetting what is old, as recorders do", run: forget::run },
+    Bench { name: "history.forget", about: "removing old changes, as recorders do", run: forget::run },
 ];

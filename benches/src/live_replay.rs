@@ -26,12 +26,12 @@ use crate::{Bench, Result};
 pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         name: "live-replay.rate",
-        about: "objects into a real API server, as fast as it goes",
+        about: "creating objects in a real API server at maximum speed",
         run: rate,
     },
     Bench {
         name: "live-replay.pace",
-        about: "a film into a real API server, ten times as fast",
+        about: "replaying a recording into a real API server at ten times its speed",
         run: lateness,
     },
 ];
@@ -84,8 +84,8 @@ fn rate(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
 
 fn lateness(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let what = "live replay ten times as fast: how late 99 % of the requests are begun at most";
-    let Some((_, film)) = recordings::all().into_iter().find(|(name, _)| name == "calm") else {
-        results.skip(what, "the film is not at hand");
+    let Some((_, recording)) = recordings::all().into_iter().find(|(name, _)| name == "calm") else {
+        results.skip(what, "the recording is missing");
         return Ok(());
     };
     let Some(cluster) = Cluster::start(ClusterOptions::default())? else {
@@ -93,15 +93,15 @@ fn lateness(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
         return Ok(());
     };
     let history = env.path("calm.kine");
-    import(env, &film, &history)?;
+    import(env, &recording, &history)?;
     let summary = replay(&history, cluster.kubeconfig(), &["--speed", SPEED])?;
     fs::remove_file(history)?;
-    let late = |share: &str| number(&summary["lateMillis"][share]) / 1000.0;
+    let lateness = |percentile: &str| number(&summary["lateMillis"][percentile]) / 1000.0;
     results.add(
-        Measurement::new(what, late("p99"), Unit::Seconds)
+        Measurement::new(what, lateness("p99"), Unit::Seconds)
             .budget(LATENESS_BUDGET)
-            .detail("half", late("p50"), Unit::Seconds)
-            .detail("all", late("most"), Unit::Seconds)
+            .detail("half", lateness("p50"), Unit::Seconds)
+            .detail("all", lateness("most"), Unit::Seconds)
             .detail("requests", number(&summary["requests"]), Unit::Count),
     );
     Ok(())
@@ -113,8 +113,8 @@ fn replay(history: &Path, target: &Path, arguments: &[&str]) -> Result<Value> {
     command.arg("replay").arg(history).arg("--target").arg(target).args(["-o", "json"]).args(arguments);
     let output = command.output()?;
     if !output.status.success() {
-        let summary = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("kinescope ended with {}: {}", output.status, summary.trim_end()).into());
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("kinescope ended with {}: {}", output.status, error.trim_end()).into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
@@ -123,13 +123,13 @@ fn replay(history: &Path, target: &Path, arguments: &[&str]) -> Result<Value> {
 fn make_history(path: &Path, namespace: &str) -> Result<()> {
     let source: Arc<str> = "made-up".into();
     let mut bulk = BulkWriter::open(path)?;
-    let mut see = |number: usize, what: What| {
+    let mut push = |number: usize, what: What| {
         let at = Moment::from_nanos(1_790_000_000_000_000_000 + number as i64 * 1_000_000);
         bulk.push(&IncomingChange::received(at, &source, what)).map_err(|error| error.to_string())
     };
-    see(0, resource("v1", "Namespace", namespace).uid(&format!("{namespace}-uid")).added())?;
+    push(0, resource("v1", "Namespace", namespace).uid(&format!("{namespace}-uid")).added())?;
     for number in 1..=PODS {
-        see(number, pod(namespace, number).added())?;
+        push(number, pod(namespace, number).added())?;
     }
     bulk.finish()?;
     Ok(())
@@ -160,19 +160,19 @@ async fn create_in_loop(kubeconfig: &Path, namespace: &str) -> Result<f64> {
     }
     let began = Instant::now();
     let mut tasks = JoinSet::new();
-    let mut left = bodies.into_iter();
+    let mut remaining = bodies.into_iter();
     loop {
         while tasks.len() < CONCURRENT_REQUESTS
-            && let Some(body) = left.next()
+            && let Some(body) = remaining.next()
         {
             let (client, path) = (client.clone(), path.clone());
             tasks.spawn(async move {
                 let request = http::Request::post(&*path).header("Content-Type", "application/json");
-                let answer =
+                let response =
                     client.send(request.body(Body::from(body)).map_err(kube::Error::HttpError)?).await?;
-                // Read to its end, or the connection cannot be reused.
-                let whole = http_body_util::BodyExt::collect(answer.into_body()).await?;
-                drop(whole);
+                // The body must be read to its end for the connection to be reused.
+                let body = http_body_util::BodyExt::collect(response.into_body()).await?;
+                drop(body);
                 Ok::<(), kube::Error>(())
             });
         }

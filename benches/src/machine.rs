@@ -21,7 +21,7 @@ pub(crate) struct ProcessMemory {
     pub(crate) file_pages: u64,
 }
 
-/// The kernel reports processor time in hundredths of a second, whatever its own clock.
+/// The kernel reports processor time in hundredths of a second, independent of its internal clock rate.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// The memory of this process, if known.
@@ -91,7 +91,7 @@ impl Machine {
         }
     }
 
-    pub(crate) fn in_words(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         format!("{} cores of {}", self.cores, self.processor.as_deref().unwrap_or("an unknown processor"))
     }
 

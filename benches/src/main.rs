@@ -2,7 +2,7 @@
 //!
 //! A missed budget is reported but is not a failure.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark is read off a terminal")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 
 mod autoscaler;
 mod bench_env;
@@ -84,11 +84,11 @@ fn main() -> ExitCode {
         .map(String::as_str)
         .collect();
     if !unknown.is_empty() {
-        eprintln!("there is nothing to measure called {}; there is:", unknown.join(", "));
+        eprintln!("unknown benchmark: {}; the benchmarks are:", unknown.join(", "));
         for bench in all() {
             eprintln!("  {:<16}{}", bench.name, bench.about);
         }
-        eprintln!("A group is named by what stands before the dot.");
+        eprintln!("The part of a name before the dot is its group.");
         return ExitCode::FAILURE;
     }
     let is_wanted = |bench: &&Bench| {

@@ -12,12 +12,12 @@ use crate::Bench;
 
 /// The benchmarks of recording.
 pub(crate) const BENCHES: &[Bench] = &[
-    Bench { name: "record.rate", about: "how fast a watch's bytes become a history", run: rate::run },
+    Bench { name: "record.rate", about: "the rate at which watch events are recorded", run: rate::run },
     Bench {
         name: "record.memory",
-        about: "memory at 100,000 pods, and what a restart takes",
+        about: "memory at 100,000 pods, and the duration of a restart",
         run: memory::run,
     },
-    Bench { name: "record.lag", about: "from an event to its being readable", run: lag::run },
-    Bench { name: "record.clusters", about: "memory of each further small cluster", run: clusters::run },
+    Bench { name: "record.lag", about: "the time from an event until it is readable", run: lag::run },
+    Bench { name: "record.clusters", about: "memory per additional small cluster", run: clusters::run },
 ];

@@ -22,7 +22,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "replay.week", about: "a week of 1,000 nodes and 500,000 pods, and its memory", run: week },
     Bench {
         name: "replay.films",
-        about: "films of real clusters: how much comes out as recorded",
+        about: "recordings of real clusters: the share of decisions that are as recorded",
         run: all_recordings,
     },
 ];
@@ -31,7 +31,8 @@ pub(crate) const BENCHES: &[Bench] = &[
 const DLRM_BUDGET: f64 = 10.0;
 /// The budget of the week, in seconds.
 const WEEK_BUDGET: f64 = 60.0;
-/// Memory follows the cluster: the budget of the week's memory, relative to that of its first day.
+/// The budget of the week's memory relative to that of its first day. Memory should depend on the size of the cluster,
+/// not on the duration.
 const GROWTH_BUDGET: f64 = 1.2;
 /// Outside the workspace, since it is too large to be part of it.
 const TRACE: &str = "../shared/data/dlrm/disaggregated_DLRM_trace.csv";
@@ -41,12 +42,12 @@ fn dlrm(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let what = "replay of 31 days of the trace dlrm, with autoscaler";
     let trace = root().join(TRACE);
     if !trace.exists() {
-        results.skip(what, "the trace is not at hand");
+        results.skip(what, "the trace is missing");
         return Ok(());
     }
     let history = cached_history("dlrm.kine", |path| import(env, &trace, path))?;
     let groups = root().join(GROUPS);
-    let groups = groups.to_str().ok_or("a path that is no text")?;
+    let groups = groups.to_str().ok_or("the path is not UTF-8")?;
     let replayed = replay(env, &history, &["--node-groups", groups])?;
     results.add(duration_measurement(what, &replayed)?.budget(DLRM_BUDGET));
     Ok(())
@@ -70,17 +71,17 @@ fn week(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
                 .detail("the week", all, Unit::Bytes)
                 .detail("the day", day, Unit::Bytes),
         ),
-        None => results.skip(what, "only Linux tells a process's memory"),
+        None => results.skip(what, "process memory is only known on Linux"),
     }
     Ok(())
 }
 
 fn all_recordings(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
-    for (name, film) in recordings::all() {
-        let history = cached_history(&format!("film-{name}.kine"), |path| import(env, &film, path))?;
+    for (name, recording) in recordings::all() {
+        let history = cached_history(&format!("film-{name}.kine"), |path| import(env, &recording, path))?;
         let replayed = replay(env, &history, &[])?;
         let ReplayRun { report, .. } = &replayed;
-        let p50 = |which: &str| report[which]["waited"]["p50"].as_f64().unwrap_or_default();
+        let p50 = |field: &str| report[field]["waited"]["p50"].as_f64().unwrap_or_default();
         results.add(
             Measurement::new(
                 format!("film {name}: bound to the same node"),
@@ -104,12 +105,11 @@ fn all_recordings(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
 
 /// The replay's duration, with its speedup and peak memory.
 fn duration_measurement(what: &str, replayed: &ReplayRun) -> Result<Measurement> {
-    let moment =
-        |which: &str| replayed.report["window"][which].as_str().unwrap_or_default().parse::<Moment>();
-    let lasted = moment("to")?.nanos_since(moment("from")?) as f64 / 1e9;
+    let moment = |end: &str| replayed.report["window"][end].as_str().unwrap_or_default().parse::<Moment>();
+    let recorded_seconds = moment("to")?.nanos_since(moment("from")?) as f64 / 1e9;
     let measurement = Measurement::new(what, replayed.seconds, Unit::Seconds).detail(
         "as fast as it happened",
-        lasted / replayed.seconds,
+        recorded_seconds / replayed.seconds,
         Unit::Times,
     );
     Ok(match replayed.memory {
@@ -119,9 +119,9 @@ fn duration_measurement(what: &str, replayed: &ReplayRun) -> Result<Measurement>
 }
 
 /// The share of recorded bindings with a property.
-fn share(report: &Value, how: &str) -> f64 {
+fn share(report: &Value, property: &str) -> f64 {
     let placements = &report["fidelity"]["placements"];
-    number(&placements[how]) / number(&placements["recorded"]).max(1.0)
+    number(&placements[property]) / number(&placements["recorded"]).max(1.0)
 }
 
 fn number(value: &Value) -> f64 {
@@ -134,7 +134,7 @@ fn cached_history(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<
     fs::create_dir_all(&folder)?;
     let path = folder.join(name);
     if !path.exists() {
-        eprintln!("  making {}, which later runs use again", path.display());
+        eprintln!("  generating {}, which later runs reuse", path.display());
         make(&path)?;
     }
     Ok(path)

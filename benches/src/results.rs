@@ -34,7 +34,7 @@ struct Baseline {
     ours: f64,
 }
 
-/// The unit of a measurement. Of rates and shares more is better, of everything else less.
+/// The unit of a measurement. For rates and shares more is better, for all others less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     ChangesPerSecond,
@@ -67,7 +67,7 @@ impl BenchResults {
         self.push(ResultRow::Measured(measurement));
     }
 
-    /// Records what could not be measured, and why.
+    /// Records a measurement that could not be made, with the reason.
     pub(crate) fn skip(&mut self, what: impl Into<String>, why: &'static str) {
         self.push(ResultRow::Skipped { what: what.into(), why });
     }
@@ -87,12 +87,16 @@ impl BenchResults {
         let widths: [usize; 5] = std::array::from_fn(|column| {
             rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
         });
-        let mut text =
-            format!("{}; load {} before, {} after\n\n", after.in_words(), self.before.load(), after.load());
+        let mut text = format!(
+            "{}; load {} before, {} after\n\n",
+            after.description(),
+            self.before.load(),
+            after.load()
+        );
         for (number, row) in rows.iter().enumerate() {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(widths) {
-                write!(line, "{cell:<width$} | ").expect("a string takes everything");
+                write!(line, "{cell:<width$} | ").expect("writing to a String cannot fail");
             }
             text.push_str(line.trim_end_matches([' ', '|']));
             text.push('\n');
@@ -108,7 +112,7 @@ impl BenchResults {
     pub(crate) fn json(&self, after: &Machine) -> Value {
         let rows: Vec<Value> = self.rows.iter().map(ResultRow::json).collect();
         json!({
-            "machine": after.in_words(),
+            "machine": after.description(),
             "load": { "before": self.before.load(), "after": after.load() },
             "figures": rows,
         })
@@ -173,7 +177,7 @@ impl Measurement {
         }
     }
 
-    /// How many times better than a baseline it is.
+    /// How many times better the measurement is than a baseline.
     fn ratio(&self, baseline: &Baseline) -> f64 {
         match self.unit.more_is_better() {
             true => baseline.ours / baseline.theirs,
@@ -247,7 +251,7 @@ impl ResultRow {
                         .iter()
                         .map(|(name, value, unit)| format!("{name} {}", unit.show(*value)))
                         .collect();
-                    write!(measured, " ({})", also.join(", ")).expect("a string takes everything");
+                    write!(measured, " ({})", also.join(", ")).expect("writing to a String cannot fail");
                 }
                 let peers: Vec<String> = measurement
                     .baselines
@@ -315,19 +319,19 @@ mod tests {
 
     #[test]
     fn the_table_is_aligned_and_has_verdicts() {
-        let mut figures = BenchResults::new(Machine::default());
-        figures.add(
+        let mut results = BenchResults::new(Machine::default());
+        results.add(
             Measurement::new("fast", 60_000.0, Unit::ChangesPerSecond)
                 .budget(50_000.0)
                 .baseline("slow", 20_000.0),
         );
-        figures.add(Measurement::new("large", 0.25, Unit::Seconds).budget(0.05).detail(
+        results.add(Measurement::new("large", 0.25, Unit::Seconds).budget(0.05).detail(
             "p50",
             0.0001,
             Unit::Seconds,
         ));
-        figures.skip("films", "no films");
-        let table = figures.table(&Machine::default());
+        results.skip("films", "no films");
+        let table = results.table(&Machine::default());
         let lines: Vec<&str> = table.lines().skip(2).collect();
         assert_eq!(
             lines,
@@ -343,9 +347,9 @@ mod tests {
 
     #[test]
     fn json_has_bare_numbers_and_null_for_no_budget() {
-        let mut figures = BenchResults::new(Machine::default());
-        figures.add(Measurement::new("small", 50.0, Unit::BytesPerChange).baseline("zstd", 100.0));
-        let json = figures.json(&Machine::default());
+        let mut results = BenchResults::new(Machine::default());
+        results.add(Measurement::new("small", 50.0, Unit::BytesPerChange).baseline("zstd", 100.0));
+        let json = results.json(&Machine::default());
         let measurement = &json["figures"][0];
         assert_eq!(measurement["value"], 50.0);
         assert_eq!(measurement["met"], Value::Null);

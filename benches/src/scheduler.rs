@@ -21,12 +21,12 @@ use crate::Bench;
 pub(crate) const BENCHES: &[Bench] = &[
     Bench {
         name: "scheduler.workloads",
-        about: "decisions a second on scheduler_perf's workloads (--only NAME for some of them)",
+        about: "decisions per second on scheduler_perf's workloads (--only NAME for some of them)",
         run: throughput::run,
     },
     Bench {
         name: "scheduler.growth",
-        about: "what a decision costs as pods and nodes become more",
+        about: "the cost of a decision as the numbers of pods and nodes grow",
         run: growth::run,
     },
     Bench { name: "scheduler.memory", about: "memory at 5,000 nodes and 150,000 pods", run: memory::run },

@@ -1,4 +1,4 @@
-//! The dependency check by cargo-deny: licences, sources and banned crates.
+//! The dependency check by cargo-deny: licenses, sources and banned crates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -17,7 +17,7 @@ The project's tasks.
   cargo xtask test NAME…              some of these parts, or the tests of a crate, such as scheduler
   cargo xtask test --thorough         with more kills, and more moments of recordings
   cargo xtask tidy                    the last part alone
-  cargo xtask bench [NAME…] [--full]  figures beside their budgets; see --help
+  cargo xtask bench [NAME…] [--full]  benchmarks, with their budgets; see --help
 
   Comparison of the scheduler and the autoscaler with the real ones; see --help of each:
   cargo xtask vectors FILE… [--family F] [--case C] [--all] [--verbose]

@@ -66,7 +66,7 @@ pub(crate) fn run_parts(root: &Path, arguments: &[String]) -> bool {
     let is_unknown = |name: &&&str| !is_part(name) && !tidy::is_package(root, &package_of(name));
     if let Some(unknown) = names.iter().find(is_unknown) {
         let parts: Vec<&str> = PARTS.iter().map(|(part, _)| *part).collect();
-        println!("there is no part or crate {unknown:?}: the parts are {}", parts.join(", "));
+        println!("there is no part and no crate {unknown:?}; the parts are {}", parts.join(", "));
         return false;
     }
     let crates: Vec<String> =
@@ -106,7 +106,7 @@ pub(crate) fn run_parts(root: &Path, arguments: &[String]) -> bool {
     !outcomes.iter().any(|(_, outcome)| matches!(outcome, StepOutcome::Failed(_)))
 }
 
-/// Prints in one line what was skipped because something is missing.
+/// Prints in one line the reasons for which tests were skipped.
 fn print_skipped(skipped: &BTreeSet<String>) {
     if !skipped.is_empty() {
         let skipped: Vec<&str> = skipped.iter().map(String::as_str).collect();
@@ -144,7 +144,7 @@ impl TestStep {
     fn description(&self) -> String {
         match self {
             TestStep::Cargo { arguments, .. } => format!("cargo {}", arguments.join(" ")),
-            TestStep::Tests => "cargo test --workspace, its programs beside each other".to_owned(),
+            TestStep::Tests => "cargo test --workspace, two test programs at a time".to_owned(),
             TestStep::Commands => format!("cargo check -p {}", COMMANDS.join("; cargo check -p ")),
             TestStep::Dependencies => format!("cargo deny check {}", deny::CHECKS.join(" ")),
             TestStep::Tidy => "the checks of xtask/src/tidy.rs".to_owned(),

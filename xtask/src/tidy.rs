@@ -154,7 +154,7 @@ enum AllowedDependencies {
 /// Crates that the tests of every crate may depend on too.
 const TEST_DEPENDENCIES: [&str; 4] = ["conformance", "testcluster", "testobjects", "workload"];
 
-/// Crates that the tests of one crate may depend on too: the settings of the shop's day must be derivable from it.
+/// Crates that the tests of one crate may depend on too: a test of `workload` derives settings from the generated shop.
 const EXTRA_TEST_DEPENDENCIES: [(&str, &str); 1] = [("workload", "calibration")];
 
 /// Separate workspaces, which use the crates from outside.
@@ -201,16 +201,16 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
     }
     for (folder, (modules, types, sources)) in crates {
         for file in sources.orphans() {
-            let what = "no `mod` declares it: it is never compiled".to_owned();
+            let what = "no `mod` declares this file, so it is never compiled".to_owned();
             found.push(Finding { file: format!("{folder}/src/{file}"), line: 0, problem: what });
         }
         for (name, files) in types.ambiguous() {
             let what =
-                format!("several types that other modules see are called {name}: {}", files.join(", "));
+                format!("several types visible to other modules are called {name}: {}", files.join(", "));
             found.push(Finding { file: format!("{folder}/src"), line: 0, problem: what });
         }
         for cycle in modules.cycles() {
-            let what = format!("modules that know each other: {}", cycle.join(", "));
+            let what = format!("modules that import each other: {}", cycle.join(", "));
             found.push(Finding { file: format!("{folder}/src"), line: 0, problem: what });
         }
     }
@@ -276,13 +276,13 @@ fn check_file(file: &str, text: &str, found: &mut Vec<Finding>) {
                 find(line, "a tab".to_owned());
             }
             if content.ends_with([' ', '\t']) {
-                find(line, "blanks at the end of the line".to_owned());
+                find(line, "trailing whitespace".to_owned());
             }
         }
     }
     let lines = text.lines().count();
     if is_rust && lines > MAX_LINES {
-        find(0, format!("{lines} lines, the most is {MAX_LINES}: split it by meaning"));
+        find(0, format!("{lines} lines, more than {MAX_LINES}: split the file by meaning"));
     }
 }
 
@@ -302,7 +302,7 @@ fn check_manifest(file: &str, text: &str, found: &mut Vec<Finding>) {
         find("[lints] workspace = true is missing".to_owned());
     }
     match CRATES.iter().find(|(known, _)| known == name) {
-        None => find(format!("{name} has no place in the order of crates: give it one in xtask/src/tidy.rs")),
+        None => find(format!("{name} is missing from the order of crates: add it in xtask/src/tidy.rs")),
         Some((_, AllowedDependencies::Any)) => {}
         Some((_, AllowedDependencies::Only(allowed))) => {
             let is_crate = |name: &&String| CRATES.iter().any(|(known, _)| known == name);
@@ -325,7 +325,7 @@ fn check_is_documented(file: &str, notes: &str, found: &mut Vec<Finding>) {
     let folders = file.match_indices('/').map(|(at, _)| &file[..=at]);
     let is_named = folders.chain([file]).any(|path| notes.contains(&format!("`{path}`")));
     if !is_named && file != "README.md" {
-        let what = "testdata/README.md does not say what it is and how it was made".to_owned();
+        let what = "testdata/README.md does not describe the file and how it was made".to_owned();
         found.push(Finding { file: format!("testdata/{file}"), line: 0, problem: what });
     }
 }
@@ -389,7 +389,7 @@ mod tests {
         check_lines(
             "a.rs",
             &"x\n".repeat(MAX_LINES + 1),
-            &["a.rs: 701 lines, the most is 700: split it by meaning"],
+            &["a.rs: 701 lines, more than 700: split the file by meaning"],
         );
     }
 
@@ -430,7 +430,7 @@ mod tests {
         check_dependencies(
             "new",
             "",
-            &["Cargo.toml: new has no place in the order of crates: give it one in xtask/src/tidy.rs"],
+            &["Cargo.toml: new is missing from the order of crates: add it in xtask/src/tidy.rs"],
         );
     }
 
@@ -452,7 +452,7 @@ mod tests {
         }
         check(
             |found| check_is_documented("a/two.jsonl", notes, found),
-            &["testdata/a/two.jsonl: testdata/README.md does not say what it is and how it was made"],
+            &["testdata/a/two.jsonl: testdata/README.md does not describe the file and how it was made"],
         );
     }
 }

@@ -58,14 +58,14 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let what = "append, by the writer thread's processor time";
     match runs.iter().map(|run| run.writer_cpu).collect::<Option<_>>() {
         Some(times) => results.add(noisy(what, &rates(times)).budget(50_000.0)),
-        None => results.skip(what, "only Linux tells a thread's time"),
+        None => results.skip(what, "processor time of threads is only known on Linux"),
     }
     let closed = rates(runs.iter().map(|run| run.closed).collect());
     results.add(noisy("packing, wall clock from first append to closed file", &closed).budget(20_000.0));
     let what = "packing, by the processor time of all threads";
     match runs.iter().map(|run| run.all_cpu).collect::<Option<_>>() {
         Some(times) => results.add(noisy(what, &rates(times))),
-        None => results.skip(what, "only Linux tells a process's time"),
+        None => results.skip(what, "processor time of processes is only known on Linux"),
     }
     results.add(noisy("bulk import", &rates(bulk)).baseline(name, peer));
     results.add(noisy(&format!("peer: append to {name}"), &naive));

@@ -51,7 +51,7 @@ pub(super) struct StateMemory {
     pub(super) files: u64,
 }
 
-/// A child's measurements of forgetting.
+/// A child's measurements of removing old changes.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ForgetReport {
     pub(super) seconds: f64,
@@ -61,43 +61,43 @@ pub(super) struct ForgetReport {
     pub(super) memory: Option<u64>,
 }
 
-/// Lets a child read the states at these moments.
-pub(super) fn state(path: &Path, whole: StateMode, moments: &[Moment]) -> Result<StateReport> {
-    let mode = if whole == StateMode::Whole { "state-whole" } else { "state-streamed" };
-    report(mode, path, moments)
+/// Has a child read the states at these moments.
+pub(super) fn state(path: &Path, mode: StateMode, moments: &[Moment]) -> Result<StateReport> {
+    let command = if mode == StateMode::Whole { "state-whole" } else { "state-streamed" };
+    report(command, path, moments)
 }
 
-/// Lets a child forget everything before a moment.
+/// Has a child remove all changes before a moment.
 pub(super) fn forget(path: &Path, moment: Moment) -> Result<ForgetReport> {
     report("forget", path, &[moment])
 }
 
-fn report<T: DeserializeOwned>(mode: &str, path: &Path, moments: &[Moment]) -> Result<T> {
+fn report<T: DeserializeOwned>(command: &str, path: &Path, moments: &[Moment]) -> Result<T> {
     let moments = moments.iter().map(|moment| moment.nanos().to_string());
     let output = Command::new(env::current_exe()?)
-        .args([CHILD, mode])
+        .args([CHILD, command])
         .arg(path)
         .args(moments)
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
-        return Err(format!("the child for {mode} ended with {}", output.status).into());
+        return Err(format!("the child for {command} ended with {}", output.status).into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Lets a child write to a history and kills it while it does.
+/// Has a child write to a history, and kills it while it is writing.
 pub(super) fn append_until_killed(path: &Path) -> Result<()> {
     let mut child =
         Command::new(env::current_exe()?).args([CHILD, "append"]).arg(path).stdout(Stdio::piped()).spawn()?;
-    let output = child.stdout.take().ok_or("a child without output")?;
+    let output = child.stdout.take().ok_or("the child has no stdout")?;
     let mut line = String::new();
-    let heard = BufReader::new(output).read_line(&mut line);
+    let read = BufReader::new(output).read_line(&mut line);
     child.kill()?;
     child.wait()?;
-    heard?;
+    read?;
     if line.trim_end() != READY {
-        return Err("the process that writes ended by itself".into());
+        return Err("the writing process ended before it was killed".into());
     }
     Ok(())
 }
@@ -118,7 +118,7 @@ pub(crate) fn run_child() -> Option<Result<()>> {
     }
 }
 
-fn report_state(path: &Path, whole: StateMode, moments: &[&str]) -> Result<()> {
+fn report_state(path: &Path, mode: StateMode, moments: &[&str]) -> Result<()> {
     let history = History::open(path)?;
     let before = machine::memory();
     let (mut seconds, mut most_objects, mut most_bytes) = (Vec::new(), 0, 0);
@@ -127,7 +127,7 @@ fn report_state(path: &Path, whole: StateMode, moments: &[&str]) -> Result<()> {
         let (mut objects, mut bytes) = (0, 0);
         let mut count = |text: &str| (objects, bytes) = (objects + 1, bytes + text.len() as u64);
         let start = Instant::now();
-        match whole {
+        match mode {
             StateMode::Whole => {
                 let cluster = history.at(moment, &Selection::default())?;
                 seconds.push(start.elapsed().as_secs_f64());
@@ -141,7 +141,7 @@ fn report_state(path: &Path, whole: StateMode, moments: &[&str]) -> Result<()> {
         }
         (most_objects, most_bytes) = (most_objects.max(objects), most_bytes.max(bytes));
     }
-    let kept = if whole == StateMode::Whole { most_bytes } else { 0 };
+    let kept = if mode == StateMode::Whole { most_bytes } else { 0 };
     let memory = before.zip(machine::memory()).map(|(before, after)| StateMemory {
         beyond: after.peak.saturating_sub(before.now + kept),
         files: after.file_pages,
@@ -171,13 +171,13 @@ fn append_as_child(path: &Path) -> Result<()> {
         ..ChurnOptions::default()
     };
     let mut changes = churn(settings).peekable();
-    let mut done = 0;
+    let mut appended = 0;
     while changes.peek().is_some() {
         let batch: Vec<_> = changes.by_ref().take(256).collect();
-        done += batch.len();
+        appended += batch.len();
         writer.append(Batch { changes: batch, ..Batch::default() })?;
-        if done >= READY_AFTER {
-            done = 0;
+        if appended >= READY_AFTER {
+            appended = 0;
             writer.flush()?;
             // The write fails if the parent was killed: then the child ends too.
             writeln!(std::io::stdout(), "{READY}")?;

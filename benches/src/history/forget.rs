@@ -1,4 +1,4 @@
-//! Benchmarks of forgetting old changes in a process with little memory, as a recorder does.
+//! Benchmarks of removing old changes in a process with little memory, as a recorder does.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::Result;
 use crate::bench_env::BenchEnv;
 use crate::results::{BenchResults, Measurement, Unit, with_commas};
 
-/// How far the history is forgotten, in percent of its time span. The last two steps are small: they mostly read live
+/// Up to which percentage of its time span the history is removed. The last two steps are small: they mostly read live
 /// objects.
 const FORGET_PERCENTS: [i64; 3] = [50, 60, 70];
 /// A recorder of 100,000 pods may take 200 MB, of which its state of the pods takes more than half.
@@ -32,7 +32,7 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
         let what = format!("memory for {of}");
         match report.memory {
             Some(memory) => results.add(Measurement::new(what, memory as f64, Unit::Bytes).budget(BUDGET)),
-            None => results.skip(what, "only Linux tells a process's memory"),
+            None => results.skip(what, "process memory is only known on Linux"),
         }
     }
     fs::remove_file(&path)?;

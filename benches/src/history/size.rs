@@ -42,16 +42,16 @@ fn measure(
     env: &BenchEnv,
     name: &str,
     changes: Vec<IncomingChange>,
-    figures: &mut BenchResults,
+    results: &mut BenchResults,
 ) -> Result<()> {
     let all = changes.len() as f64;
-    let whole = measurement(env, &format!("size of {name}, every byte kept"), &changes)?;
+    let unfiltered = measurement(env, &format!("size of {name}, every byte kept"), &changes)?;
     let kept = apply_recording_rules(changes);
     let what = format!("size of {name}, by the recorder's rules");
     let share = 100.0 * kept.len() as f64 / all;
-    let sifted = measurement(env, &what, &kept)?;
-    figures.add(sifted.budget(BUDGET).detail("% of changes kept", share, Unit::Count));
-    figures.add(whole);
+    let filtered = measurement(env, &what, &kept)?;
+    results.add(filtered.budget(BUDGET).detail("% of changes kept", share, Unit::Count));
+    results.add(unfiltered);
     Ok(())
 }
 
@@ -81,10 +81,10 @@ fn write(path: &Path, changes: &[IncomingChange]) -> Result<u64> {
 
 /// The changes that a recorder keeps.
 fn apply_recording_rules(changes: Vec<IncomingChange>) -> Vec<IncomingChange> {
-    let mut sieve = ChangeFilter::new(FilterOptions { redact: Some(RedactKey([7; 16])) });
+    let mut filter = ChangeFilter::new(FilterOptions { redact: Some(RedactKey([7; 16])) });
     changes
         .into_iter()
-        .filter_map(|change| match sieve.filter(&change.key, &change.what) {
+        .filter_map(|change| match filter.filter(&change.key, &change.what) {
             FilterVerdict::Keep(what) => Some(IncomingChange { what, ..change }),
             FilterVerdict::Drop(_) => None,
         })

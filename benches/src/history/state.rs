@@ -29,8 +29,8 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
         (0..MOMENTS).map(|_| Moment::from_nanos(rng.random_range(from.nanos()..=last.nanos()))).collect();
 
     let of = format!("of {} changes", with_commas(large.changes as f64));
-    for (how, whole) in [("streamed", StateMode::Streamed), ("as a whole, sorted", StateMode::Whole)] {
-        let report = child::state(&large.path, whole, &moments)?;
+    for (how, mode) in [("streamed", StateMode::Streamed), ("as a whole, sorted", StateMode::Whole)] {
+        let report = child::state(&large.path, mode, &moments)?;
         let times = Samples::new(report.seconds);
         results.add(
             Measurement::new(
@@ -52,7 +52,7 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
                     Unit::Bytes,
                 ))
             }
-            None => results.skip(what, "only Linux tells a process's memory"),
+            None => results.skip(what, "process memory is only known on Linux"),
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
                     .detail("most there was", many.peak as f64, Unit::Bytes),
             );
         }
-        None => results.skip(what, "only Linux tells a process's memory"),
+        None => results.skip(what, "process memory is only known on Linux"),
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
                 .detail("at the end", memory.now as f64, Unit::Bytes)
                 .detail("the list took", listed.as_secs_f64(), Unit::Seconds),
         ),
-        None => results.skip(what, "only Linux tells a process's memory"),
+        None => results.skip(what, "process memory is only known on Linux"),
     }
     recorder.stop()?;
 

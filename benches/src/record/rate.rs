@@ -62,7 +62,7 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let what = "recording, by the processor time of all threads until packed and closed";
     match runs.iter().map(|run| run.cpu_time).collect::<Option<_>>() {
         Some(times) => results.add(rate(what, times)),
-        None => results.skip(what, "only Linux tells a process's time"),
+        None => results.skip(what, "processor time of processes is only known on Linux"),
     }
     let [.., last] = &runs[..] else { return Err("nothing was recorded".into()) };
     let what = "size of what was recorded, everything in the file";
@@ -88,7 +88,7 @@ fn record(env: &BenchEnv, script: &Arc<ServerScript>, cores: Cores) -> Result<Re
 
     let recorded = History::open(&history)?;
     if let Some(gap) = recorded.gaps()?.first() {
-        return Err(format!("something was missed: {}", gap.why).into());
+        return Err(format!("the recording has a gap: {}", gap.why).into());
     }
     let sources = recorded.summary()?.sources;
     let kept = sources.iter().flat_map(|source| &source.kinds).map(|kind| kind.changes).sum();

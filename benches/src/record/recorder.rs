@@ -33,8 +33,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether processes can be pinned to one core here.
 pub(super) fn can_pin_to_one_core() -> bool {
-    let asked = Command::new("taskset").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    asked.is_ok_and(|status| status.success())
+    let status =
+        Command::new("taskset").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// Records the cluster of a server into a history, with default options.
@@ -58,7 +59,7 @@ impl RecorderProcess {
     pub(super) fn start(env: &BenchEnv, cores: Cores, arguments: &[&str]) -> Result<RecorderProcess> {
         let program = std::env::current_exe()?.with_file_name("kinescope");
         if !program.exists() {
-            return Err("kinescope is not built: cargo xtask bench does that".into());
+            return Err("kinescope is not built: run cargo xtask bench, which builds it".into());
         }
         let mut command = match cores {
             Cores::All => Command::new(&program),
@@ -69,18 +70,18 @@ impl RecorderProcess {
             }
         };
         let log = env.path("recorder.log");
-        let said = File::create(&log)?;
-        command.args(arguments).stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        let output = File::create(&log)?;
+        command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         Ok(RecorderProcess { child: command.spawn()?, log })
     }
 
     /// Waits until a condition is true.
-    pub(super) fn wait(&mut self, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    pub(super) fn wait(&mut self, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
         let start = Instant::now();
-        while !is_so()? {
+        while !condition()? {
             self.check_running()?;
             if start.elapsed() > TIMEOUT {
-                return Err(format!("nothing comes of it: {}", self.log_text()).into());
+                return Err(format!("timed out: {}", self.log_text()).into());
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -148,12 +149,12 @@ pub(super) fn has_reached(path: &Path, script: &ServerScript, stage: RecordingSt
 
 /// The resource version up to which each kind is durable and readable in a history.
 pub(super) fn versions(history: &History) -> Result<HashMap<String, u64>> {
-    let known = history.positions()?.into_iter().filter_map(|position| {
+    let versions = history.positions()?.into_iter().filter_map(|position| {
         // Format: the watch's scope, a version (none during a list), and the moment up to which it is complete.
         let position_text = &position.resource_version;
         let watched = position_text.rsplit_once('|').map_or(&**position_text, |(_, watched)| watched);
         let version = watched.split('@').next()?.parse().ok()?;
         Some((position.kind.kind.to_string(), version))
     });
-    Ok(known.collect())
+    Ok(versions.collect())
 }

@@ -48,12 +48,12 @@ impl ServerScript {
         let mut stream = churn(ChurnOptions { managed_fields: true, ..settings });
         let mut kind_scripts: Vec<KindScript> = kinds::all().iter().map(KindScript::new).collect();
         let mut items: Vec<Vec<String>> = vec![Vec::new(); kind_scripts.len()];
-        let position = |reels: &[KindScript], observed: &IncomingChange| {
+        let position = |kind_scripts: &[KindScript], observed: &IncomingChange| {
             let kind = &observed.key.kind;
-            let found = reels.iter().position(|kind_script| {
+            let found = kind_scripts.iter().position(|kind_script| {
                 *kind_script.info.group == *kind.group && *kind_script.info.kind == *kind.kind
             });
-            found.ok_or_else(|| format!("{kind} is no kind that Kubernetes serves"))
+            found.ok_or_else(|| format!("Kubernetes does not serve the kind {kind}"))
         };
         let mut listed = 0;
         for observed in stream.by_ref().take(alive) {
@@ -145,15 +145,15 @@ impl KindScript {
         }
     }
 
-    fn add_event(&mut self, observed: &IncomingChange, turn: usize) -> Result<()> {
-        let word = match &observed.what {
+    fn add_event(&mut self, observed: &IncomingChange, index: usize) -> Result<()> {
+        let event_type = match &observed.what {
             What::Added(_) => "ADDED",
             What::Modified(_) => "MODIFIED",
             What::Deleted(_) => "DELETED",
         };
-        let line = format!("{{\"type\":\"{word}\",\"object\":{}}}\n", observed.what.object().as_str());
+        let line = format!("{{\"type\":\"{event_type}\",\"object\":{}}}\n", observed.what.object().as_str());
         self.chunks.extend_from_slice(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes());
-        self.events.push(ScriptedEvent { version: version(observed)?, end: self.chunks.len(), index: turn });
+        self.events.push(ScriptedEvent { version: version(observed)?, end: self.chunks.len(), index });
         Ok(())
     }
 }

@@ -45,20 +45,20 @@ const MAX_HEAD: u64 = 64 << 10;
 
 impl ScriptedServer {
     /// Starts to respond. Watches send nothing before [`start_watches`](ScriptedServer::start_watches).
-    pub(super) fn start(script: Arc<ServerScript>, pace: WatchRate) -> Result<ScriptedServer> {
+    pub(super) fn start(script: Arc<ServerScript>, rate: WatchRate) -> Result<ScriptedServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("http://{}", listener.local_addr()?);
         let state = Arc::new(ServerState {
             script,
-            rate: pace,
+            rate,
             began: Mutex::new(None),
             has_begun: Condvar::new(),
             watches: AtomicUsize::new(0),
         });
-        let of_thread = state.clone();
+        let thread_state = state.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let state = of_thread.clone();
+                let state = thread_state.clone();
                 // An error means that the client has disconnected.
                 std::thread::spawn(move || drop(state.serve(&client)));
             }
@@ -125,7 +125,7 @@ impl ServerState {
                 _ => send(
                     client,
                     "404 Not Found",
-                    br#"{"kind":"Status","message":"it is not in the script"}"#,
+                    br#"{"kind":"Status","message":"the path is not in the script"}"#,
                 )?,
             }
         }

@@ -43,9 +43,9 @@ pub(crate) fn import(env: &BenchEnv, file: &Path, into: &Path) -> Result<()> {
 /// Runs a command to its end. Returns its duration in seconds and its peak memory.
 fn run_measured(env: &BenchEnv, command: &mut Command) -> Result<(f64, Option<f64>)> {
     let log = env.path("replay.log");
-    let said = File::create(&log)?;
+    let output = File::create(&log)?;
     let start = Instant::now();
-    let mut child = command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said).spawn()?;
+    let mut child = command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).spawn()?;
     let process = child.id().to_string();
     let mut memory = None;
     let status = loop {
@@ -57,8 +57,8 @@ fn run_measured(env: &BenchEnv, command: &mut Command) -> Result<(f64, Option<f6
     };
     let seconds = start.elapsed().as_secs_f64();
     if !status.success() {
-        let said = fs::read_to_string(&log)?;
-        return Err(format!("kinescope ended with {status}: {}", said.trim_end()).into());
+        let output = fs::read_to_string(&log)?;
+        return Err(format!("kinescope ended with {status}: {}", output.trim_end()).into());
     }
     Ok((seconds, memory))
 }
@@ -67,7 +67,7 @@ fn run_measured(env: &BenchEnv, command: &mut Command) -> Result<(f64, Option<f6
 pub(crate) fn program() -> Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("kinescope");
     if !program.exists() {
-        return Err("kinescope is not built: cargo xtask bench does that".into());
+        return Err("kinescope is not built: run cargo xtask bench, which builds it".into());
     }
     Ok(program)
 }

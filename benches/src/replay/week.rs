@@ -33,7 +33,7 @@ const MINUTES: u64 = DAYS as u64 * 24 * 60;
 /// The number of initial pods, all of Deployments.
 const FIRST_PODS: u64 = 15_000;
 const DEPLOYMENTS: u64 = 300;
-/// One of three new pods is a Deployment's; the others are Jobs'.
+/// One in three new pods belongs to a Deployment; the others belong to Jobs.
 const DEPLOYMENTS_SHARE: u64 = 3;
 /// How long a Job is kept after its end.
 const JOB_RETENTION: i64 = 10 * MINUTE;
@@ -55,12 +55,12 @@ pub(super) fn write_history(path: &Path) -> Result<()> {
     for minute in 0..MINUTES {
         week.plan_minute(minute);
         let end = begin.plus_nanos((minute as i64 + 1) * MINUTE);
-        while let Some(((at, _), given)) = week.next_before(end) {
+        while let Some(((at, _), input)) = week.next_before(end) {
             run.advance(at);
-            run.apply_input(at, given)?;
+            run.apply_input(at, input)?;
         }
-        if let Some(trouble) = run.observer_mut().error.take() {
-            return Err(trouble.into());
+        if let Some(error) = run.observer_mut().error.take() {
+            return Err(error.into());
         }
     }
     run.advance(begin.plus_nanos(MINUTES as i64 * MINUTE));
@@ -135,9 +135,9 @@ impl WeekScript {
         self.agenda.pop_first()
     }
 
-    fn schedule_input(&mut self, at: Moment, given: Input) {
+    fn schedule_input(&mut self, at: Moment, input: Input) {
         self.planned += 1;
-        self.agenda.insert((at, self.planned), given);
+        self.agenda.insert((at, self.planned), input);
     }
 
     /// Plans the initial objects.
@@ -164,34 +164,34 @@ impl WeekScript {
             self.deployments.push(deployment);
         }
         for number in 0..FIRST_PODS {
-            let came = at.plus_nanos(-3_600 * SECOND);
-            let begun = InitialPodState {
-                created: came,
+            let created = at.plus_nanos(-3_600 * SECOND);
+            let initial_state = InitialPodState {
+                created,
                 node: Some(node_name(number % NODES).into()),
                 nominated: None,
                 unschedulable: None,
-                started: Some(came),
+                started: Some(created),
                 is_terminating: false,
             };
-            let which = (number % DEPLOYMENTS) as usize;
-            self.request_deployment_pod(at, which, Some(begun));
+            let index = (number % DEPLOYMENTS) as usize;
+            self.request_deployment_pod(at, index, Some(initial_state));
         }
     }
 
     /// Plans the inputs of a minute.
     fn plan_minute(&mut self, minute: u64) {
-        let begins = Moment::from_nanos(BEGIN + minute as i64 * MINUTE);
+        let start = Moment::from_nanos(BEGIN + minute as i64 * MINUTE);
         // The number of pods requested by the end of the minute.
-        let by_then = FIRST_PODS + (PODS - FIRST_PODS) * (minute + 1) / MINUTES;
-        let due = by_then.saturating_sub(self.demands);
-        self.scale_deployments(begins, due / DEPLOYMENTS_SHARE);
-        while self.demands < by_then {
-            let at = self.random_moment_in(begins);
-            self.start_job(at, by_then - self.demands);
+        let total = FIRST_PODS + (PODS - FIRST_PODS) * (minute + 1) / MINUTES;
+        let due = total.saturating_sub(self.demands);
+        self.scale_deployments(start, due / DEPLOYMENTS_SHARE);
+        while self.demands < total {
+            let at = self.random_moment_in(start);
+            self.start_job(at, total - self.demands);
         }
         // Each node's status changes once an hour; mere heartbeats are not recorded.
         for number in (minute % 60..NODES).step_by(60) {
-            let at = self.random_moment_in(begins);
+            let at = self.random_moment_in(start);
             self.schedule_input(at, Input::Object(What::Modified(node(number, at))));
         }
     }
@@ -201,70 +201,70 @@ impl WeekScript {
     }
 
     /// Scales one Deployment up by `pods`, and later the largest down by as many, which may be the same one.
-    fn scale_deployments(&mut self, begins: Moment, pods: u64) {
+    fn scale_deployments(&mut self, start: Moment, pods: u64) {
         let count = self.deployments.len();
-        let grows = self.rng.random_range(0..count);
-        let at = begins.plus_nanos(self.rng.random_range(1..MINUTE / 2));
-        let wanted = self.deployments[grows].pods.len() as u64 + pods;
+        let grown = self.rng.random_range(0..count);
+        let at = start.plus_nanos(self.rng.random_range(1..MINUTE / 2));
+        let wanted = self.deployments[grown].pods.len() as u64 + pods;
         self.schedule_input(
             at,
-            Input::Object(What::Modified(self.deployments[grows].replica_set(wanted, at))),
+            Input::Object(What::Modified(self.deployments[grown].replica_set(wanted, at))),
         );
         for number in 0..pods {
             self.request_deployment_pod(
                 at.plus_nanos((20 + number as i64 * 5) * SECOND / 1_000),
-                grows,
+                grown,
                 None,
             );
         }
-        let largest = (0..count).max_by_key(|place| self.deployments[*place].pods.len()).unwrap_or(0);
-        let at = begins.plus_nanos(self.rng.random_range(MINUTE * 2 / 3..MINUTE));
+        let largest = (0..count).max_by_key(|index| self.deployments[*index].pods.len()).unwrap_or(0);
+        let at = start.plus_nanos(self.rng.random_range(MINUTE * 2 / 3..MINUTE));
         let left = self.deployments[largest].pods.len().saturating_sub(pods as usize);
         // The newest pods are deleted first, as a ReplicaSet does.
-        let going = self.deployments[largest].pods.split_off(left);
+        let withdrawn = self.deployments[largest].pods.split_off(left);
         self.schedule_input(
             at,
             Input::Object(What::Modified(self.deployments[largest].replica_set(left as u64, at))),
         );
-        for demand in going {
+        for demand in withdrawn {
             self.schedule_input(at.plus_nanos(30 * SECOND / 1_000), Input::Withdrawn(demand));
         }
     }
 
-    fn request_deployment_pod(&mut self, at: Moment, which: usize, begun: Option<InitialPodState>) {
-        let DeploymentState { name, uid, cpu, .. } = &self.deployments[which];
+    fn request_deployment_pod(&mut self, at: Moment, index: usize, initial_state: Option<InitialPodState>) {
+        let DeploymentState { name, uid, cpu, .. } = &self.deployments[index];
         let owner = PodOwner { kind: "ReplicaSet", name, uid, cpu: *cpu };
         let pod = pod(&owner, "shop", self.demands, at);
-        let id = self.request_pod(at, pod, None, begun, None);
-        self.deployments[which].pods.push(id);
+        let id = self.request_pod(at, pod, None, initial_state, None);
+        self.deployments[index].pods.push(id);
     }
 
     /// Plans a Job with one to eight pods, of which two run at a time.
-    fn start_job(&mut self, at: Moment, most: u64) {
+    fn start_job(&mut self, at: Moment, max_pods: u64) {
         self.jobs += 1;
         let (name, uid) =
             (format!("job-{}", self.jobs), format!("00000000-0000-4000-b000-{:012x}", self.jobs));
-        let completions = self.rng.random_range(1..=8_u64).min(most);
+        let completions = self.rng.random_range(1..=8_u64).min(max_pods);
         let cpu = [250, 500, 1_000, 2_000][self.rng.random_range(0..4_usize)];
-        let lasting = Duration::from_secs(self.rng.random_range(30..2_400));
+        let duration = Duration::from_secs(self.rng.random_range(30..2_400));
         let owner = PodOwner { kind: "Job", name: &name, uid: &uid, cpu };
         self.schedule_input(at, Input::Object(What::Added(job(&owner, completions, false, at))));
-        let mut asked: Vec<DemandId> = Vec::new();
+        let mut demands: Vec<DemandId> = Vec::new();
         for number in 0..completions as usize {
             let pod = pod(&owner, "batch", self.demands, at);
-            let after = number.checked_sub(2).map(|before| asked[before]);
-            let runs = ContainerExit { after: lasting, fails: false };
-            asked.push(self.request_pod(at.plus_nanos(SECOND / 50), pod, after, None, Some(runs)));
+            let after = number.checked_sub(2).map(|before| demands[before]);
+            let exit = ContainerExit { after: duration, fails: false };
+            demands.push(self.request_pod(at.plus_nanos(SECOND / 50), pod, after, None, Some(exit)));
         }
         let rounds = completions.div_ceil(2) as i64;
-        let over = at.plus_nanos(rounds * (lasting.as_secs() as i64 + 10) * SECOND);
-        self.schedule_input(over, Input::Object(What::Modified(job(&owner, completions, true, over))));
-        let cleaned = over.plus_nanos(JOB_RETENTION);
-        for demand in asked {
-            self.schedule_input(cleaned, Input::CleanedUp(demand));
+        let end = at.plus_nanos(rounds * (duration.as_secs() as i64 + 10) * SECOND);
+        self.schedule_input(end, Input::Object(What::Modified(job(&owner, completions, true, end))));
+        let cleanup = end.plus_nanos(JOB_RETENTION);
+        for demand in demands {
+            self.schedule_input(cleanup, Input::CleanedUp(demand));
         }
-        let gone = cleaned.plus_nanos(SECOND);
-        self.schedule_input(gone, Input::Object(What::Deleted(job(&owner, completions, true, over))));
+        let deleted = cleanup.plus_nanos(SECOND);
+        self.schedule_input(deleted, Input::Object(What::Deleted(job(&owner, completions, true, end))));
     }
 
     fn request_pod(
@@ -272,13 +272,13 @@ impl WeekScript {
         at: Moment,
         pod: Object,
         after: Option<DemandId>,
-        begun: Option<InitialPodState>,
-        runs: Option<ContainerExit>,
+        initial_state: Option<InitialPodState>,
+        exit: Option<ContainerExit>,
     ) -> DemandId {
         let id = DemandId(self.demands);
         self.demands += 1;
         let meta = pod.meta();
-        let lives = vec![PodIncarnation {
+        let incarnations = vec![PodIncarnation {
             name: (*meta.name).into(),
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             ..PodIncarnation::default()
@@ -287,14 +287,14 @@ impl WeekScript {
             id,
             pod,
             after,
-            initial_state: begun,
+            initial_state,
             recreate: RecreatePolicy::WhenTerminating,
             replica_set: None,
-            exit: runs,
-            incarnations: lives,
+            exit,
+            incarnations,
             not_recreated_for: None,
         };
-        self.schedule_input(at, Input::parse_demand(demand).expect("pods that are made here make sense"));
+        self.schedule_input(at, Input::parse_demand(demand).expect("generated pods are valid"));
         id
     }
 }
@@ -340,7 +340,7 @@ impl PodOwner<'_> {
 }
 
 fn pod(owner: &PodOwner<'_>, namespace: &str, number: u64, at: Moment) -> Object {
-    let stem = match owner.kind {
+    let prefix = match owner.kind {
         "Job" => format!("{}-", owner.name),
         _ => format!("{}-7d9c6b8f5-", owner.name),
     };
@@ -348,7 +348,7 @@ fn pod(owner: &PodOwner<'_>, namespace: &str, number: u64, at: Moment) -> Object
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": format!("{stem}{number:06x}"), "namespace": namespace, "generateName": stem,
+            "name": format!("{prefix}{number:06x}"), "namespace": namespace, "generateName": prefix,
             "uid": format!("00000000-0000-4000-c000-{number:012x}"),
             "resourceVersion": at.nanos().to_string(),
             "labels": owner.labels(),
@@ -405,8 +405,8 @@ fn spec(owner: &PodOwner<'_>) -> Value {
     })
 }
 
-fn job(owner: &PodOwner<'_>, completions: u64, is_over: bool, at: Moment) -> Object {
-    let conditions = if is_over { json!([{"type": "Complete", "status": "True"}]) } else { json!([]) };
+fn job(owner: &PodOwner<'_>, completions: u64, is_complete: bool, at: Moment) -> Object {
+    let conditions = if is_complete { json!([{"type": "Complete", "status": "True"}]) } else { json!([]) };
     object(&json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -424,10 +424,10 @@ fn node_name(number: u64) -> String {
 
 fn node(number: u64, at: Moment) -> Object {
     let (name, zone) = (node_name(number), ["a", "b", "c"][(number % 3) as usize]);
-    let room = json!({"cpu": "31850m", "memory": "125Gi", "pods": "110", "ephemeral-storage": "95Gi"});
-    let heard = Moment::from_nanos(at.nanos() / SECOND * SECOND).to_string();
+    let allocatable = json!({"cpu": "31850m", "memory": "125Gi", "pods": "110", "ephemeral-storage": "95Gi"});
+    let heartbeat = Moment::from_nanos(at.nanos() / SECOND * SECOND).to_string();
     let condition = |kind: &str, status: &str, reason: &str| {
-        json!({"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": heard,
+        json!({"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": heartbeat,
             "lastTransitionTime": "2026-11-01T08:00:00Z"})
     };
     object(&json!({
@@ -441,7 +441,7 @@ fn node(number: u64, at: Moment) -> Object {
         "spec": {"providerID": format!("aws:///eu-1{zone}/i-{number:017x}")},
         "status": {
             "capacity": {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "100Gi"},
-            "allocatable": room,
+            "allocatable": allocatable,
             "conditions": [
                 condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
                 condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),

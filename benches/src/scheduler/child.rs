@@ -27,14 +27,14 @@ pub(super) struct WorkloadReport {
     pub(super) runs: Vec<WorkloadRun>,
 }
 
-/// Lets a child run a workload until `seconds` were measured; the laps are those of [`run_workload`].
+/// Has a child run a workload until `seconds` were measured; the laps are those of [`run_workload`].
 pub(super) fn measure_workload(workload: &Workload, seconds: f64, laps: &[usize]) -> Result<WorkloadReport> {
     let mut arguments = vec![WORKLOAD.to_owned(), workload.name.to_owned(), seconds.to_string()];
     arguments.extend(laps.iter().map(usize::to_string));
     run_in_child(&arguments)
 }
 
-/// Lets a child fill a cluster.
+/// Has a child fill a scheduler with a cluster.
 pub(super) fn measure_memory() -> Result<FilledMemory> {
     run_in_child(&[MEMORY.to_owned()])
 }

@@ -29,7 +29,7 @@ pub(super) struct FilledMemory {
 
 /// Fills a scheduler; its objects are created one after the other and not kept.
 pub(super) fn fill() -> Result<FilledMemory> {
-    let memory = || machine::memory().ok_or("only Linux tells a process's memory");
+    let memory = || machine::memory().ok_or("process memory is only known on Linux");
     let before = memory()?.now;
     let mut scheduler = Scheduler::new(Settings::default());
     for index in 0..NODES {
@@ -45,7 +45,7 @@ pub(super) fn fill() -> Result<FilledMemory> {
         let pod = replica(PODS + index * REPLICAS, None);
         let name = pod.meta().name.into_owned();
         scheduler.apply(START, &What::Added(pod));
-        scheduler.attempt(START, "sched-0", &name).ok_or("a pod was lost")?;
+        scheduler.attempt(START, "sched-0", &name).ok_or("the scheduler does not know the pod")?;
     }
     let after = memory()?;
     Ok(FilledMemory { before, after: after.now, peak: after.peak })

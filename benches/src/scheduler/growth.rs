@@ -71,8 +71,8 @@ fn costs<const N: usize>(sizes: [ClusterSize; N], template: PodTemplate) -> Resu
     });
     let mut costs = [const { Vec::new() }; N];
     for _ in 0..ROUNDS {
-        for (stage, costs) in setups.iter().zip(&mut costs) {
-            costs.push(run_workload(stage, &[])?.seconds / MEASURED as f64);
+        for (setup, costs) in setups.iter().zip(&mut costs) {
+            costs.push(run_workload(setup, &[])?.seconds / MEASURED as f64);
         }
     }
     Ok(costs.map(|costs| Samples::new(costs).median()))

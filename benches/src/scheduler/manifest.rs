@@ -172,7 +172,7 @@ pub(super) fn zonal(pod: &mut Value, _: usize) {
     });
 }
 
-/// Four of these fill a node up to a tenth.
+/// Four of these leave a tenth of a node's cpu free.
 pub(super) fn low(pod: &mut Value, _: usize) {
     request_cpu(pod, "900m");
 }
@@ -196,7 +196,7 @@ pub(super) fn tenth_too_large(pod: &mut Value, index: usize) {
     }
 }
 
-/// Only labeled.
+/// Has a label and nothing else.
 pub(super) fn green(pod: &mut Value, _: usize) {
     label(pod, "color", "green");
 }

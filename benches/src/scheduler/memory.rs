@@ -15,7 +15,7 @@ pub(super) fn run(_: &BenchEnv, results: &mut BenchResults) -> Result<()> {
         with_commas(PODS as f64)
     );
     if machine::memory().is_none() {
-        results.skip(what, "only Linux tells a process's memory");
+        results.skip(what, "process memory is only known on Linux");
         return Ok(());
     }
     let filled = child::measure_memory()?;

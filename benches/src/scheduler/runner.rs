@@ -20,7 +20,7 @@ pub(super) struct WorkloadRun {
     /// The number of scheduling attempts, including those of churned pods and retries.
     pub(super) attempts: usize,
     /// The number of unschedulable measured pods.
-    pub(super) refused: usize,
+    pub(super) unschedulable: usize,
     /// The number of preempted pods.
     pub(super) victims: usize,
 }
@@ -41,10 +41,10 @@ pub(super) fn run_workload(setup: &WorkloadSetup, laps: &[usize]) -> Result<Work
     let start = Instant::now();
     runner.decide_all(setup, laps, start)?;
     runner.run.seconds = start.elapsed().as_secs_f64();
-    let WorkloadRun { refused, victims, .. } = runner.run;
-    if refused != setup.unschedulable || (victims > 0) != setup.has_victims {
+    let WorkloadRun { unschedulable, victims, .. } = runner.run;
+    if unschedulable != setup.unschedulable || (victims > 0) != setup.has_victims {
         return Err(format!(
-            "{refused} pods found no node and {victims} had to go: that is another workload"
+            "unexpected result: {unschedulable} pods were unschedulable and {victims} were preempted"
         )
         .into());
     }
@@ -67,7 +67,7 @@ impl<'a> WorkloadRunner<'a> {
         for pod in &setup.measured {
             scheduler.apply(START, &What::Added(pod.clone()));
         }
-        let run = WorkloadRun { seconds: 0.0, laps: Vec::new(), attempts: 0, refused: 0, victims: 0 };
+        let run = WorkloadRun { seconds: 0.0, laps: Vec::new(), attempts: 0, unschedulable: 0, victims: 0 };
         WorkloadRunner { scheduler, pods, is_decided: vec![false; setup.measured.len()], run }
     }
 
@@ -117,7 +117,7 @@ impl<'a> WorkloadRunner<'a> {
             Decision::Unschedulable(rejection) => {
                 self.run.victims += rejection.victims.len();
                 for victim in &rejection.victims {
-                    let object = self.pods.get(victim).ok_or("an unknown pod had to go")?;
+                    let object = self.pods.get(victim).ok_or("an unknown pod was preempted")?;
                     self.scheduler.apply(now, &What::Deleted((*object).clone()));
                 }
                 // It is attempted again after the preemption.
@@ -125,13 +125,13 @@ impl<'a> WorkloadRunner<'a> {
                     return Ok(false);
                 }
                 let is_new = measured.is_some_and(|number| !self.is_decided[number]);
-                self.run.refused += usize::from(is_new);
+                self.run.unschedulable += usize::from(is_new);
             }
             Decision::Skipped(why) | Decision::Failed(why) => {
                 return Err(format!("{}: {why}", pod.name).into());
             }
-            Decision::Gated(refusal) => {
-                return Err(format!("{} was tried but is gated: {refusal:?}", pod.name).into());
+            Decision::Gated(status) => {
+                return Err(format!("{} was attempted but is gated: {status:?}", pod.name).into());
             }
         }
         Ok(measured.is_some_and(|number| !std::mem::replace(&mut self.is_decided[number], true)))
@@ -159,7 +159,7 @@ mod tests {
         setup.add_measured_pods(20, "default", tenth_too_large);
         setup.unschedulable = 2;
         let run = run_workload(&setup, &[5, 20]).unwrap();
-        assert_eq!((run.attempts, run.refused, run.laps.len()), (20, 2, 2));
+        assert_eq!((run.attempts, run.unschedulable, run.laps.len()), (20, 2, 2));
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         setup.add_measured_pods(2, "default", high);
         setup.has_victims = true;
         let run = run_workload(&setup, &[]).unwrap();
-        assert_eq!((run.attempts, run.refused, run.victims), (4, 0, 6));
+        assert_eq!((run.attempts, run.unschedulable, run.victims), (4, 0, 6));
     }
 
     #[test]
@@ -184,6 +184,6 @@ mod tests {
             vec![What::Added(manifest::object(&pod))]
         });
         let run = run_workload(&setup, &[]).unwrap();
-        assert_eq!((run.attempts, run.refused), (12, 0));
+        assert_eq!((run.attempts, run.unschedulable), (12, 0));
     }
 }

@@ -39,12 +39,12 @@ pub(super) const START: Moment = Moment::from_nanos(1_800_000_000_000_000_000);
 
 impl WorkloadSetup {
     /// An empty setup, in which this many pods are scheduled per second of virtual time.
-    pub(super) fn new(pods_a_second: f64) -> WorkloadSetup {
+    pub(super) fn new(pods_per_second: f64) -> WorkloadSetup {
         WorkloadSetup {
             initial: Vec::new(),
             measured: Vec::new(),
             events: Vec::new(),
-            interval: Duration::from_secs_f64(1.0 / pods_a_second),
+            interval: Duration::from_secs_f64(1.0 / pods_per_second),
             retries_preemptor_at_once: false,
             unschedulable: 0,
             has_victims: false,
@@ -99,11 +99,11 @@ impl WorkloadSetup {
         }
     }
 
-    fn add_customized_nodes(&mut self, count: usize, dress: impl Fn(&mut Value, usize)) {
+    fn add_customized_nodes(&mut self, count: usize, customize: impl Fn(&mut Value, usize)) {
         for index in 0..count {
             let name = format!("node-{:05}", self.nodes.len());
             let mut node = manifest::node(&name);
-            dress(&mut node, index);
+            customize(&mut node, index);
             self.nodes.push(name);
             self.add_object(&node);
         }
@@ -169,10 +169,10 @@ impl WorkloadSetup {
 
     /// Adds changes at regular intervals during the run.
     pub(super) fn add_churn(&mut self, every: Duration, tick: impl Fn(usize) -> Vec<What>) {
-        let whole = self.interval.saturating_mul(self.measured.len() as u32);
+        let duration = self.interval.saturating_mul(self.measured.len() as u32);
         let mut at = every;
         for index in 0.. {
-            if at >= whole {
+            if at >= duration {
                 break;
             }
             let moment = START.plus_nanos(at.as_nanos() as i64);
@@ -205,10 +205,10 @@ mod tests {
         setup.add_measured_pods(25, "default", plain);
         // 25 pods take two and a half seconds: the last tick before their end is the eighth.
         setup.delete_running_pods(Duration::from_millis(300));
-        let went: Vec<_> =
+        let deletions: Vec<_> =
             setup.events.iter().map(|(at, what)| (at.nanos_since(START), what.event_type())).collect();
-        assert_eq!(went, [(300_000_000, "DELETED"), (600_000_000, "DELETED"), (900_000_000, "DELETED")]);
-        setup.add_churn(Duration::from_millis(300), |_| vec![stage_end()]);
+        assert_eq!(deletions, [(300_000_000, "DELETED"), (600_000_000, "DELETED"), (900_000_000, "DELETED")]);
+        setup.add_churn(Duration::from_millis(300), |_| vec![late_node()]);
         assert_eq!(setup.events.len(), 3 + 8);
     }
 
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(nodes, ["node-00000", "node-00001", "node-00000"]);
     }
 
-    fn stage_end() -> What {
+    fn late_node() -> What {
         What::Added(manifest::object(&manifest::node("late")))
     }
 }

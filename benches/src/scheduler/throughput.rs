@@ -25,7 +25,9 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let wanted: Vec<&Workload> = WORKLOADS.iter().filter(|workload| env.is_selected(workload.name)).collect();
     if wanted.is_empty() {
         let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-        return Err(format!("no workload's name has that in it; there are {}", names.join("; ")).into());
+        return Err(
+            format!("no workload has this in its name; the workloads are {}", names.join("; ")).into()
+        );
     }
     let go = GoScheduler::build()?;
     let seconds = if env.is_full() { FULL_GO_SECONDS } else { GO_SECONDS };
@@ -44,7 +46,7 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     if go.is_none() {
         results.skip("the real scheduler's code on the same", "no go");
     }
-    results.skip("workloads with resource claims", "pods with claims are refused, not simulated");
+    results.skip("workloads with resource claims", "pods with resource claims are not supported");
     Ok(())
 }
 
@@ -66,23 +68,24 @@ fn measurement(
         with_commas(report.placed as f64),
         with_commas(pods)
     );
-    let demanded = workload.threshold.map_or(0.0, |threshold| threshold * THRESHOLD_BUDGET);
+    let threshold_budget = workload.threshold.map_or(0.0, |threshold| threshold * THRESHOLD_BUDGET);
     let last = &report.runs[report.runs.len() - 1];
     // A pod that preempts others takes two decisions.
-    let decisions_a_pod = last.attempts as f64 / pods;
-    let mut measurement =
-        Measurement::new(what, rate, Unit::PodsPerSecond).budget(demanded.max(BUDGET / decisions_a_pod));
+    let decisions_per_pod = last.attempts as f64 / pods;
+    let mut measurement = Measurement::new(what, rate, Unit::PodsPerSecond)
+        .budget(threshold_budget.max(BUDGET / decisions_per_pod));
     if let Some(threshold) = workload.threshold {
         measurement = measurement.detail("Kubernetes' threshold", rate / threshold, Unit::Times);
     }
     measurement = measurement.detail("best", pods / seconds.min(), Unit::PodsPerSecond);
-    for (name, count) in [("found no node", last.refused), ("pods that had to go", last.victims)] {
+    for (name, count) in [("found no node", last.unschedulable), ("pods that had to go", last.victims)] {
         if count > 0 {
             measurement = measurement.detail(name, count as f64, Unit::Count);
         }
     }
     for go in rates {
-        let lap = laps.iter().position(|lap| *lap == go.measured).expect("every rate's pods are a lap");
+        let lap =
+            laps.iter().position(|lap| *lap == go.measured).expect("every measured number of pods is a lap");
         let ours = go.measured as f64 / of_runs(&|run| report.runs[run].laps[lap]).median();
         let name = match (go.parallelism, go.cpu_seconds < go.seconds * 0.9) {
             (1, false) => "Go, one by one",

@@ -30,7 +30,7 @@ const DEFAULT: &str = "default";
 /// The virtual pods per second of workloads without a threshold.
 const DEFAULT_RATE: f64 = 100.0;
 
-/// All workloads, except those with resource claims: such pods are refused, not simulated.
+/// All workloads, except those with resource claims: such pods are not supported.
 pub(super) const WORKLOADS: &[Workload] = &[
     Workload::new("SchedulingBasic", 270.0, |setup| {
         setup.add_nodes(5_000);
@@ -208,16 +208,16 @@ pub(super) fn named(name: &str) -> Option<&'static Workload> {
 // === impl Workload ===
 
 impl Workload {
-    const fn new(name: &'static str, threshold: f64, set: fn(&mut WorkloadSetup)) -> Workload {
-        Workload { name, threshold: Some(threshold), go: None, add_objects: set }
+    const fn new(name: &'static str, threshold: f64, add_objects: fn(&mut WorkloadSetup)) -> Workload {
+        Workload { name, threshold: Some(threshold), go: None, add_objects }
     }
 
     const fn without_threshold(
         name: &'static str,
         go: &'static str,
-        set: fn(&mut WorkloadSetup),
+        add_objects: fn(&mut WorkloadSetup),
     ) -> Workload {
-        Workload { name, threshold: None, go: Some(go), add_objects: set }
+        Workload { name, threshold: None, go: Some(go), add_objects }
     }
 
     const fn compared_with_go(mut self) -> Workload {
@@ -253,11 +253,11 @@ fn churned_pod(index: usize, template: manifest::PodTemplate) -> model::Object {
 
 /// Alternately creates and deletes a node without capacity, a pod too large for any node and a service.
 fn mixed_churn(index: usize) -> Vec<What> {
-    let life = index / 2;
-    let mut node = manifest::node(&format!("node-churn-{life}"));
+    let number = index / 2;
+    let mut node = manifest::node(&format!("node-churn-{number}"));
     node["status"]["allocatable"] = json!({ "pods": "0" });
-    let service = manifest::service(DEFAULT, &format!("service-churn-{life}"), "foo");
-    let objects = [manifest::object(&node), churned_pod(life, too_large), manifest::object(&service)];
+    let service = manifest::service(DEFAULT, &format!("service-churn-{number}"), "foo");
+    let objects = [manifest::object(&node), churned_pod(number, too_large), manifest::object(&service)];
     let what = if index.is_multiple_of(2) { What::Added } else { What::Deleted };
     objects.into_iter().map(what).collect()
 }

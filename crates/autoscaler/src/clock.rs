@@ -64,9 +64,9 @@ mod tests {
     const NOW: Moment = Moment::from_nanos(100);
 
     #[track_caller]
-    fn check(ask: impl Fn(&LoopClock), until: Option<i64>) {
+    fn check(query: impl Fn(&LoopClock), until: Option<i64>) {
         let clock = LoopClock::at(NOW);
-        ask(&clock);
+        query(&clock);
         assert_eq!(clock.stable_until(), until.map(Moment::from_nanos));
     }
 

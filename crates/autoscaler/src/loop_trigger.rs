@@ -88,12 +88,16 @@ mod tests {
         let settings = Settings::default();
         let mut timing = LoopTrigger::new(second(100));
         timing.report_unschedulable_pod(second(89));
-        assert_eq!(timing.next_loop(&settings), second(110), "old news");
+        assert_eq!(timing.next_loop(&settings), second(110), "the report is too old to trigger a loop");
         timing.report_unschedulable_pod(second(95));
         assert_eq!(timing.next_loop(&settings), second(100), "at once");
         timing.loop_ran(second(100), false);
         timing.report_unschedulable_pod(second(103));
         assert_eq!(timing.next_loop(&settings), second(103));
-        assert_eq!(timing.next_loop(&Settings::for_version(Version::V1_34)), second(110), "not in its time");
+        assert_eq!(
+            timing.next_loop(&Settings::for_version(Version::V1_34)),
+            second(110),
+            "1.34 waits for the scan interval"
+        );
     }
 }

@@ -274,7 +274,7 @@ impl LoopState<'_> {
                 self.did_scale = true;
             }
             statuses.push(scale_up);
-            let last = statuses.last().expect("one was just made");
+            let last = statuses.last().expect("a status was just pushed");
             if !context.settings.salvo_scale_up || !scaled_up || last.pods_triggered_scale_up.is_empty() {
                 return statuses;
             }

@@ -76,7 +76,7 @@ impl ClusterSnapshot {
     }
 
     pub(crate) fn node(&self, id: NodeId) -> &Arc<Node> {
-        self.nodes[id.index()].as_ref().expect("a node's number is used while it is there")
+        self.nodes[id.index()].as_ref().expect("a node ID is valid while the node is in the snapshot")
     }
 
     /// The node of an ID, if it exists.
@@ -90,7 +90,7 @@ impl ClusterSnapshot {
     }
 
     pub(crate) fn pod(&self, id: PodId) -> &Arc<Pod> {
-        self.pods[id.index()].as_ref().expect("a pod's number is used while it is there")
+        self.pods[id.index()].as_ref().expect("a pod ID is valid while the pod is in the snapshot")
     }
 
     /// The sum of the requests of the pods on a node.
@@ -149,7 +149,7 @@ impl ClusterSnapshot {
 
     /// Begins a loop with these nodes.
     pub(crate) fn begin_loop(&mut self, order: Vec<NodeId>) {
-        debug_assert!(self.undo_log.is_empty(), "the last loop took everything back");
+        debug_assert!(self.undo_log.is_empty(), "the last loop undid all its changes");
         self.order = order;
     }
 
@@ -177,7 +177,7 @@ impl ClusterSnapshot {
     /// Reverts the changes since the fork.
     pub(crate) fn revert(&mut self, fork: Fork) {
         while self.undo_log.len() > fork.0 {
-            let undo_entry = self.undo_log.pop().expect("there are more than that");
+            let undo_entry = self.undo_log.pop().expect("the undo log is longer than at the fork");
             let is_about_node =
                 !matches!(undo_entry, UndoEntry::PodAdded { .. } | UndoEntry::PodMoved { .. });
             self.node_change_count -= usize::from(is_about_node);
@@ -186,14 +186,11 @@ impl ClusterSnapshot {
                     self.filter_snapshot.remove_node(id);
                     self.nodes[id.index()] = None;
                     let last = self.order.pop();
-                    debug_assert_eq!(last, Some(id), "who came last goes first");
+                    debug_assert_eq!(last, Some(id), "nodes are removed in reverse order of their addition");
                 }
                 UndoEntry::NodeRemoved { node, was: node_generation, place: position } => {
                     let restored_id = self.filter_snapshot.set_node(node.spec.clone());
-                    debug_assert_eq!(
-                        restored_id, node_generation.id,
-                        "what is taken back last was done first"
-                    );
+                    debug_assert_eq!(restored_id, node_generation.id, "changes are undone in reverse order");
                     set_at(&mut self.nodes, restored_id.index(), node);
                     self.order.insert(position, restored_id);
                     self.restore_generation(node_generation);
@@ -244,11 +241,12 @@ impl ClusterSnapshot {
 
     /// Removes a node, and with it the pods on it.
     pub(crate) fn remove_node(&mut self, id: NodeId) {
-        let position = self.order.iter().position(|other| *other == id).expect("who is removed is there");
+        let position =
+            self.order.iter().position(|other| *other == id).expect("a removed node is in the snapshot");
         self.order.remove(position);
         let node_generation = self.generation_before(id);
         self.filter_snapshot.remove_node(id);
-        let node = self.nodes[id.index()].take().expect("who is removed is there");
+        let node = self.nodes[id.index()].take().expect("a removed node is in the snapshot");
         self.log_node_change(UndoEntry::NodeRemoved { node, was: node_generation, place: position });
     }
 
@@ -256,7 +254,7 @@ impl ClusterSnapshot {
     pub(crate) fn replace_node(&mut self, id: NodeId, node: Arc<Node>) {
         let node_generation = self.generation_before(id);
         self.filter_snapshot.set_node(node.spec.clone());
-        let before = self.nodes[id.index()].replace(node).expect("who is changed is there");
+        let before = self.nodes[id.index()].replace(node).expect("a changed node is in the snapshot");
         self.log_node_change(UndoEntry::NodeChanged { was: node_generation, before });
     }
 
@@ -337,7 +335,7 @@ impl ClusterSnapshot {
         let start = (self.last_match_index + 1) % count.max(1);
         let ClusterSnapshot { filter_snapshot: trial, nodes, order, .. } = self;
         let is_acceptable = |id: NodeId| {
-            let node = nodes[id.index()].as_ref().expect("who is in the order is there");
+            let node = nodes[id.index()].as_ref().expect("an ordered node is in the snapshot");
             !node.unschedulable && acceptable(id)
         };
         let position = Cell::new(0);

@@ -94,7 +94,7 @@ impl Harness {
             self.cloud.instances[group.index()].push(id.into());
         }
         self.apply(What::Added(node));
-        self.state.cluster.snapshot.find_node(&name).expect("it was just added")
+        self.state.cluster.snapshot.find_node(&name).expect("the node was just added")
     }
 
     /// Applies a change to the cluster.
@@ -106,7 +106,7 @@ impl Harness {
     #[track_caller]
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> PodId {
         let name = NamespacedName { namespace: namespace.into(), name: name.into() };
-        self.state.cluster.find_pod(&name).expect("the test made it")
+        self.state.cluster.find_pod(&name).expect("the test created the pod")
     }
 
     pub(crate) fn wait(&mut self, seconds: i64) {

@@ -176,7 +176,7 @@ impl Explain {
     fn target(&self) -> anyhow::Result<ExplainTarget<'_>> {
         let Some(argument) = &self.what else {
             return Ok(ExplainTarget::Manifest(
-                self.manifest.as_deref().expect("there is a pod, a node or a manifest"),
+                self.manifest.as_deref().expect("a pod, a node or a manifest is given"),
             ));
         };
         let (kind, name) = match (argument.split_once('/'), &self.name) {

@@ -210,7 +210,7 @@ impl Export {
             labels: self.selector.as_deref().map(Selector::parse).transpose()?,
             excluded_namespaces: if excludes { self.exclude_namespaces.clone() } else { Vec::new() },
             excluded_labels: if excludes { self.excluded_labels()? } else { Vec::new() },
-            anonymiser: self.anonymize.then(|| self.anonymizer()).transpose()?,
+            anonymizer: self.anonymize.then(|| self.anonymizer()).transpose()?,
             with_settings: matches!(self.format, Format::KssSnapshot | Format::KaiSnapshot),
             with_secrets: self.with_secrets,
             with_audit_logs: self.format == Format::Jsonl && !self.anonymize,

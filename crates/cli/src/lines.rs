@@ -1,4 +1,4 @@
-//! Labelled lines, as `kubectl describe` prints them, wrapped to the terminal's width.
+//! Labeled lines, as `kubectl describe` prints them, wrapped to the terminal's width.
 
 use std::io::Write;
 
@@ -43,7 +43,7 @@ pub(super) fn wrap_text(text: &str, width: Option<usize>, indent: usize) -> Vec<
     let line_width = width.saturating_sub(indent).max(MIN_WIDTH);
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let last = lines.last_mut().expect("there is one from the beginning");
+        let last = lines.last_mut().expect("the list starts with one line");
         if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > line_width {
             lines.push(word.to_owned());
             continue;

@@ -69,9 +69,7 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, target);
         let template = if total.is_some() { line } else { unknown };
         bar.set_style(
-            ProgressStyle::with_template(template)
-                .expect("the template is well formed")
-                .progress_chars("=> "),
+            ProgressStyle::with_template(template).expect("the template is valid").progress_chars("=> "),
         );
         Progress { bar }
     }

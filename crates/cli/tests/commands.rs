@@ -70,8 +70,8 @@ fn get_shows_the_past_as_kubectl_shows_the_present() {
 #[test]
 fn get_reports_missing_objects() {
     let shop = shop();
-    let gone = run(shop.path(), &["get", "pods", "-n", "shop"]);
-    assert_eq!((gone.code, gone.err.as_str()), (0, "No resources found in shop namespace.\n"));
+    let empty = run(shop.path(), &["get", "pods", "-n", "shop"]);
+    assert_eq!((empty.code, empty.err.as_str()), (0, "No resources found in shop namespace.\n"));
     let error = run(shop.path(), &["get", "pod", "web-9", "-n", "shop"]).failure(1);
     assert_eq!(error, "error: pods \"web-9\" not found at 2026-11-01T14:30:00Z\n");
     let error = run(shop.path(), &["get", "wombats"]).failure(1);
@@ -179,7 +179,7 @@ fn an_anonymized_export_contains_no_name() {
     let help = run(shop.path(), &["export", "--help"]).success();
     assert!(help.contains("--anonymize") && !help.contains("--anonymise"), "{help}");
     std::fs::remove_file(shop.path().join("my.key")).unwrap();
-    assert_ne!(one, export(), "another key gives others");
+    assert_ne!(one, export(), "another key gives other names");
 }
 
 #[test]
@@ -254,12 +254,12 @@ fn importing_twice_fails_and_later_changes_are_appended() {
     );
     let later = EVENTS.replace("2026-11-01T", "2026-11-02T");
     std::fs::write(shop.path().join("later.jsonl"), later).unwrap();
-    let told =
+    let output =
         run(shop.path(), &["import", "later.jsonl", "--into", "shop.kine", "--source", "shop"]).success();
-    assert!(told.contains("4 changes appended to shop.kine"), "{told}");
-    let told =
+    assert!(output.contains("4 changes appended to shop.kine"), "{output}");
+    let output =
         run(shop.path(), &["import", "later.jsonl", "--into", "shop.kine", "--source", "west"]).success();
-    assert!(told.contains("4 changes appended"), "{told}");
+    assert!(output.contains("4 changes appended"), "{output}");
     let error = run(shop.path(), &["get", "pods", "-A"]).failure(1);
     assert!(error.contains("several sources; set --source to one of: shop, west"), "{error}");
     run(shop.path(), &["doctor"]).success();
@@ -353,11 +353,11 @@ fn damage_is_found_and_the_rest_is_saved() {
     bytes[middle] ^= 1;
     std::fs::write(folder.path().join("broken.kine"), bytes).unwrap();
     run(folder.path(), &["doctor", "broken.kine"]).failure(1);
-    let told =
+    let output =
         run(folder.path(), &["doctor", "broken.kine", "--salvage", "saved.kine", "-o", "json"]).success();
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    let (saved, lost) = (told["changes"].as_i64().unwrap(), told["lost"].as_i64().unwrap());
-    assert!(saved > 40_000 && lost <= 512, "{told}");
+    let output: serde_json::Value = serde_json::from_str(&output).unwrap();
+    let (saved, lost) = (output["changes"].as_i64().unwrap(), output["lost"].as_i64().unwrap());
+    assert!(saved > 40_000 && lost <= 512, "{output}");
     assert!(run(folder.path(), &["doctor", "saved.kine"]).success().starts_with("no damage found"));
     if lost > 0 {
         assert!(
@@ -432,8 +432,8 @@ fn an_import_that_is_interrupted_while_it_waits_leaves_nothing() {
     // A process started by `nohup`, and its children, ignore SIGHUP.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("1");
-    let minds_hangup = u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 0;
-    for signal in ["-INT", "-TERM", "-HUP"].into_iter().filter(|signal| *signal != "-HUP" || minds_hangup) {
+    let handles_hangup = u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 0;
+    for signal in ["-INT", "-TERM", "-HUP"].into_iter().filter(|signal| *signal != "-HUP" || handles_hangup) {
         let folder = tempfile::tempdir().unwrap();
         let mut child = command(folder.path())
             .args(["import", "-", "--into", "new.kine"])
@@ -445,7 +445,7 @@ fn an_import_that_is_interrupted_while_it_waits_leaves_nothing() {
         pipe.write_all(EVENTS.as_bytes()).unwrap();
         let part = format!("new.kine.{}.part", child.id());
         while !files(folder.path()).contains(&part) {
-            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+            assert!(child.try_wait().unwrap().is_none(), "the import has ended early");
         }
         // The pipe stays open without further data.
         let id = child.id().to_string();

@@ -19,14 +19,14 @@ struct WalkthroughStep {
 
 fn steps(walk: &str) -> Vec<WalkthroughStep> {
     let mut steps: Vec<WalkthroughStep> = Vec::new();
-    let mut answers = false;
+    let mut is_output = false;
     for line in walk.lines() {
         if let Some(command) = line.strip_prefix("$ ") {
             steps.push(WalkthroughStep { command: command.to_owned(), shown: Vec::new() });
-            answers = true;
+            is_output = true;
         } else if line.starts_with("# ") {
-            answers = false;
-        } else if answers && !line.is_empty() && !line.starts_with("[… ") {
+            is_output = false;
+        } else if is_output && !line.is_empty() && !line.starts_with("[… ") {
             steps.last_mut().unwrap().shown.push(line.to_owned());
         }
     }
@@ -63,17 +63,17 @@ fn metric(report: &Value, path: &str) -> f64 {
 #[track_caller]
 fn check_comments(folder: &Path, walk: &str) {
     let steps = steps(walk);
-    let answers = |words: &str| -> Vec<String> {
-        let with = steps.iter().filter(|step| step.command.contains(words));
+    let outputs_of = |command: &str| -> Vec<String> {
+        let with = steps.iter().filter(|step| step.command.contains(command));
         with.map(|step| step.shown.join("\n")).collect()
     };
-    let explained = answers(" explain ");
+    let explained = outputs_of(" explain ");
     assert!(explained[0].contains("didn't match Pod's node affinity/selector"), "{}", explained[0]);
-    assert!(answers(" log ")[0].contains(r#": "nmve""#), "{walk}");
+    assert!(outputs_of(" log ")[0].contains(r#": "nmve""#), "{walk}");
     for words in [" nodes are available: ", " Insufficient cpu.", "general: max node group size reached"] {
         assert!(explained[1].contains(words), "{}", explained[1]);
     }
-    let waiting = answers(" get pods ");
+    let waiting = outputs_of(" get pods ");
     assert!(waiting[0].contains("storefront-") && waiting[0].contains("recommendations-"), "{walk}");
     assert!(!waiting[1].contains("storefront-"), "{walk}");
 
@@ -114,18 +114,18 @@ fn the_commands_of_the_walkthrough_print_what_it_shows() {
             before = format!("{}; ", step.command);
             continue;
         }
-        let answer = shell_output(folder.path(), &before, &step.command);
+        let output = shell_output(folder.path(), &before, &step.command);
         assert!(!step.shown.is_empty(), "{}", step.command);
         for line in &step.shown {
-            assert!(answer.lines().any(|other| other == line), "{}: {line}\n{answer}", step.command);
+            assert!(output.lines().any(|other| other == line), "{}: {line}\n{output}", step.command);
         }
     }
     let second: Vec<Vec<u8>> = reports.iter().map(|name| bytes(name)).collect();
-    assert!(first == second, "the same replay comes to something else");
+    assert!(first == second, "a repeated replay has another result");
     // A second run replaces the first one's files.
     let day = bytes("shop.kine");
     assert_eq!(run(folder.path(), &["demo"]).success(), walk);
-    assert!(day == bytes("shop.kine"), "the day differs");
+    assert!(day == bytes("shop.kine"), "the demo history differs");
     // The commands suggested next, except `record`, which needs a cluster.
     let next = walk.lines().filter_map(|line| line.strip_prefix("  kinescope "));
     let next: Vec<&str> = next.filter(|line| !line.starts_with("record")).collect();
@@ -136,7 +136,7 @@ fn the_commands_of_the_walkthrough_print_what_it_shows() {
 }
 
 #[test]
-fn the_story_does_not_depend_on_the_seed() {
+fn the_walkthrough_does_not_depend_on_the_seed() {
     let folder = tempfile::tempdir().unwrap();
     let walk = run(folder.path(), &["demo", "--seed", "2"]).success();
     check_comments(folder.path(), &walk);

@@ -17,7 +17,7 @@ use common::PROGRAM;
 struct Example {
     line: usize,
     command: String,
-    answer: String,
+    output: String,
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn the_commands_of_the_readme_print_what_it_shows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("README.md")).unwrap();
     let examples = examples(&text);
-    assert!(examples.len() > 10, "the README has lost its tour");
+    assert!(examples.len() > 10, "the README has too few examples");
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(PROGRAM).parent().unwrap();
     let path = std::env::join_paths([PathBuf::from(program), "/usr/bin".into(), "/bin".into()]).unwrap();
@@ -46,8 +46,8 @@ fn the_commands_of_the_readme_print_what_it_shows() {
             .env("PATH", &path)
             .output()
             .unwrap();
-        let answer = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(answer, example.answer, "README.md, line {}: {}", example.line, example.command);
+        let output = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output, example.output, "README.md, line {}: {}", example.line, example.command);
     }
 }
 
@@ -69,16 +69,16 @@ fn the_commands_about_a_cluster_work() {
     let folder = tempfile::tempdir().unwrap();
     for command in commands {
         let command = command.split('#').next().unwrap().trim();
-        let words: Vec<&str> = command.strip_prefix("kinescope ").unwrap().split_whitespace().collect();
+        let arguments: Vec<&str> = command.strip_prefix("kinescope ").unwrap().split_whitespace().collect();
         let output = common::command(folder.path())
-            .args(words)
+            .args(arguments)
             .env("KUBECONFIG", cluster.kubeconfig())
             .output()
             .unwrap();
-        let said = common::program_output(output);
-        assert_eq!(said.code, 0, "{command}: {}{}", said.out, said.err);
+        let output = common::program_output(output);
+        assert_eq!(output.code, 0, "{command}: {}{}", output.out, output.err);
         if command.contains(" get ") {
-            assert!(said.out.contains("web "), "{}", said.out);
+            assert!(output.out.contains("web "), "{}", output.out);
         }
     }
     let record = std::fs::read_to_string(folder.path().join("record.jsonl")).unwrap();
@@ -92,11 +92,11 @@ fn examples(text: &str) -> Vec<Example> {
         if line.starts_with("```") {
             inside = line == "```console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
-            examples.push(Example { line: index + 1, command: command.to_owned(), answer: String::new() });
+            examples.push(Example { line: index + 1, command: command.to_owned(), output: String::new() });
         } else if inside {
-            let last = examples.last_mut().expect("an answer follows a command");
-            last.answer += line;
-            last.answer.push('\n');
+            let last = examples.last_mut().expect("output follows a command");
+            last.output += line;
+            last.output.push('\n');
         }
     }
     examples

@@ -46,8 +46,8 @@ impl RecordingBuilder {
         self.push("ADDED", object, 0)
     }
 
-    fn push(mut self, word: &str, object: Value, seconds: u32) -> RecordingBuilder {
-        let line = json!({"at": time(self.second), "type": word, "object": object});
+    fn push(mut self, event_type: &str, object: Value, seconds: u32) -> RecordingBuilder {
+        let line = json!({"at": time(self.second), "type": event_type, "object": object});
         writeln!(self.lines, "{line}").unwrap();
         self.second += seconds;
         self
@@ -125,7 +125,7 @@ fn three_sizes() -> RecordingBuilder {
 }
 
 #[test]
-fn a_pod_that_fits_goes_to_the_node_with_most_left() {
+fn a_pod_goes_to_the_node_with_most_free_resources() {
     let folder = three_sizes().import();
     let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!(explanation["pod"], json!({"namespace": "shop", "name": "web-1"}));
@@ -150,7 +150,7 @@ fn a_pod_that_fits_goes_to_the_node_with_most_left() {
 }
 
 #[test]
-fn the_table_has_the_best_node_first_and_says_what_made_it_so() {
+fn the_table_has_the_best_node_first_with_its_reason() {
     let folder = three_sizes().import();
     let output = explain(folder.path(), &["pod/web-1", "-n", "shop"]).success();
     let lines: Vec<&str> = output.lines().collect();
@@ -160,8 +160,8 @@ fn the_table_has_the_best_node_first_and_says_what_made_it_so() {
     assert_eq!(lines[3], "Decision:    Scheduled: assigned to big");
     assert!(lines[4].starts_with("Reason:      score 3 higher than medium (NodeResourcesFit +3"), "{output}");
     let nodes: Vec<&str> = lines.iter().filter_map(|line| line.get(2..)?.split_whitespace().next()).collect();
-    let place = |name: &str| nodes.iter().position(|node| *node == name).unwrap();
-    assert!(place("big") < place("medium") && place("medium") < place("small"), "{output}");
+    let row_of = |name: &str| nodes.iter().position(|node| *node == name).unwrap();
+    assert!(row_of("big") < row_of("medium") && row_of("medium") < row_of("small"), "{output}");
     assert!(lines.iter().any(|line| line.starts_with("* big ")), "{output}");
     assert!(lines.iter().all(|line| line.len() <= 120), "{output}");
     let wide = explain(folder.path(), &["pod", "web-1", "-n", "shop", "-o", "wide"]).success();
@@ -324,17 +324,17 @@ fn a_preempting_pod_is_shown_with_its_victims() {
     assert!(table.contains("Preempts:    shop/weaker (priority 1)\n"), "{table}");
     assert!(table.contains("2026-11-01T14:00:05Z  shop/weaker was preempted for this pod\n"), "{table}");
     assert!(table.contains("2026-11-01T14:00:04Z  nominated to only\n"), "{table}");
-    let told = |name: &str| {
+    let preemptor_and_text = |name: &str| {
         let pod = format!("pod/{name}");
         let json = json_of(folder.path(), &[&pod, "-n", "shop"])["happened"]["preempted"].clone();
         (json["by"].clone(), explain(folder.path(), &[&pod, "-n", "shop"]).success())
     };
-    let (by, table) = told("weaker");
+    let (by, table) = preemptor_and_text("weaker");
     assert_eq!(by, "shop/strong");
     let line = "Preempted by shop/strong, \"Preempted by pod uid-of-strong on node only\"\n";
     assert!(table.contains(line), "{table}");
-    let (by, table) = told("weak");
-    assert_eq!(by, Value::Null, "the history does not know it");
+    let (by, table) = preemptor_and_text("weak");
+    assert_eq!(by, Value::Null, "the preemptor is not in the history");
     assert!(table.contains("Preempted, \"Preempted by pod uid-of-another on node"), "{table}");
 }
 
@@ -354,7 +354,7 @@ fn preempted(name: &str, by: &str, second: u32) -> Value {
 }
 
 #[test]
-fn a_pod_that_was_placed_is_explained_as_of_just_before() {
+fn a_bound_pod_is_explained_as_of_just_before() {
     let rival = on(pod("rival", "3", "2Gi"), "big");
     // The rival is bound at the same moment as the pod, before it; another one later.
     let folder = three_sizes()
@@ -384,11 +384,11 @@ fn a_pod_that_was_placed_is_explained_as_of_just_before() {
 
 #[test]
 fn another_recorded_node_is_shown_with_its_rank() {
-    let otherwise = |node: &str| {
+    let explain_bound_to = |node: &str| {
         let folder = three_sizes().change(on(pod("web-1", "1", "2Gi"), node)).import();
         explain(folder.path(), &["pod/web-1", "-n", "shop"]).success()
     };
-    let table = otherwise("small");
+    let table = explain_bound_to("small");
     assert!(table.contains("  bound to small (rank 3 of 3 nodes that fit)\n"), "{table}");
     // Among equal nodes the first is chosen.
     let twins = RecordingBuilder::new()
@@ -404,7 +404,7 @@ fn another_recorded_node_is_shown_with_its_rank() {
     assert!(tables.iter().any(|table| table.contains("  bound to a\n") || table.contains("  bound to b\n")));
     let equally = tables.iter().filter(|table| table.contains(" (same score)\n")).count();
     assert_eq!(equally, 1, "{tables:?}");
-    let table = otherwise("gone");
+    let table = explain_bound_to("gone");
     assert!(table.contains("  bound to gone (does not fit here)\n"), "{table}");
 }
 
@@ -447,7 +447,7 @@ fn assumed_pods_count_before_their_binding_is_recorded() {
 }
 
 #[test]
-fn a_pod_that_was_there_before_the_history_is_taken_off_its_node() {
+fn a_pod_bound_before_the_history_is_explained_as_if_unbound() {
     let old = with(pod("old", "1", "2Gi"), "/metadata/creationTimestamp", "2026-11-01T09:00:00Z".into());
     let folder = RecordingBuilder::new()
         .add(node("small", "4", "8Gi"))
@@ -464,7 +464,7 @@ fn a_pod_that_was_there_before_the_history_is_taken_off_its_node() {
 }
 
 #[test]
-fn a_pod_that_is_gone_is_explained_as_of_when_it_still_waited() {
+fn a_deleted_pod_is_explained_as_of_when_it_was_pending() {
     let leaving = with(pod("web-1", "2", "1Gi"), "/metadata/deletionTimestamp", time(5).into());
     let folder = three_reasons().change(leaving.clone()).delete(leaving).import();
     let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
@@ -486,7 +486,7 @@ fn a_pod_that_is_gone_is_explained_as_of_when_it_still_waited() {
 }
 
 #[test]
-fn a_pod_that_is_gone_at_once_is_explained_as_of_just_before() {
+fn a_pod_deleted_while_pending_is_explained_as_of_its_deletion() {
     let folder = three_reasons().delete(pod("web-1", "2", "1Gi")).import();
     let explanation = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", "2026-11-01T14:00:04.02Z"]);
     assert_eq!((&explanation["at"], &explanation["before"]), (&json!(time(4)), &json!(true)));
@@ -495,7 +495,7 @@ fn a_pod_that_is_gone_at_once_is_explained_as_of_just_before() {
 }
 
 #[test]
-fn a_pod_first_seen_on_its_way_out_is_explained_as_if_it_had_stayed() {
+fn a_pod_first_seen_terminating_is_explained_as_if_it_were_not() {
     let leaving = with(pod("late", "1", "2Gi"), "/metadata/deletionTimestamp", time(9).into());
     let failed = with(pod("failed", "1", "2Gi"), "/status/phase", "Failed".into());
     let folder = three_sizes().add(leaving).add(failed).import();
@@ -516,7 +516,7 @@ fn a_pod_first_seen_on_its_way_out_is_explained_as_if_it_had_stayed() {
 const CONFIGURATION: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
 #[test]
-fn the_scheduler_is_set_as_a_file_says_else_as_the_history_says() {
+fn the_scheduler_configuration_is_from_a_file_or_from_the_history() {
     let weighs_fit = |weight: u32| {
         format!(
             "{CONFIGURATION}profiles:\n- plugins: {{multiPoint: {{enabled: [{{name: NodeResourcesFit, weight: {weight}}}]}}}}\n"
@@ -557,7 +557,7 @@ fn the_scheduler_is_set_as_a_file_says_else_as_the_history_says() {
 }
 
 #[test]
-fn older_rules_are_said_to_be_unverified() {
+fn older_versions_are_reported_as_unverified() {
     let folder = three_sizes().import();
     let table = explain(folder.path(), &["pod/web-1", "-n", "shop", "--scheduler-version", "1.34"]).success();
     let line = "Scheduler:   defaults of 1.34; this version is not verified\n";
@@ -599,16 +599,20 @@ fn gated_and_terminating_pods_are_not_scheduled() {
 #[test]
 fn invalid_requests_are_rejected_with_a_hint() {
     let folder = three_sizes().import();
-    let wrong = |arguments: &[&str]| explain(folder.path(), arguments).failure(1);
+    let error_of = |arguments: &[&str]| explain(folder.path(), arguments).failure(1);
     assert_eq!(
-        wrong(&["pod/web-1"]),
+        error_of(&["pod/web-1"]),
         "error: pod \"web-1\" not found in namespace default; found in namespace shop: use -n\n"
     );
-    assert_eq!(wrong(&["pod/never", "-n", "shop"]), "error: pod \"never\" not found in namespace shop\n");
-    assert!(wrong(&["service/big"]).contains("explain supports pods and nodes, not Service: use pod/NAME"));
-    assert!(wrong(&["wombat/big"]).contains("unknown resource type \"wombat\": use pod/NAME or node/NAME"));
-    assert!(wrong(&["web-1"]).contains("specify one pod or node: pod/NAME or node/NAME"));
-    let error = wrong(&["pod/web-1", "-n", "shop", "--at", "13:00"]);
+    assert_eq!(error_of(&["pod/never", "-n", "shop"]), "error: pod \"never\" not found in namespace shop\n");
+    assert!(
+        error_of(&["service/big"]).contains("explain supports pods and nodes, not Service: use pod/NAME")
+    );
+    assert!(
+        error_of(&["wombat/big"]).contains("unknown resource type \"wombat\": use pod/NAME or node/NAME")
+    );
+    assert!(error_of(&["web-1"]).contains("specify one pod or node: pod/NAME or node/NAME"));
+    let error = error_of(&["pod/web-1", "-n", "shop", "--at", "13:00"]);
     assert!(
         error.contains("at 2026-11-01T13:00:00Z: it existed from 2026-11-01T14:00:03Z to the end"),
         "{error}"
@@ -624,18 +628,18 @@ fn invalid_requests_are_rejected_with_a_hint() {
     assert!(of_node.ends_with(" has no nodes\n"), "{of_node}");
     let early = RecordingBuilder::new().add(pod("web-1", "1", "1Gi")).add(node("only", "4", "8Gi")).import();
     std::fs::write(early.path().join("pod.json"), pod("new", "1", "1Gi").to_string()).unwrap();
-    for asked in [["pod/web-1", "-n", "shop"], ["--manifest", "pod.json", "--nodes"]] {
+    for arguments in [["pod/web-1", "-n", "shop"], ["--manifest", "pod.json", "--nodes"]] {
         assert_eq!(
-            explain(early.path(), &[&asked[..], &["--at", &time(0)]].concat()).failure(1),
+            explain(early.path(), &[&arguments[..], &["--at", &time(0)]].concat()).failure(1),
             "error: no nodes existed at 2026-11-01T14:00:00Z: the first node was seen at 2026-11-01T14:00:01Z\n"
         );
     }
-    let gone = RecordingBuilder::new()
+    let node_deleted = RecordingBuilder::new()
         .add(node("only", "4", "8Gi"))
         .delete(node("only", "4", "8Gi"))
         .add(pod("web-1", "1", "1Gi"))
         .import();
-    let explanation = json_of(gone.path(), &["pod/web-1", "-n", "shop"]);
+    let explanation = json_of(node_deleted.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!(explanation["message"], "no nodes available to schedule pods");
 }
 

@@ -14,18 +14,18 @@ fn demo_history() -> tempfile::TempDir {
 
 /// Exports the demo's history to a file and imports it again. Returns the export's diagnostics.
 #[track_caller]
-fn there_and_back(folder: &Path, export: &[&str], file: &str) -> String {
+fn export_and_import(folder: &Path, export: &[&str], file: &str) -> String {
     let output = run(folder, &[&["export", "day.kine", "--out", file, "--format"], export].concat());
-    let told = output.err.clone();
+    let diagnostics = output.err.clone();
     output.success();
     run(folder, &["import", file, "--into", "back.kine"]).success();
     run(folder, &["doctor", "back.kine"]).success();
-    told
+    diagnostics
 }
 
 /// Checks that both histories show the same objects.
 #[track_caller]
-fn alike(folder: &Path, kinds: &str, at: &str, columns: &[&str]) {
+fn assert_same_objects(folder: &Path, kinds: &str, at: &str, columns: &[&str]) {
     let get = |history: &str| {
         let columns = [&["get", kinds, "-A", "--at", at, "--history", history], columns].concat();
         run(folder, &columns).success()
@@ -40,10 +40,14 @@ const MOMENTS: [&str; 3] = ["2026-11-02T09:30:00Z", "2026-11-02T14:04:30Z", "202
 #[test]
 fn a_recording_of_kube_scheduler_simulator() {
     let day = demo_history();
-    let told = there_and_back(day.path(), &["sched-record", "--utc-offset", "+09:00"], "record.jsonl");
-    assert!(told.contains("skipped: ") && told.contains(" changes of Deployment"), "{told}");
+    let diagnostics =
+        export_and_import(day.path(), &["sched-record", "--utc-offset", "+09:00"], "record.jsonl");
+    assert!(
+        diagnostics.contains("skipped: ") && diagnostics.contains(" changes of Deployment"),
+        "{diagnostics}"
+    );
     for at in MOMENTS {
-        alike(day.path(), "pods,nodes,pvc,priorityclasses", at, &["-o", "json"]);
+        assert_same_objects(day.path(), "pods,nodes,pvc,priorityclasses", at, &["-o", "json"]);
     }
     let again = run(
         day.path(),
@@ -71,11 +75,11 @@ fn snapshots_of_kube_scheduler_simulator_and_kai() {
     {
         for at in MOMENTS {
             let day = demo_history();
-            let told = there_and_back(day.path(), &[format, "--at", at], file);
-            assert!(told.contains("changes not in the state at"), "{told}");
+            let diagnostics = export_and_import(day.path(), &[format, "--at", at], file);
+            assert!(diagnostics.contains("changes not in the state at"), "{diagnostics}");
             let phase = if format == "kai-snapshot" { "status.phase=Running" } else { "" };
-            alike(day.path(), "pods", at, &["-o", "yaml", "--field-selector", phase]);
-            alike(day.path(), "nodes", at, &["-o", "yaml"]);
+            assert_same_objects(day.path(), "pods", at, &["-o", "yaml", "--field-selector", phase]);
+            assert_same_objects(day.path(), "nodes", at, &["-o", "yaml"]);
         }
     }
 }
@@ -90,12 +94,12 @@ fn a_recording_and_a_snapshot_of_kwok() {
     let beginning = beginning["sources"][0]["from"].as_str().unwrap().to_owned();
     run(day.path(), &["import", "recording.yaml.gz", "--into", "back.kine", "--at", &beginning]).success();
     for at in MOMENTS {
-        alike(day.path(), "pods,nodes,deployments,jobs", at, &["-o", "wide"]);
+        assert_same_objects(day.path(), "pods,nodes,deployments,jobs", at, &["-o", "wide"]);
     }
     std::fs::remove_file(day.path().join("back.kine")).unwrap();
     let at = MOMENTS[1];
-    there_and_back(day.path(), &["kwok", "--at", at], "snapshot.yaml");
-    alike(day.path(), "pods,nodes,deployments", at, &["-o", "name"]);
+    export_and_import(day.path(), &["kwok", "--at", at], "snapshot.yaml");
+    assert_same_objects(day.path(), "pods,nodes,deployments", at, &["-o", "name"]);
 }
 
 #[test]
@@ -107,11 +111,11 @@ fn a_trace_of_simkube() {
     )
     .unwrap();
     let export = ["sktrace", "--from", MOMENTS[0], "--tracer-config", "tracer.yml"];
-    let output = there_and_back(day.path(), &export, "day.sktrace");
+    let output = export_and_import(day.path(), &export, "day.sktrace");
     assert!(output.contains("warning: tracer.yml: ") && output.contains("ConfigMap"), "{output}");
     assert!(output.contains(" changes of only status or metadata"), "{output}");
     for at in MOMENTS {
-        alike(day.path(), "deployments", at, &["-o", "name"]);
+        assert_same_objects(day.path(), "deployments", at, &["-o", "name"]);
     }
     // An imported trace keeps its tracer configuration.
     let again = ["export", "back.kine", "--format", "sktrace", "--out", "again.sktrace"];
@@ -130,10 +134,10 @@ fn a_trace_of_simkube() {
 #[test]
 fn a_scaling_history_of_gardener() {
     let day = demo_history();
-    let told = there_and_back(day.path(), &["scaling-history"], "day.db");
-    assert!(told.contains(" changes that do not affect the row's hash"), "{told}");
+    let diagnostics = export_and_import(day.path(), &["scaling-history"], "day.db");
+    assert!(diagnostics.contains(" changes that do not affect the row's hash"), "{diagnostics}");
     for at in &MOMENTS[1..] {
-        alike(day.path(), "nodes,priorityclasses", at, &["-o", "name"]);
+        assert_same_objects(day.path(), "nodes,priorityclasses", at, &["-o", "name"]);
     }
     run(day.path(), &["export", "back.kine", "--format", "scaling-history", "--out", "again.db"]).success();
 }
@@ -141,24 +145,30 @@ fn a_scaling_history_of_gardener() {
 #[test]
 fn unsupported_options_are_reported() {
     let day = demo_history();
-    let refused = |arguments: &[&str], message: &str| {
+    let check_error = |arguments: &[&str], message: &str| {
         let error = run(day.path(), &[&["export", "day.kine"], arguments].concat()).failure(1);
         assert!(error.contains(message), "{error}");
     };
-    refused(&["--format", "kai-snapshot", "--from", "14:00"], "kai-snapshot holds one moment: use --at");
-    refused(&["--format", "sched-record", "--at", "14:00"], "sched-record holds a time range: use --from");
-    refused(&["--format", "kwok", "--partition", "a=b"], "--partition requires --format kai-snapshot");
-    refused(&["--format", "kai-snapshot", "--partition", "a b=c"], "invalid partition \"a b=c\"");
-    refused(&["--format", "sched-record", "--utc-offset", "9"], "invalid UTC offset \"9\": expected Z");
-    refused(&["--format", "sktrace", "--kinds", "pods"], "--kinds cannot be used with sktrace");
-    refused(&["--format", "sktrace", "-l", "app=web"], "use --exclude-labels");
-    refused(&["--format", "sktrace", "--from", "14:00", "--changes-only"], "--changes-only cannot be used");
-    refused(
+    check_error(&["--format", "kai-snapshot", "--from", "14:00"], "kai-snapshot holds one moment: use --at");
+    check_error(
+        &["--format", "sched-record", "--at", "14:00"],
+        "sched-record holds a time range: use --from",
+    );
+    check_error(&["--format", "kwok", "--partition", "a=b"], "--partition requires --format kai-snapshot");
+    check_error(&["--format", "kai-snapshot", "--partition", "a b=c"], "invalid partition \"a b=c\"");
+    check_error(&["--format", "sched-record", "--utc-offset", "9"], "invalid UTC offset \"9\": expected Z");
+    check_error(&["--format", "sktrace", "--kinds", "pods"], "--kinds cannot be used with sktrace");
+    check_error(&["--format", "sktrace", "-l", "app=web"], "use --exclude-labels");
+    check_error(
+        &["--format", "sktrace", "--from", "14:00", "--changes-only"],
+        "--changes-only cannot be used",
+    );
+    check_error(
         &["--format", "kai-snapshot", "--anonymize", "--partition", "a=b"],
         "cannot be used with --anonymize",
     );
-    refused(&["--format", "jsonl", "--out", "day.kine"], "day.kine is the history itself");
-    refused(&["--format", "scaling-history"], "a database cannot be written to standard output");
+    check_error(&["--format", "jsonl", "--out", "day.kine"], "day.kine is the history itself");
+    check_error(&["--format", "scaling-history"], "a database cannot be written to standard output");
 }
 
 #[test]
@@ -205,9 +215,9 @@ fn standard_output_gets_the_same_bytes_as_a_file() {
 #[test]
 fn files_of_one_source_come_in_the_order_of_their_times() {
     let folder = tempfile::tempdir().unwrap();
-    let line = |second: u32, word: &str| {
+    let line = |second: u32, event_type: &str| {
         format!(
-            "{{\"at\":\"2026-11-01T14:00:{second:02}Z\",\"type\":\"{word}\",\"object\":{{\"apiVersion\":\"v1\",\"kind\":\"Node\",\
+            "{{\"at\":\"2026-11-01T14:00:{second:02}Z\",\"type\":\"{event_type}\",\"object\":{{\"apiVersion\":\"v1\",\"kind\":\"Node\",\
              \"metadata\":{{\"name\":\"node-1\",\"labels\":{{\"at\":\"{second}\"}}}}}}}}\n"
         )
     };

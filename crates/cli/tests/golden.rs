@@ -47,17 +47,17 @@ impl GoldenOutputs {
     fn for_history(name: &str, moment: &'static str) -> GoldenOutputs {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("golden").join(name);
         let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(folder.join("answers")).unwrap();
+        std::fs::create_dir_all(folder.join("outputs")).unwrap();
         GoldenOutputs { folder, moment, lines: String::new() }
     }
 
     /// Records the standard output of a command. Failures count as output too.
     fn run_command(&mut self, arguments: &[&str]) {
         let output = command(&self.folder).args(arguments).output().unwrap();
-        let question = arguments.join(" ");
+        let command_line = arguments.join(" ");
         assert!(
             output.status.code().is_some_and(|code| code < 2),
-            "{question}: {}",
+            "{command_line}: {}",
             program_output(output).err
         );
         // The duration of a replay varies.
@@ -66,7 +66,7 @@ impl GoldenOutputs {
         } else {
             None
         };
-        self.record_output(&output.stdout[replayed.unwrap_or(0)..], &question);
+        self.record_output(&output.stdout[replayed.unwrap_or(0)..], &command_line);
     }
 
     /// Records the contents of a file that a command has written.
@@ -75,17 +75,17 @@ impl GoldenOutputs {
         self.record_output(&contents, file);
     }
 
-    fn record_output(&mut self, answer: &[u8], question: &str) {
+    fn record_output(&mut self, output: &[u8], command_line: &str) {
         let number = self.lines.lines().count() + 1;
-        std::fs::write(self.folder.join(format!("answers/{number:03}")), answer).unwrap();
-        let digest = xxhash_rust::xxh3::xxh3_64(answer);
-        writeln!(self.lines, "{digest:016x} {:>9} {question}", answer.len()).unwrap();
+        std::fs::write(self.folder.join(format!("outputs/{number:03}")), output).unwrap();
+        let digest = xxhash_rust::xxh3::xxh3_64(output);
+        writeln!(self.lines, "{digest:016x} {:>9} {command_line}", output.len()).unwrap();
     }
 
     /// A sample of the objects of a kind, evenly spaced: namespace and name.
     fn sample(&self, kind: &str, count: usize) -> Vec<(String, String)> {
-        let answer = run(&self.folder, &["get", kind, "-A", "--at", self.moment, "-o", "json"]).success();
-        let list: Value = serde_json::from_str(&answer).unwrap();
+        let output = run(&self.folder, &["get", kind, "-A", "--at", self.moment, "-o", "json"]).success();
+        let list: Value = serde_json::from_str(&output).unwrap();
         let items = list["items"].as_array().unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let name = |item: &Value| (text(&item["metadata"]["namespace"]), text(&item["metadata"]["name"]));
@@ -144,32 +144,32 @@ impl GoldenOutputs {
         let shown: Vec<String> = differ
             .map(|at| {
                 let line = |lines: &[String]| lines.get(at).unwrap_or(&none).clone();
-                format!("answer {:03}\n  - {}\n  + {}", at + 1, line(&before), line(&now))
+                format!("output {:03}\n  - {}\n  + {}", at + 1, line(&before), line(&now))
             })
             .collect();
         let folder = self.folder.display();
-        assert!(shown.is_empty(), "other answers than before, in {folder}:\n{}", shown.join("\n"));
+        assert!(shown.is_empty(), "other outputs than before, in {folder}:\n{}", shown.join("\n"));
         std::fs::remove_dir_all(&self.folder).unwrap();
     }
 }
 
 #[test]
 fn the_demo_is_unchanged() {
-    let mut questions = GoldenOutputs::for_history("demo", "14:20");
+    let mut outputs = GoldenOutputs::for_history("demo", "14:20");
     let day = demo_history("film.kine");
-    std::fs::copy(day.path().join("film.kine"), questions.folder.join("film.kine")).unwrap();
-    questions.run_all();
-    questions.finish("demo");
+    std::fs::copy(day.path().join("film.kine"), outputs.folder.join("film.kine")).unwrap();
+    outputs.run_all();
+    outputs.finish("demo");
 }
 
 /// Does nothing if the recordings do not exist.
 fn check_recording(name: &str) {
     let file = format!("{name}.jsonl.gz");
     for recording in recordings().iter().filter(|recording| recording.ends_with(&file)) {
-        let mut questions = GoldenOutputs::for_history(name, "-20s");
-        run(&questions.folder, &["import", recording.to_str().unwrap(), "--into", "film.kine"]).success();
-        questions.run_all();
-        questions.finish(name);
+        let mut outputs = GoldenOutputs::for_history(name, "-20s");
+        run(&outputs.folder, &["import", recording.to_str().unwrap(), "--into", "film.kine"]).success();
+        outputs.run_all();
+        outputs.finish(name);
     }
 }
 

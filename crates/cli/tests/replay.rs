@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
-#[path = "replay/again.rs"]
-mod again;
 mod common;
-#[path = "replay/refused.rs"]
-mod refused;
+#[path = "replay/errors.rs"]
+mod errors;
+#[path = "replay/replay_of_replay.rs"]
+mod replay_of_replay;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,8 +29,8 @@ impl RecordingBuilder {
         self.push(second, "MODIFIED", object)
     }
 
-    fn push(mut self, second: u32, word: &str, object: Value) -> RecordingBuilder {
-        let line = json!({"at": time(second), "type": word, "object": object});
+    fn push(mut self, second: u32, event_type: &str, object: Value) -> RecordingBuilder {
+        let line = json!({"at": time(second), "type": event_type, "object": object});
         writeln!(self.0, "{line}").unwrap();
         self
     }
@@ -154,10 +154,10 @@ fn decisions_are_compared_with_the_recording() {
     let recorded = json!({"pod": "web-1", "node": "big", "bound": time(11)});
     assert_eq!(bound["recorded"], recorded);
     let refused = decisions_of_type(&output, "refused");
-    let words = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are \
+    let message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are \
                  available: 2 Preemption is not helpful for scheduling.";
-    assert!(refused.iter().all(|it| it["pod"] == "shop/huge" && it["why"] == words), "{refused:?}");
-    assert_eq!(refused.len(), 1, "what is said again is only counted");
+    assert!(refused.iter().all(|it| it["pod"] == "shop/huge" && it["why"] == message), "{refused:?}");
+    assert_eq!(refused.len(), 1, "a repeated message is only counted");
     let [waits] = &decisions_of_type(&output, "stillWaits")[..] else { panic!("{output:?}") };
     assert_eq!((&waits["pod"], &waits["at"]), (&json!("shop/huge"), &json!(time(120))));
     let report = report(folder.path(), "replay-film");
@@ -320,17 +320,18 @@ fn a_replay_of_a_replay_finds_its_settings() {
 }
 
 #[test]
-fn every_other_command_opens_what_a_replay_wrote() {
+fn other_commands_open_the_history_of_a_replay() {
     let folder = two_nodes().import();
     let packed =
         "scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated";
     replay(folder.path(), &["--set", packed, "--out", "r"]).success();
     let at = &time(30);
-    let ask = |arguments: &[&str]| run(folder.path(), &[arguments, &["--history", "r/replay.kine"]].concat());
-    assert!(ask(&["get", "pods", "-n", "shop", "--at", at]).success().contains("web-1"));
-    let log = ask(&["log", "pod/web-1", "-n", "shop"]).success();
+    let run_on_replay =
+        |arguments: &[&str]| run(folder.path(), &[arguments, &["--history", "r/replay.kine"]].concat());
+    assert!(run_on_replay(&["get", "pods", "-n", "shop", "--at", at]).success().contains("web-1"));
+    let log = run_on_replay(&["log", "pod/web-1", "-n", "shop"]).success();
     assert!(log.contains("spec.nodeName: \"small\""), "{log}");
-    let explained = ask(&["explain", "pod/web-1", "-n", "shop"]).success();
+    let explained = run_on_replay(&["explain", "pod/web-1", "-n", "shop"]).success();
     assert!(explained.contains("Scheduled: assigned to small"), "{explained}");
     assert!(explained.contains("recorded configuration (kube-scheduler)"), "{explained}");
     assert!(run(folder.path(), &["doctor", "r/replay.kine"]).success().starts_with("no damage found"));
@@ -384,7 +385,7 @@ fn json_output_is_the_report_as_written() {
 }
 
 #[test]
-fn a_history_without_nodes_can_have_some() {
+fn node_groups_add_nodes_to_a_history_without_nodes() {
     let groups =
         GROUPS.replace("  members: {label: pool, value: large}\n", "").replace(", labels: {pool: large}", "");
     let folder =

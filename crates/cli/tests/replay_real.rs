@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test stops where something is not as it should be, and prints its seed and what came of it"
+    reason = "a test stops where something is not as it should be, and prints its seed and its results"
 )]
 
 mod common;
@@ -34,15 +34,15 @@ const PRIORITIES: [&str; 2] = [
 const ROLLED: &str = "--timeout=90s";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_real_control_plane_did_is_replayed() {
+async fn decisions_of_a_real_control_plane_are_reproduced() {
     let options = ClusterOptions { service_accounts: true, ..ClusterOptions::default() };
     let Some(mut cluster) = start(options) else { return };
     cluster.start_controller_manager().unwrap();
     cluster.start_scheduler(16, &[]).unwrap();
     cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../testcluster/stages.yaml")).unwrap();
-    let mut dice = Pcg64::seed_from_u64(seed());
+    let mut rng = Pcg64::seed_from_u64(seed());
     create(&cluster, &PRIORITIES.join("\n---\n"));
-    create(&cluster, &nodes(&mut dice));
+    create(&cluster, &nodes(&mut rng));
     cluster.kubectl(&["wait", "--for=condition=Ready", "nodes", "--all", ROLLED]).unwrap();
 
     let folder = tempfile::tempdir().unwrap();
@@ -51,17 +51,17 @@ async fn what_a_real_control_plane_did_is_replayed() {
     let path = folder.path().join("real.kine");
     // Kinds are listed in parallel. A replay begins after all were listed, so nothing may happen before.
     for kind in ["nodes", "namespaces", "priorityclasses", "services"] {
-        let there = listed(&cluster, kind);
+        let existing = listed(&cluster, kind);
         recorder
             .wait(&format!("the {kind} are recorded"), || {
-                path.exists() && names(folder.path(), kind) == there
+                path.exists() && names(folder.path(), kind) == existing
             })
             .await;
     }
     // One after the other, so that their order does not depend on milliseconds.
     for number in 0..6 {
         let name = format!("web-{number}");
-        create(&cluster, &deployment(&name, &mut dice));
+        create(&cluster, &deployment(&name, &mut rng));
         cluster.kubectl(&["rollout", "status", &format!("deployment/{name}"), ROLLED]).unwrap();
     }
     create(&cluster, &job());
@@ -77,11 +77,11 @@ async fn what_a_real_control_plane_did_is_replayed() {
         .collect();
     assert!(staying.len() > 20, "{staying:?}");
     // Pods of the rollout may still be terminating, so list them each time.
-    let mut there = Vec::new();
+    let mut existing = Vec::new();
     recorder
         .wait("all pods are recorded", || {
-            there = listed(&cluster, "pods");
-            names(folder.path(), "pods") == there
+            existing = listed(&cluster, "pods");
+            names(folder.path(), "pods") == existing
         })
         .await;
     recorder.stop().await.success();
@@ -97,7 +97,7 @@ async fn what_a_real_control_plane_did_is_replayed() {
         let count = |field: &str| placements[field].as_u64().unwrap();
         eprintln!("{placements}");
         // Each pod created was bound once, in the recording and in the replay.
-        assert!(count("recorded") >= there.len() as u64, "{placements}");
+        assert!(count("recorded") >= existing.len() as u64, "{placements}");
         assert_eq!((count("notBound"), count("notRecorded")), (0, 0), "{placements}");
         assert!(2 * count("sameNode") > count("recorded"), "{placements}");
         // The pods at the end exist in the replay with the same names; others may still be terminating.
@@ -127,10 +127,10 @@ fn create(cluster: &Cluster, manifests: &str) {
 }
 
 /// Eight nodes of different sizes.
-fn nodes(dice: &mut Pcg64) -> String {
+fn nodes(rng: &mut Pcg64) -> String {
     let mut yaml = String::new();
     for number in 0..8 {
-        let (cpu, memory) = (dice.random_range(4..9), dice.random_range(8..33));
+        let (cpu, memory) = (rng.random_range(4..9), rng.random_range(8..33));
         let size = format!("{{cpu: \"{cpu}\", memory: {memory}Gi, pods: \"110\"}}");
         writeln!(
             yaml,
@@ -142,9 +142,9 @@ fn nodes(dice: &mut Pcg64) -> String {
     yaml
 }
 
-fn deployment(name: &str, dice: &mut Pcg64) -> String {
-    let (replicas, cpu) = (dice.random_range(2..6), dice.random_range(1..8) * 100);
-    let class = ["low", "high"][dice.random_range(0..2)];
+fn deployment(name: &str, rng: &mut Pcg64) -> String {
+    let (replicas, cpu) = (rng.random_range(2..6), rng.random_range(1..8) * 100);
+    let class = ["low", "high"][rng.random_range(0..2)];
     format!(
         "apiVersion: apps/v1
 kind: Deployment

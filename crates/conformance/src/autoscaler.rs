@@ -77,7 +77,7 @@ pub fn compare_autoscaler_case(case: &AutoscalerCase) -> CaseComparison {
 fn compare_loops(
     case: &AutoscalerCase,
     is_closed: bool,
-    play: fn(&AutoscalerCase) -> Vec<LoopRecord>,
+    run_case: fn(&AutoscalerCase) -> Vec<LoopRecord>,
 ) -> Vec<LoopComparison> {
     let id: Arc<str> = case.id.as_str().into();
     let difference = |at, field, ours, theirs| LoopDifference {
@@ -88,30 +88,30 @@ fn compare_loops(
         ours,
         theirs,
     };
-    let Ok(steps) = catch_unwind(AssertUnwindSafe(|| play(case))) else {
-        let lost = |theirs: &LoopRecord| LoopComparison {
+    let Ok(loops) = catch_unwind(AssertUnwindSafe(|| run_case(case))) else {
+        let panicked = |theirs: &LoopRecord| LoopComparison {
             at: theirs.at,
             differences: vec![difference(theirs.at, "panic", vec!["yes".to_owned()], Vec::new())],
             all_facts: Default::default(),
         };
-        return case.expect.iter().map(lost).collect();
+        return case.expect.iter().map(panicked).collect();
     };
     let compare = |(ours, theirs): (&LoopRecord, &LoopRecord)| {
         let at = theirs.at;
         let facts = [ours.facts(), theirs.facts()];
-        let whole = facts.clone().map(|facts| {
-            let there = facts.into_iter().filter(|(_, words)| !words.is_empty());
-            there.map(|(field, words)| format!("{field}: {}", words.join(" | "))).collect()
+        let all_facts = facts.clone().map(|facts| {
+            let non_empty = facts.into_iter().filter(|(_, words)| !words.is_empty());
+            non_empty.map(|(field, words)| format!("{field}: {}", words.join(" | "))).collect()
         });
         let [ours, theirs] = facts;
-        let both = ours.into_iter().zip(theirs).filter(|((_, ours), (_, theirs))| ours != theirs);
-        let differences = both.map(|((field, ours), (_, theirs))| {
+        let differing = ours.into_iter().zip(theirs).filter(|((_, ours), (_, theirs))| ours != theirs);
+        let differences = differing.map(|((field, ours), (_, theirs))| {
             let (ours, theirs) = remove_common(ours, theirs);
             difference(at, field, ours, theirs)
         });
-        LoopComparison { at, differences: differences.collect(), all_facts: whole }
+        LoopComparison { at, differences: differences.collect(), all_facts }
     };
-    steps.iter().zip(&case.expect).map(compare).collect()
+    loops.iter().zip(&case.expect).map(compare).collect()
 }
 
 /// Removes the common words from both lists.
@@ -158,19 +158,19 @@ impl LoopComparison {
 impl fmt::Display for LoopComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(first) = self.differences.first() else { return Ok(()) };
-        let how = if first.is_closed_loop { "closed loop" } else { "step by step" };
-        write!(f, "{} at {} ({how})", first.case, self.at)?;
+        let run = if first.is_closed_loop { "closed loop" } else { "step by step" };
+        write!(f, "{} at {} ({run})", first.case, self.at)?;
         for difference in &self.differences {
             write!(f, "\n  {}", difference.field)?;
-            for (who, words) in [("ours  ", &difference.ours), ("theirs", &difference.theirs)] {
+            for (side, words) in [("ours  ", &difference.ours), ("theirs", &difference.theirs)] {
                 for word in words {
-                    write!(f, "\n    {who}  {word}")?;
+                    write!(f, "\n    {side}  {word}")?;
                 }
             }
         }
         if f.alternate() {
-            for (who, lines) in ["ours", "theirs"].into_iter().zip(&self.all_facts) {
-                write!(f, "\n  all of {who}")?;
+            for (side, lines) in ["ours", "theirs"].into_iter().zip(&self.all_facts) {
+                write!(f, "\n  all facts of {side}")?;
                 for line in lines {
                     write!(f, "\n    {line}")?;
                 }

@@ -53,12 +53,12 @@ pub fn compare_scheduler_case(case: &SchedulerCase) -> Vec<DecisionComparison> {
     let settings = match case.config.as_ref().map(Settings::read).transpose() {
         Ok(settings) => settings.unwrap_or_default(),
         Err(error) => {
-            let refused = |theirs: &SchedulingOutcome| {
-                let (ours, theirs_is) = (format!("refused: {error}"), "accepted".to_owned());
-                let difference = difference(&theirs.pod, None, "config", Some(ours), Some(theirs_is));
+            let rejected = |theirs: &SchedulingOutcome| {
+                let (ours, theirs_value) = (format!("rejected: {error}"), "accepted".to_owned());
+                let difference = difference(&theirs.pod, None, "config", Some(ours), Some(theirs_value));
                 DecisionComparison { pod: theirs.pod.clone(), differences: vec![difference] }
             };
-            return case.expect.iter().map(refused).collect();
+            return case.expect.iter().map(rejected).collect();
         }
     };
     let mut scheduler = Scheduler::new(settings);
@@ -77,8 +77,8 @@ pub fn compare_scheduler_case(case: &SchedulerCase) -> Vec<DecisionComparison> {
                 ..SchedulingOutcome::default()
             };
             let differing = differing_facts(ours.facts(), theirs.facts()).into_iter();
-            let differences =
-                differing.map(|((node, what), ours, is)| difference(&theirs.pod, node, &what, ours, is));
+            let differences = differing
+                .map(|((node, what), ours, value)| difference(&theirs.pod, node, &what, ours, value));
             return DecisionComparison { pod: theirs.pod.clone(), differences: differences.collect() };
         }
         // The explanation first: the attempt changes the scheduler's state.
@@ -88,30 +88,31 @@ pub fn compare_scheduler_case(case: &SchedulerCase) -> Vec<DecisionComparison> {
         let ours = match (&explanation, &decision) {
             (Some(explanation), Some(decision)) => {
                 if explanation.decision != *decision {
-                    let (explained, done) = (format!("{:?}", explanation.decision), format!("{decision:?}"));
-                    let what = "decision told (ours) and taken (theirs)";
-                    differences.push(difference(&theirs.pod, None, what, Some(explained), Some(done)));
+                    let (explained, attempted) =
+                        (format!("{:?}", explanation.decision), format!("{decision:?}"));
+                    let what = "our decision when explained (ours) and when attempted (theirs)";
+                    differences.push(difference(&theirs.pod, None, what, Some(explained), Some(attempted)));
                 }
                 SchedulingOutcome::of(explanation, decision).facts()
             }
             _ => {
                 let missing = format!(
                     "explain {}, attempt {}",
-                    if explanation.is_some() { "knows it" } else { "does not know it" },
-                    if decision.is_some() { "knows it" } else { "does not know it" },
+                    if explanation.is_some() { "found it" } else { "did not find it" },
+                    if decision.is_some() { "found it" } else { "did not find it" },
                 );
                 differences.push(difference(
                     &theirs.pod,
                     None,
                     "pod",
                     Some(missing),
-                    Some("known".to_owned()),
+                    Some("found".to_owned()),
                 ));
                 OutcomeFacts::new()
             }
         };
-        for ((node, what), ours, theirs_is) in differing_facts(ours, theirs.facts()) {
-            differences.push(difference(&theirs.pod, node, &what, ours, theirs_is));
+        for ((node, what), ours, theirs_value) in differing_facts(ours, theirs.facts()) {
+            differences.push(difference(&theirs.pod, node, &what, ours, theirs_value));
         }
         match &decision {
             Some(Decision::Scheduled(_)) => {
@@ -120,9 +121,9 @@ pub fn compare_scheduler_case(case: &SchedulerCase) -> Vec<DecisionComparison> {
             }
             Some(Decision::Unschedulable(rejection)) => {
                 for victim in &rejection.victims {
-                    let gone =
+                    let deleted =
                         pods(case).find(|pod| is_named(pod, victim)).expect("victims are pods of the case");
-                    scheduler.apply(NOW, &What::Deleted(gone.clone()));
+                    scheduler.apply(NOW, &What::Deleted(deleted.clone()));
                 }
             }
             _ => {}
@@ -153,11 +154,11 @@ fn in_oracle_order(case: &SchedulerCase) -> Vec<&Object> {
             _ => listed.push(object),
         }
     }
-    let mut known = Vec::new();
+    let mut seen_uids = Vec::new();
     for pod in &case.pending {
         let uid = pod.meta().uid.unwrap_or_default().into_owned();
-        if !known.contains(&uid) {
-            known.push(uid);
+        if !seen_uids.contains(&uid) {
+            seen_uids.push(uid);
             listed.push(pod);
         }
     }
@@ -183,13 +184,13 @@ type DifferingFact = ((Option<String>, String), Option<String>, Option<String>);
 /// The facts that differ.
 fn differing_facts(ours: OutcomeFacts, mut theirs: OutcomeFacts) -> Vec<DifferingFact> {
     let mut differing = Vec::new();
-    for (fact, answer) in ours {
+    for (fact, value) in ours {
         let theirs = theirs.remove(&fact);
-        if theirs.as_ref() != Some(&answer) {
-            differing.push((fact, Some(answer), theirs));
+        if theirs.as_ref() != Some(&value) {
+            differing.push((fact, Some(value), theirs));
         }
     }
-    differing.extend(theirs.into_iter().map(|(fact, answer)| (fact, None, Some(answer))));
+    differing.extend(theirs.into_iter().map(|(fact, value)| (fact, None, Some(value))));
     differing.sort();
     differing
 }
@@ -202,8 +203,8 @@ impl fmt::Display for DecisionDifference {
         if let Some(node) = &self.node {
             write!(f, " on {node}")?;
         }
-        let said = |answer: &Option<String>| answer.clone().unwrap_or_else(|| "(nothing)".to_owned());
-        write!(f, ": {}\n  ours    {}\n  theirs  {}", self.what, said(&self.ours), said(&self.theirs))
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "(nothing)".to_owned());
+        write!(f, ": {}\n  ours    {}\n  theirs  {}", self.what, text(&self.ours), text(&self.theirs))
     }
 }
 
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_a_vector_holds_is_compared() {
+    fn all_fields_of_a_vector_are_compared() {
         check(r#"{"pod":"a","node":"n"}"#, r#"{"pod":"a","node":"n"}"#, &[]);
         check(
             r#"{"pod":"a","node":"n","victims":["x"],"postFilter":""}"#,

@@ -43,35 +43,35 @@ pub struct ControllersReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ControllerAction {
     /// A Deployment creates a ReplicaSet with the same number of replicas.
-    SetMade,
+    ReplicaSetCreated,
     /// A Deployment scales a ReplicaSet to the same number of replicas.
-    SetResized,
+    ReplicaSetScaled,
     /// A ReplicaSet creates a pod.
-    ReplicaMade,
+    ReplicaSetPodCreated,
     /// A ReplicaSet with too many pods deletes the same pod.
-    ReplicaDeleted,
+    ReplicaSetPodDeleted,
     /// A StatefulSet creates a pod of the same name.
-    StatefulMade,
+    StatefulSetPodCreated,
     /// A DaemonSet creates a pod for the same node.
-    DaemonMade,
+    DaemonSetPodCreated,
     /// A Job creates a pod.
-    JobPodMade,
+    JobPodCreated,
     /// A CronJob creates a Job of the same name.
-    JobMade,
-    /// An object is deleted because its owner is deleted.
-    Collected,
+    JobCreated,
+    /// The garbage collector deletes an object because its owner is deleted.
+    GarbageCollected,
     /// The status of a PodDisruptionBudget, without times.
-    BudgetTold,
+    DisruptionBudgetStatus,
     /// The status of a ReplicaSet, without times.
-    SetTold,
+    ReplicaSetStatus,
     /// The status of a Deployment, without times.
-    DeploymentTold,
+    DeploymentStatus,
     /// The status of a StatefulSet, without times.
-    StatefulTold,
+    StatefulSetStatus,
     /// The status of a DaemonSet, without times.
-    DaemonTold,
+    DaemonSetStatus,
     /// The status of a Job, without times.
-    JobTold,
+    JobStatus,
 }
 
 /// The actions our controllers planned, by kind of action and uid of the object concerned.
@@ -99,36 +99,35 @@ pub fn compare_controllers(mut lines: JsonLines, show: usize) -> Result<Controll
     let name = lines.file().rsplit('/').next().unwrap_or_default();
     let name = name.split('.').next().unwrap_or_default().to_owned();
     let mut playback = ControllerPlayback::new();
-    let mut seen = Vec::new();
+    let mut events = Vec::new();
     let mut generations: BTreeMap<String, Value> = BTreeMap::new();
     while let Some(line) = lines.read()? {
         match WatchEventLine::read(line) {
             Ok(Some((at, what))) => {
-                seen.push((at.plus_nanos(-user_change_lead(&what, &mut generations)), what))
+                events.push((at.plus_nanos(-user_change_lead(&what, &mut generations)), what))
             }
             Ok(None) => {}
             Err(why) => return Err(lines.line_error(why)),
         }
     }
-    if seen.is_empty() {
+    if events.is_empty() {
         return Err(Error::Empty { file: lines.file().to_owned(), what: "no event" });
     }
-    seen.sort_by_key(|(at, _)| *at);
-    for (at, what) in &seen {
+    events.sort_by_key(|(at, _)| *at);
+    for (at, what) in &events {
         playback.apply(*at, what);
     }
-    let (in_vain, settled) = (playback.count_unfulfilled(), playback.count_settled());
-    let mut report =
-        ControllersReport { name, unfulfilled: in_vain, settled, ..ControllersReport::default() };
+    let (unfulfilled, settled) = (playback.count_unfulfilled(), playback.count_settled());
+    let mut report = ControllersReport { name, unfulfilled, settled, ..ControllersReport::default() };
     let mut shown: BTreeMap<ControllerAction, usize> = BTreeMap::new();
-    for (done, is_ours) in playback.observed.iter().zip(playback.match_observed()) {
-        let share = report.by_action.entry(done.action).or_default();
-        share.total += 1;
-        share.equal += u64::from(is_ours);
-        let count = shown.entry(done.action).or_default();
-        if !is_ours && *count < show {
+    for (observed, is_planned) in playback.observed.iter().zip(playback.match_observed()) {
+        let ratio = report.by_action.entry(observed.action).or_default();
+        ratio.total += 1;
+        ratio.equal += u64::from(is_planned);
+        let count = shown.entry(observed.action).or_default();
+        if !is_planned && *count < show {
             *count += 1;
-            report.examples.push(playback.example(done));
+            report.examples.push(playback.example(observed));
         }
     }
     Ok(report)
@@ -190,14 +189,14 @@ impl ControllerPlayback {
         }
         let uid = text(&object["metadata"]["uid"]);
         let before = self.latest.get(&uid).cloned();
-        let is_gone = matches!(what, What::Deleted(_));
-        self.record_observed(at, before.as_ref(), &object, is_gone);
-        if is_gone {
+        let is_deleted = matches!(what, What::Deleted(_));
+        self.record_observed(at, before.as_ref(), &object, is_deleted);
+        if is_deleted {
             self.deleted.insert(uid.clone(), at);
         }
         if let Some((_, owner)) = controller(&object).filter(|_| object["kind"] == "Pod") {
             let pods = self.active_pods.entry(owner).or_default();
-            if is_gone || !is_active(&object) {
+            if is_deleted || !is_active(&object) {
                 pods.remove(&uid);
             } else {
                 pods.insert(uid.clone());
@@ -210,23 +209,23 @@ impl ControllerPlayback {
     }
 
     /// Records the action of a real controller that a change shows, if it shows one.
-    fn record_observed(&mut self, at: Moment, before: Option<&Value>, object: &Value, is_gone: bool) {
+    fn record_observed(&mut self, at: Moment, before: Option<&Value>, object: &Value, is_deleted: bool) {
         let owner = controller(object);
         let kind = text(&object["kind"]);
         let uid = text(&object["metadata"]["uid"]);
         let surplus =
             owner.as_ref().is_some_and(|(kind, owner)| kind == "ReplicaSet" && self.has_surplus_pods(owner));
-        let mut did = |deed: ControllerAction, about: &str, what: Value| {
-            self.observed.push(ObservedAction { action: deed, subject: about.to_owned(), at, detail: what });
+        let mut record = |action: ControllerAction, subject: &str, detail: Value| {
+            self.observed.push(ObservedAction { action, subject: subject.to_owned(), at, detail });
         };
-        let was_going = before.is_some_and(|before| !before["metadata"]["deletionTimestamp"].is_null());
-        let is_going = is_gone || !object["metadata"]["deletionTimestamp"].is_null();
-        if is_going && !was_going {
+        let was_terminating = before.is_some_and(|before| !before["metadata"]["deletionTimestamp"].is_null());
+        let is_terminating = is_deleted || !object["metadata"]["deletionTimestamp"].is_null();
+        if is_terminating && !was_terminating {
             if let Some((_, owner)) = &owner {
                 if self.deleted.contains_key(owner) {
-                    did(ControllerAction::Collected, &uid, Value::Null);
+                    record(ControllerAction::GarbageCollected, &uid, Value::Null);
                 } else if kind == "Pod" && surplus && !is_disruption_target(object) {
-                    did(ControllerAction::ReplicaDeleted, owner, uid.into());
+                    record(ControllerAction::ReplicaSetPodDeleted, owner, uid.into());
                 }
             }
             return;
@@ -234,25 +233,27 @@ impl ControllerPlayback {
         if let (None, Some((owner_kind, owner))) = (before, &owner) {
             let name = object["metadata"]["name"].clone();
             match (&*kind, &**owner_kind) {
-                ("Pod", "ReplicaSet") => did(ControllerAction::ReplicaMade, owner, Value::Null),
-                ("Pod", "StatefulSet") => did(ControllerAction::StatefulMade, owner, name),
-                ("Pod", "DaemonSet") => did(ControllerAction::DaemonMade, owner, target_node(object)),
-                ("Pod", "Job") => did(ControllerAction::JobPodMade, owner, Value::Null),
-                ("ReplicaSet", "Deployment") => {
-                    did(ControllerAction::SetMade, owner, object["spec"]["replicas"].clone())
+                ("Pod", "ReplicaSet") => record(ControllerAction::ReplicaSetPodCreated, owner, Value::Null),
+                ("Pod", "StatefulSet") => record(ControllerAction::StatefulSetPodCreated, owner, name),
+                ("Pod", "DaemonSet") => {
+                    record(ControllerAction::DaemonSetPodCreated, owner, target_node(object))
                 }
-                ("Job", "CronJob") => did(ControllerAction::JobMade, owner, name),
+                ("Pod", "Job") => record(ControllerAction::JobPodCreated, owner, Value::Null),
+                ("ReplicaSet", "Deployment") => {
+                    record(ControllerAction::ReplicaSetCreated, owner, object["spec"]["replicas"].clone())
+                }
+                ("Job", "CronJob") => record(ControllerAction::JobCreated, owner, name),
                 _ => {}
             }
         }
         let Some(before) = before else { return };
         if kind == "ReplicaSet" && before["spec"]["replicas"] != object["spec"]["replicas"] {
-            did(ControllerAction::SetResized, &uid, object["spec"]["replicas"].clone());
+            record(ControllerAction::ReplicaSetScaled, &uid, object["spec"]["replicas"].clone());
         }
         if let Some(action) = status_action(&kind)
             && without_times(&before["status"]) != without_times(&object["status"])
         {
-            did(action, &uid, without_times(&object["status"]));
+            record(action, &uid, without_times(&object["status"]));
         }
     }
 
@@ -263,7 +264,7 @@ impl ControllerPlayback {
         size.is_some_and(|size| size < pods as u64)
     }
 
-    /// Records what our controllers would do now.
+    /// Records the API calls that our controllers would make now.
     fn record_planned(&mut self, at: Moment) {
         self.rounds += 1;
         loop {
@@ -271,18 +272,18 @@ impl ControllerPlayback {
             if planned.is_empty() {
                 return;
             }
-            for one in planned {
-                match &one {
+            for call in planned {
+                match &call {
                     ApiCall::Create(object) => self.plan_creation(at, object),
                     ApiCall::Update(object) => self.plan_update(at, object),
                     ApiCall::Delete(target) => {
                         let uid = target.uid.to_string();
-                        self.plan(at, ControllerAction::Collected, &uid, Value::Null);
+                        self.plan(at, ControllerAction::GarbageCollected, &uid, Value::Null);
                         let owner = self.latest.get(&uid).and_then(controller);
                         if let Some((_, owner)) = owner.filter(|(kind, _)| kind == "ReplicaSet")
                             && !self.deleted.contains_key(&owner)
                         {
-                            self.plan(at, ControllerAction::ReplicaDeleted, &owner, uid.into());
+                            self.plan(at, ControllerAction::ReplicaSetPodDeleted, &owner, uid.into());
                         }
                     }
                 }
@@ -295,14 +296,18 @@ impl ControllerPlayback {
         let Some((owner_kind, owner)) = controller(&object) else { return };
         let name = object["metadata"]["name"].clone();
         match (object["kind"].as_str().unwrap_or_default(), &*owner_kind) {
-            ("Pod", "ReplicaSet") => self.plan(at, ControllerAction::ReplicaMade, &owner, Value::Null),
-            ("Pod", "StatefulSet") => self.plan(at, ControllerAction::StatefulMade, &owner, name),
-            ("Pod", "DaemonSet") => self.plan(at, ControllerAction::DaemonMade, &owner, target_node(&object)),
-            ("Pod", "Job") => self.plan(at, ControllerAction::JobPodMade, &owner, Value::Null),
-            ("ReplicaSet", "Deployment") => {
-                self.plan(at, ControllerAction::SetMade, &owner, object["spec"]["replicas"].clone())
+            ("Pod", "ReplicaSet") => {
+                self.plan(at, ControllerAction::ReplicaSetPodCreated, &owner, Value::Null)
             }
-            ("Job", "CronJob") => self.plan(at, ControllerAction::JobMade, &owner, name),
+            ("Pod", "StatefulSet") => self.plan(at, ControllerAction::StatefulSetPodCreated, &owner, name),
+            ("Pod", "DaemonSet") => {
+                self.plan(at, ControllerAction::DaemonSetPodCreated, &owner, target_node(&object))
+            }
+            ("Pod", "Job") => self.plan(at, ControllerAction::JobPodCreated, &owner, Value::Null),
+            ("ReplicaSet", "Deployment") => {
+                self.plan(at, ControllerAction::ReplicaSetCreated, &owner, object["spec"]["replicas"].clone())
+            }
+            ("Job", "CronJob") => self.plan(at, ControllerAction::JobCreated, &owner, name),
             _ => {}
         }
     }
@@ -313,107 +318,112 @@ impl ControllerPlayback {
         let kind = text(&object["kind"]);
         let previous = self.latest.get(&uid).map(|previous| previous["spec"]["replicas"].clone());
         if kind == "ReplicaSet" && previous.as_ref() != Some(&object["spec"]["replicas"]) {
-            self.plan(at, ControllerAction::SetResized, &uid, object["spec"]["replicas"].clone());
+            self.plan(at, ControllerAction::ReplicaSetScaled, &uid, object["spec"]["replicas"].clone());
         } else if let Some(action) = status_action(&kind) {
             self.plan(at, action, &uid, without_times(&object["status"]));
         }
     }
 
-    fn plan(&mut self, at: Moment, action: ControllerAction, about: &str, what: Value) {
-        self.planned.entry((action, about.to_owned())).or_default().push(PlannedAction {
+    fn plan(&mut self, at: Moment, action: ControllerAction, subject: &str, detail: Value) {
+        self.planned.entry((action, subject.to_owned())).or_default().push(PlannedAction {
             at,
             round: self.rounds,
-            detail: what,
+            detail,
         });
     }
 
     /// For each real action, whether ours planned it. A planned action matches once: the first real action that fits.
     fn match_observed(&self) -> Vec<bool> {
         let mut open = self.planned.clone();
-        let is_ours = |done: &ObservedAction| {
-            let Some(planned) = open.get_mut(&(done.action, done.subject.clone())) else { return false };
-            let planned_action = planned.iter().position(|planned_action| {
-                is_close_in_time(planned_action.at, done.at) && planned_action.detail == done.detail
+        let is_planned = |observed: &ObservedAction| {
+            let Some(planned) = open.get_mut(&(observed.action, observed.subject.clone())) else {
+                return false;
+            };
+            let position = planned.iter().position(|planned_action| {
+                is_close_in_time(planned_action.at, observed.at) && planned_action.detail == observed.detail
             });
-            planned_action.map(|planned_action| planned.remove(planned_action)).is_some()
+            position.map(|position| planned.remove(position)).is_some()
         };
-        self.observed.iter().map(is_ours).collect()
+        self.observed.iter().map(is_planned).collect()
     }
 
     /// The number of owners for which a pod was planned and none was created.
     fn count_unfulfilled(&self) -> u64 {
         let mut count = 0;
-        for ((deed, about), planned) in &self.planned {
+        for ((action, subject), planned) in &self.planned {
             if !matches!(
-                deed,
-                ControllerAction::ReplicaMade
-                    | ControllerAction::StatefulMade
-                    | ControllerAction::DaemonMade
-                    | ControllerAction::JobPodMade
+                action,
+                ControllerAction::ReplicaSetPodCreated
+                    | ControllerAction::StatefulSetPodCreated
+                    | ControllerAction::DaemonSetPodCreated
+                    | ControllerAction::JobPodCreated
             ) {
                 continue;
             }
-            let made: Vec<Moment> = self
+            let created: Vec<Moment> = self
                 .observed
                 .iter()
-                .filter(|done| done.action == *deed && done.subject == *about)
-                .map(|done| done.at)
+                .filter(|observed| observed.action == *action && observed.subject == *subject)
+                .map(|observed| observed.at)
                 .collect();
-            let end = self.deleted.get(about).copied().unwrap_or(Moment::MAX);
-            let last = self.observed.last().map_or(Moment::MAX, |done| done.at);
-            // Of one round, as many pods must be created as were planned.
-            let is_vain = |look: &[PlannedAction]| {
-                let at = look[0].at;
+            let end = self.deleted.get(subject).copied().unwrap_or(Moment::MAX);
+            let last = self.observed.last().map_or(Moment::MAX, |observed| observed.at);
+            // For one round, as many pods must be created as were planned.
+            let is_unfulfilled = |round: &[PlannedAction]| {
+                let at = round[0].at;
                 let (from, until) = (at.plus_nanos(-MAX_WATCH_LEAD), at.plus_nanos(UNFULFILLED_AFTER));
-                let followed = made.iter().filter(|made| from <= **made && **made <= until).count();
-                followed < look.len() && until < end && until < last
+                let created =
+                    created.iter().filter(|created| from <= **created && **created <= until).count();
+                created < round.len() && until < end && until < last
             };
-            count += u64::from(planned.chunk_by(|one, other| one.round == other.round).any(is_vain));
+            count += u64::from(planned.chunk_by(|one, other| one.round == other.round).any(is_unfulfilled));
         }
         count
     }
 
     /// Counts the statuses at the end that ours would not change.
     fn count_settled(&self) -> MatchRatio {
-        let mut share = MatchRatio::default();
+        let mut ratio = MatchRatio::default();
         for (uid, object) in self.latest.iter().filter(|(uid, _)| !self.deleted.contains_key(*uid)) {
             let Some(action) = status_action(object["kind"].as_str().unwrap_or_default()) else { continue };
             let last = self.planned.get(&(action, uid.clone())).and_then(|planned| planned.last());
-            share.total += 1;
-            share.equal +=
+            ratio.total += 1;
+            ratio.equal +=
                 u64::from(last.is_none_or(|planned_action| planned_action.at < self.last_changed[uid]));
         }
-        share
+        ratio
     }
 
-    fn example(&self, done: &ObservedAction) -> String {
-        let object = self.latest.get(&done.subject);
+    /// The text of an example: a real action, and our planned ones close to it in time.
+    fn example(&self, observed: &ObservedAction) -> String {
+        let object = self.latest.get(&observed.subject);
         let name = object.map(|object| text(&object["metadata"]["name"])).unwrap_or_default();
-        let planned = self.planned.get(&(done.action, done.subject.clone()));
+        let planned = self.planned.get(&(observed.action, observed.subject.clone()));
         let near = planned
             .into_iter()
             .flatten()
-            .filter(|planned_action| is_close_in_time(planned_action.at, done.at));
+            .filter(|planned_action| is_close_in_time(planned_action.at, observed.at));
         let ours: Vec<String> =
-            near.map(|PlannedAction { at, detail: what, .. }| format!("{at} {what}")).collect();
+            near.map(|PlannedAction { at, detail, .. }| format!("{at} {detail}")).collect();
         let ours = if ours.is_empty() { "nothing".to_owned() } else { ours.join("; ") };
-        format!("{:?} of {name} at {}: {}\n  ours: {ours}", done.action, done.at, done.detail)
+        format!("{:?} of {name} at {}: {}\n  ours: {ours}", observed.action, observed.at, observed.detail)
     }
 }
 
 /// Whether a planned action and a real one are close enough in time to be the same.
-fn is_close_in_time(planned: Moment, done: Moment) -> bool {
-    (-MAX_WATCH_LEAD..=MAX_DELAY).contains(&done.nanos_since(planned))
+fn is_close_in_time(planned: Moment, observed: Moment) -> bool {
+    (-MAX_WATCH_LEAD..=MAX_DELAY).contains(&observed.nanos_since(planned))
 }
 
+/// The action by which a controller writes the status of a kind.
 fn status_action(kind: &str) -> Option<ControllerAction> {
     match kind {
-        "PodDisruptionBudget" => Some(ControllerAction::BudgetTold),
-        "ReplicaSet" => Some(ControllerAction::SetTold),
-        "Deployment" => Some(ControllerAction::DeploymentTold),
-        "StatefulSet" => Some(ControllerAction::StatefulTold),
-        "DaemonSet" => Some(ControllerAction::DaemonTold),
-        "Job" => Some(ControllerAction::JobTold),
+        "PodDisruptionBudget" => Some(ControllerAction::DisruptionBudgetStatus),
+        "ReplicaSet" => Some(ControllerAction::ReplicaSetStatus),
+        "Deployment" => Some(ControllerAction::DeploymentStatus),
+        "StatefulSet" => Some(ControllerAction::StatefulSetStatus),
+        "DaemonSet" => Some(ControllerAction::DaemonSetStatus),
+        "Job" => Some(ControllerAction::JobStatus),
         _ => None,
     }
 }
@@ -427,8 +437,8 @@ fn controller(object: &Value) -> Option<(String, String)> {
 
 /// Whether a pod counts for its controller.
 fn is_active(pod: &Value) -> bool {
-    let is_over = ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase);
-    pod["metadata"]["deletionTimestamp"].is_null() && !is_over
+    let is_finished = ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase);
+    pod["metadata"]["deletionTimestamp"].is_null() && !is_finished
 }
 
 /// Whether a pod is the target of a disruption, so that its deletion is not its controller's decision.
@@ -465,32 +475,32 @@ fn text(value: &Value) -> String {
 impl fmt::Display for ControllersReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, controllers:", self.name)?;
-        for (deed, share) in &self.by_action {
-            writeln!(f, "  {deed:<44} {share}")?;
+        for (action, ratio) in &self.by_action {
+            writeln!(f, "  {action:<44} {ratio}")?;
         }
-        writeln!(f, "  {:<44} {}", "statuses at the end, left as they are", self.settled)?;
-        write!(f, "  {:<44} {}", "owners that ours made a pod for in vain", self.unfulfilled)
+        writeln!(f, "  {:<44} {}", "final statuses that ours would not change", self.settled)?;
+        write!(f, "  {:<44} {}", "owners with planned pods never created", self.unfulfilled)
     }
 }
 
 impl fmt::Display for ControllerAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            ControllerAction::SetMade => "ReplicaSets made, of that size",
-            ControllerAction::SetResized => "ReplicaSets resized, to that size",
-            ControllerAction::ReplicaMade => "pods made by ReplicaSets",
-            ControllerAction::ReplicaDeleted => "pods deleted by ReplicaSets, that one",
-            ControllerAction::StatefulMade => "pods made by StatefulSets, of that name",
-            ControllerAction::DaemonMade => "pods made by DaemonSets, for that node",
-            ControllerAction::JobPodMade => "pods made by Jobs",
-            ControllerAction::JobMade => "Jobs made by CronJobs, of that name",
-            ControllerAction::Collected => "deleted with their owner",
-            ControllerAction::BudgetTold => "statuses of budgets",
-            ControllerAction::SetTold => "statuses of ReplicaSets",
-            ControllerAction::DeploymentTold => "statuses of Deployments",
-            ControllerAction::StatefulTold => "statuses of StatefulSets",
-            ControllerAction::DaemonTold => "statuses of DaemonSets",
-            ControllerAction::JobTold => "statuses of Jobs",
+            ControllerAction::ReplicaSetCreated => "ReplicaSets created, same replicas",
+            ControllerAction::ReplicaSetScaled => "ReplicaSets scaled, same replicas",
+            ControllerAction::ReplicaSetPodCreated => "pods created by ReplicaSets",
+            ControllerAction::ReplicaSetPodDeleted => "pods deleted by ReplicaSets, same pod",
+            ControllerAction::StatefulSetPodCreated => "pods created by StatefulSets, same name",
+            ControllerAction::DaemonSetPodCreated => "pods created by DaemonSets, same node",
+            ControllerAction::JobPodCreated => "pods created by Jobs",
+            ControllerAction::JobCreated => "Jobs created by CronJobs, same name",
+            ControllerAction::GarbageCollected => "objects garbage-collected with their owner",
+            ControllerAction::DisruptionBudgetStatus => "PodDisruptionBudget statuses",
+            ControllerAction::ReplicaSetStatus => "ReplicaSet statuses",
+            ControllerAction::DeploymentStatus => "Deployment statuses",
+            ControllerAction::StatefulSetStatus => "StatefulSet statuses",
+            ControllerAction::DaemonSetStatus => "DaemonSet statuses",
+            ControllerAction::JobStatus => "Job statuses",
         })
     }
 }

@@ -21,8 +21,7 @@ struct FamilyDecisions {
 // === impl DecisionCounts ===
 
 impl DecisionCounts {
-    /// Counts the decisions of a case. Returns those of their differences that are among the first `most` of the
-    /// family.
+    /// Counts the decisions of a case. Returns their differences, at most `most` of them for each family in total.
     pub fn add(
         &mut self,
         case: &SchedulerCase,
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_counts_once_however_much_differs_in_it() {
+    fn a_decision_with_several_differences_counts_once() {
         let case = SchedulerCase::parse(r#"{"id":"x-1","family":"x","objects":[],"pending":[],"expect":[]}"#)
             .unwrap();
         let difference = DecisionDifference {

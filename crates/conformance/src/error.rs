@@ -18,7 +18,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file is truncated or damaged.
-    #[error("cannot read {file} beyond line {line}: it is cut or damaged")]
+    #[error("cannot read {file} beyond line {line}: it is truncated or damaged")]
     Truncated {
         /// The file.
         file: String,

@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_is_an_error_that_names_the_line() {
+    fn a_truncated_file_is_an_error_that_names_the_line() {
         let text: String = (0..10_000).map(|number| format!("line {}\n", number * 7919 % 10_007)).collect();
         let whole = gzip(&text);
         let file = file(&whole[..whole.len() / 2]);
         let mut lines = JsonLines::open(file.path()).unwrap();
         let error = loop {
             match lines.read() {
-                Ok(line) => assert!(line.is_some(), "the end was not noticed"),
+                Ok(line) => assert!(line.is_some(), "the truncation was not noticed"),
                 Err(error) => break error,
             }
         };

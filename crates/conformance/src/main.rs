@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
     #[command(subcommand)]
-    judge: Comparison,
+    comparison: Comparison,
 }
 
 #[derive(Subcommand)]
@@ -90,7 +90,7 @@ struct Progress {
 const SHOWN_PER_FAMILY: usize = 3;
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().judge {
+    let outcome = match Arguments::parse().comparison {
         Comparison::Vectors { files, all, only } => vectors(&files, max_shown(all), &only),
         Comparison::Oracle { seed, count, families, keep, all } => {
             oracle(&CaseRequest { seed, count, families }, keep.as_deref(), max_shown(all))
@@ -154,7 +154,7 @@ fn vectors(files: &[PathBuf], most: usize, only: &CaseFilter) -> Result<bool> {
     }
     progress.clear();
     if counts.is_empty() && loop_counts.is_empty() {
-        return Err("no case was compared: ask for families and cases that there are".into());
+        return Err("no case was compared: no case has that family and name".into());
     }
     if !counts.is_empty() {
         println!("{counts}");
@@ -173,15 +173,15 @@ fn oracle(request: &CaseRequest, keep: Option<&Path>, most: usize) -> Result<boo
     };
     let mut output = keep.map(|path| File::create(path).map(BufWriter::new)).transpose()?;
     let (mut counts, progress) = (DecisionCounts::default(), Progress::new());
-    let (mut count, mut by_chance) = (0, 0);
+    let (mut count, mut ambiguous) = (0, 0);
     while let Some((line, case)) = oracle.read()? {
         progress.show(&format!("{count} cases, {}", case.id));
         let comparison = conformance::compare_scheduler_case(&case);
         let differs = comparison.iter().any(|one| !one.differences.is_empty());
         if differs && !oracle.is_deterministic(&line)? {
             progress.clear();
-            println!("{}: left out, the real scheduler answers one way and then another", case.id);
-            by_chance += 1;
+            println!("{}: left out, the real scheduler's answers differ", case.id);
+            ambiguous += 1;
             continue;
         }
         count += 1;
@@ -191,15 +191,15 @@ fn oracle(request: &CaseRequest, keep: Option<&Path>, most: usize) -> Result<boo
         }
     }
     progress.clear();
-    let left_out = oracle.finish()? + by_chance;
+    let left_out = oracle.finish()? + ambiguous;
     if let Some(file) = &mut output {
         file.flush()?;
     }
     if count == 0 {
-        return Err("no case was compared: ask for at least one, of families that there are".into());
+        return Err("no case was compared: try a larger --count".into());
     }
     println!("{counts}");
-    println!("seed {}, {count} cases, {left_out} more left out: they have no single answer", request.seed);
+    println!("seed {}, {count} cases, {left_out} more left out because their answers differ", request.seed);
     Ok(counts.is_all_equal())
 }
 
@@ -243,8 +243,8 @@ fn films(files: &[PathBuf], show: usize) -> Result<bool> {
 
 impl CaseFilter {
     fn matches(&self, family: &str, case: &str) -> bool {
-        let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|wanted| wanted == name);
-        is(&self.family, family) && is(&self.case, case)
+        let matches = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|wanted| wanted == name);
+        matches(&self.family, family) && matches(&self.case, case)
     }
 }
 

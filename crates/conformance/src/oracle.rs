@@ -91,8 +91,8 @@ impl Oracle {
             file: program.display().to_string(),
             source,
         })?;
-        let cases = child.stdout.take().expect("its output is a pipe");
-        let errors = child.stderr.take().expect("its errors are a pipe");
+        let cases = child.stdout.take().expect("stdout is piped");
+        let errors = child.stderr.take().expect("stderr is piped");
         let stderr_reader = thread::spawn(move || read_stderr(BufReader::new(errors)));
         Ok(Some(Oracle {
             program,
@@ -118,7 +118,7 @@ impl Oracle {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         // It reads the whole line before it writes anything, so there is no deadlock.
-        let mut input = child.stdin.take().expect("its input is a pipe");
+        let mut input = child.stdin.take().expect("stdin is piped");
         let written = input.write_all(line.as_bytes());
         drop(input);
         let output = child.wait_with_output().map_err(failed)?;
@@ -130,15 +130,15 @@ impl Oracle {
         Ok(!output.stdout.is_empty())
     }
 
-    /// Waits for its end and returns how many cases it left out because they have no single answer.
+    /// Waits for its end and returns how many cases it left out because their answers differ.
     pub fn finish(mut self) -> Result<u64> {
         let status = self.child.wait().map_err(|source| Error::Io {
             doing: "wait for",
             file: "the oracle".to_owned(),
             source,
         })?;
-        let listener = self.stderr_reader.take().expect("it is listened to until it ends");
-        let (tail, left_out) = listener.join().unwrap_or_default();
+        let stderr_reader = self.stderr_reader.take().expect("stderr is read until the process exits");
+        let (tail, left_out) = stderr_reader.join().unwrap_or_default();
         if !status.success() {
             return Err(Error::Oracle { status, stderr: Vec::from(tail).join("\n") });
         }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_without_a_single_answer_are_counted() {
+    fn cases_whose_answers_differ_are_counted() {
         let stderr = "ambiguous: a-1\nskipped: b-2 x: by chance\nE1115 something else\n";
         let (tail, left_out) = read_stderr(stderr.as_bytes());
         assert_eq!((tail.len(), left_out), (3, 2));

@@ -89,7 +89,7 @@ impl SchedulingOutcome {
             Decision::Skipped(why) => outcome.skipped = Some(why.clone()),
             // The oracle leaves such cases out, so this is never equal.
             Decision::Failed(why) => outcome.skipped = Some(format!("failed: {why}")),
-            Decision::Gated(refusal) => outcome.pre_enqueue = Some(PluginVerdict::rejected(refusal)),
+            Decision::Gated(status) => outcome.pre_enqueue = Some(PluginVerdict::rejected(status)),
             Decision::Scheduled(placement) => outcome.node = Some(placement.node.to_string()),
             Decision::Unschedulable(rejection) => {
                 outcome.message = Some(rejection.message.clone());
@@ -105,42 +105,42 @@ impl SchedulingOutcome {
     /// All facts except the pod's name. Empty values are left out.
     pub(crate) fn facts(&self) -> OutcomeFacts {
         let mut facts = OutcomeFacts::new();
-        let mut say = |node: Option<&str>, what: String, answer: String| {
-            if !answer.is_empty() {
-                facts.insert((node.map(str::to_owned), what), answer);
+        let mut add = |node: Option<&str>, what: String, value: String| {
+            if !value.is_empty() {
+                facts.insert((node.map(str::to_owned), what), value);
             }
         };
         let skipped = self.skipped.as_deref().map(|why| why.strip_prefix(EVENT_PREFIX).unwrap_or(why));
-        for (what, answer) in [
+        for (what, value) in [
             ("skipped", skipped),
             ("node", self.node.as_deref()),
             ("message", self.message.as_deref()),
             ("nominatedNode", self.nominated_node.as_deref()),
             ("postFilter", self.post_filter.as_deref()),
         ] {
-            say(None, what.to_owned(), answer.unwrap_or_default().to_owned());
+            add(None, what.to_owned(), value.unwrap_or_default().to_owned());
         }
         for (what, names) in [
             ("preFilterNodes", &self.pre_filter_nodes),
             ("victims", &self.victims),
             ("clearedNominations", &self.cleared_nominations),
         ] {
-            say(None, what.to_owned(), list(names));
+            add(None, what.to_owned(), list(names));
         }
         let of_pod = [("preEnqueue ", &self.pre_enqueue), ("preFilter ", &self.pre_filter)];
         let of_pod = of_pod.into_iter().filter_map(|(what, verdict)| Some((None, what, verdict.as_ref()?)));
         let of_nodes = self.nodes.iter().map(|(node, verdict)| (Some(node.as_str()), "", verdict));
-        for (node, of_what, verdict) in of_pod.chain(of_nodes) {
-            say(node, format!("{of_what}considered"), "yes".to_owned());
-            say(node, format!("{of_what}plugin"), verdict.plugin.clone().unwrap_or_default());
-            say(node, format!("{of_what}code"), verdict.code.clone().unwrap_or_default());
-            say(node, format!("{of_what}reasons"), list(&verdict.reasons));
+        for (node, prefix, verdict) in of_pod.chain(of_nodes) {
+            add(node, format!("{prefix}considered"), "yes".to_owned());
+            add(node, format!("{prefix}plugin"), verdict.plugin.clone().unwrap_or_default());
+            add(node, format!("{prefix}code"), verdict.code.clone().unwrap_or_default());
+            add(node, format!("{prefix}reasons"), list(&verdict.reasons));
             for (plugin, score) in &verdict.scores {
-                say(node, format!("{of_what}score of {plugin}"), score.to_string());
+                add(node, format!("{prefix}score of {plugin}"), score.to_string());
             }
-            say(
+            add(
                 node,
-                format!("{of_what}total"),
+                format!("{prefix}total"),
                 verdict.total.map(|total| total.to_string()).unwrap_or_default(),
             );
         }
@@ -153,7 +153,7 @@ impl SchedulingOutcome {
 impl PluginVerdict {
     fn of(verdict: &NodeVerdict) -> PluginVerdict {
         match verdict {
-            NodeVerdict::Rejected(refusal) => PluginVerdict::rejected(refusal),
+            NodeVerdict::Rejected(status) => PluginVerdict::rejected(status),
             NodeVerdict::Feasible { scores, total } => PluginVerdict {
                 scores: scores.iter().map(|one| (one.plugin.to_string(), one.weighted)).collect(),
                 total: Some(*total),
@@ -162,12 +162,12 @@ impl PluginVerdict {
         }
     }
 
-    fn rejected(refusal: &Status) -> PluginVerdict {
-        let mut reasons: Vec<String> = refusal.reasons.iter().map(ToString::to_string).collect();
+    fn rejected(status: &Status) -> PluginVerdict {
+        let mut reasons: Vec<String> = status.reasons.iter().map(ToString::to_string).collect();
         reasons.sort_unstable();
         PluginVerdict {
-            plugin: Some(refusal.plugin.to_string()),
-            code: Some(refusal.code.to_string()),
+            plugin: Some(status.plugin.to_string()),
+            code: Some(status.code.to_string()),
             reasons,
             ..PluginVerdict::default()
         }
@@ -189,5 +189,5 @@ fn list(items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
     }
-    serde_json::to_string(items).expect("texts can be printed as JSON")
+    serde_json::to_string(items).expect("strings serialize as JSON")
 }

@@ -14,16 +14,16 @@ fn check(family: &str, loops: usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/autoscaler/vectors");
     let lines = JsonLines::open(&folder.join(format!("{family}.jsonl.gz")));
     let mut cases = AutoscalerCaseReader::new(lines.expect("the vectors are there"));
-    let (mut counts, mut told, mut count) = (CaseCounts::default(), String::new(), 0);
+    let (mut counts, mut report, mut count) = (CaseCounts::default(), String::new(), 0);
     while let Some(case) = cases.read().expect("the vectors are whole") {
         assert_eq!(case.family, family);
         let comparison = compare_autoscaler_case(&case);
         count += comparison.closed_loop.len();
         for one in counts.add(&case, &comparison, FIRST) {
-            told += &format!("{one}\n");
+            report += &format!("{one}\n");
         }
     }
-    assert!(counts.is_all_equal(), "\n{told}{counts}");
+    assert!(counts.is_all_equal(), "\n{report}{counts}");
     assert_eq!(count, loops, "loops of {family}");
 }
 

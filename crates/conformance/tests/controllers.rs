@@ -10,15 +10,15 @@ const START: i64 = 1_794_710_400_000_000;
 /// Compares a recording of these events, given with their milliseconds after the start.
 fn compare(lines: &[(i64, &str, Value)]) -> ControllersReport {
     let mut text = String::new();
-    for (at, word, object) in lines {
-        text += &json!({"at": START + at * 1000, "type": word, "object": object}).to_string();
+    for (at, event_type, object) in lines {
+        text += &json!({"at": START + at * 1000, "type": event_type, "object": object}).to_string();
         text += "\n";
     }
     controllers::compare_controllers(
         JsonLines::from_reader("some/film.jsonl", std::io::Cursor::new(text)),
         usize::MAX,
     )
-    .expect("it is a film")
+    .expect("the recording is valid")
 }
 
 fn set(replicas: i64) -> Value {
@@ -44,8 +44,8 @@ fn being_deleted(mut pod: Value) -> Value {
     pod
 }
 
-fn share(report: &ControllersReport, deed: ControllerAction) -> MatchRatio {
-    report.by_action.get(&deed).copied().unwrap_or_default()
+fn ratio(report: &ControllersReport, action: ControllerAction) -> MatchRatio {
+    report.by_action.get(&action).copied().unwrap_or_default()
 }
 
 #[test]
@@ -57,30 +57,34 @@ fn an_action_planned_shortly_before_counts_as_equal() {
         // A third pod, which ours did not plan.
         (3000, "ADDED", pod("r", "n")),
     ]);
-    assert_eq!(share(&report, ControllerAction::ReplicaMade), MatchRatio { equal: 2, total: 3 }, "{report}");
+    assert_eq!(
+        ratio(&report, ControllerAction::ReplicaSetPodCreated),
+        MatchRatio { equal: 2, total: 3 },
+        "{report}"
+    );
     assert_eq!(report.examples.len(), 1);
 }
 
 #[test]
-fn the_pod_without_a_node_is_the_one_to_go() {
-    for (gone, equal) in [("p", 1), ("q", 0)] {
-        let node = if gone == "p" { "" } else { "n" };
+fn a_scale_down_deletes_the_pod_without_a_node() {
+    for (deleted, equal) in [("p", 1), ("q", 0)] {
+        let node = if deleted == "p" { "" } else { "n" };
         let report = compare(&[
             (0, "ADDED", set(2)),
             (20, "ADDED", pod("p", "")),
             (40, "ADDED", pod("q", "n")),
             (3000, "MODIFIED", set(1)),
-            (3020, "MODIFIED", being_deleted(pod(gone, node))),
+            (3020, "MODIFIED", being_deleted(pod(deleted, node))),
         ]);
         assert_eq!(
-            share(&report, ControllerAction::ReplicaDeleted),
+            ratio(&report, ControllerAction::ReplicaSetPodDeleted),
             MatchRatio { equal, total: 1 },
             "{report}"
         );
         assert_eq!(
-            share(&report, ControllerAction::SetResized),
+            ratio(&report, ControllerAction::ReplicaSetScaled),
             MatchRatio { equal: 0, total: 1 },
-            "nobody manages it"
+            "the ReplicaSet has no Deployment"
         );
     }
 }
@@ -93,7 +97,11 @@ fn a_planned_action_matches_once() {
         // Not planned: the planned action was matched by the first pod.
         (40, "ADDED", pod("q", "n")),
     ]);
-    assert_eq!(share(&report, ControllerAction::ReplicaMade), MatchRatio { equal: 1, total: 2 }, "{report}");
+    assert_eq!(
+        ratio(&report, ControllerAction::ReplicaSetPodCreated),
+        MatchRatio { equal: 1, total: 2 },
+        "{report}"
+    );
 }
 
 #[test]
@@ -108,7 +116,7 @@ fn a_replica_set_deletes_only_surplus_pods() {
         (3040, "MODIFIED", being_deleted(pod("q", "n"))),
     ]);
     assert_eq!(
-        share(&report, ControllerAction::ReplicaDeleted),
+        ratio(&report, ControllerAction::ReplicaSetPodDeleted),
         MatchRatio { equal: 1, total: 1 },
         "{report}"
     );
@@ -120,7 +128,11 @@ fn a_replica_set_deletes_only_surplus_pods() {
         // Longer after the planned action than a controller takes.
         (9000, "MODIFIED", being_deleted(pod("p", ""))),
     ]);
-    assert_eq!(share(&late, ControllerAction::ReplicaDeleted), MatchRatio { equal: 0, total: 1 }, "{late}");
+    assert_eq!(
+        ratio(&late, ControllerAction::ReplicaSetPodDeleted),
+        MatchRatio { equal: 0, total: 1 },
+        "{late}"
+    );
 }
 
 #[test]
@@ -136,7 +148,7 @@ fn planned_pods_that_are_never_created_are_counted() {
         (9001, "MODIFIED", updated),
     ];
     assert_eq!(compare(&lines).unfulfilled, 1);
-    assert_eq!(compare(&lines[..3]).unfulfilled, 0, "what happened last was no later");
+    assert_eq!(compare(&lines[..3]).unfulfilled, 0, "the recording ends too early to tell");
 }
 
 #[test]

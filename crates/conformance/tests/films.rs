@@ -12,8 +12,8 @@ const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu. no new claims t
 /// Compares a recording of these events, given with their milliseconds after the start.
 fn compare(lines: &[(i64, &str, Value)]) -> SchedulerReport {
     let mut text = String::new();
-    for (at, word, object) in lines {
-        text += &json!({"at": START + at * 1000, "type": word, "object": object}).to_string();
+    for (at, event_type, object) in lines {
+        text += &json!({"at": START + at * 1000, "type": event_type, "object": object}).to_string();
         text += "\n";
     }
     let recording =
@@ -60,7 +60,7 @@ fn bound(pod: &Value, version: u64, node: &str) -> Value {
     with(pod, version, json!({"nodeName": node}), json!({}))
 }
 
-fn refused(pod: &Value, version: u64, message: &str) -> Value {
+fn unschedulable(pod: &Value, version: u64, message: &str) -> Value {
     let condition = json!({"type": "PodScheduled", "status": "False", "message": message});
     with(pod, version, json!({}), json!({"conditions": [condition]}))
 }
@@ -102,7 +102,7 @@ fn the_scheduler_knows_its_own_decisions_before_its_watch_shows_them() {
             (1, "ADDED", a.clone()),
             (2, "ADDED", b.clone()),
             (100, "MODIFIED", bound(&a, 12, "n")),
-            (105, "MODIFIED", refused(&b, 13, FULL)),
+            (105, "MODIFIED", unschedulable(&b, 13, FULL)),
             (110, "ADDED", scheduled(&a, 10)),
             (120, "ADDED", failed(&b, 12, FULL)),
         ],
@@ -132,7 +132,7 @@ fn new_pods_are_decided_in_the_order_of_the_queue() {
 }
 
 #[test]
-fn a_daemon_pod_is_not_compared_but_moves_where_the_next_search_begins() {
+fn a_daemon_pod_is_not_compared_but_moves_the_start_of_the_next_search() {
     let only = json!({"nodeSelectorTerms": [{"matchFields": [
         {"key": "metadata.name", "operator": "In", "values": ["o"]}
     ]}]});

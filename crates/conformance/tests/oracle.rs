@@ -10,7 +10,7 @@ fn fresh_cases_are_decided_alike() {
     let Some(mut oracle) = Oracle::start(&request).unwrap() else {
         return eprintln!("skipped: no go");
     };
-    let (mut counts, mut told, mut count) = (DecisionCounts::default(), String::new(), 0);
+    let (mut counts, mut report, mut count) = (DecisionCounts::default(), String::new(), 0);
     while let Some((line, case)) = oracle.read().unwrap() {
         count += 1;
         let comparisons = conformance::compare_scheduler_case(&case);
@@ -20,10 +20,10 @@ fn fresh_cases_are_decided_alike() {
             continue;
         }
         for difference in counts.add(&case, comparisons, 3) {
-            told += &format!("{difference}\n");
+            report += &format!("{difference}\n");
         }
     }
     oracle.finish().unwrap();
     assert!(count > 20, "{count} cases");
-    assert!(counts.is_all_equal(), "\n{told}{counts}\nseed {seed}");
+    assert!(counts.is_all_equal(), "\n{report}{counts}\nseed {seed}");
 }

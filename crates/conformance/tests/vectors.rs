@@ -13,16 +13,16 @@ fn check(family: &str, decisions: u64) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/scheduler/vectors");
     let lines = JsonLines::open(&folder.join(format!("{family}.jsonl.gz")));
     let mut cases = SchedulerCaseReader::new(lines.expect("the vectors are there"));
-    let (mut counts, mut told, mut count) = (DecisionCounts::default(), String::new(), 0);
+    let (mut counts, mut report, mut count) = (DecisionCounts::default(), String::new(), 0);
     while let Some(case) = cases.read().expect("the vectors are whole") {
         assert_eq!(case.family, family);
         let comparisons = conformance::compare_scheduler_case(&case);
         count += comparisons.len() as u64;
         for difference in counts.add(&case, comparisons, FIRST) {
-            told += &format!("{difference}\n");
+            report += &format!("{difference}\n");
         }
     }
-    assert!(counts.is_all_equal(), "\n{told}{counts}");
+    assert!(counts.is_all_equal(), "\n{report}{counts}");
     assert_eq!(count, decisions, "decisions of {family}");
 }
 

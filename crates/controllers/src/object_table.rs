@@ -246,7 +246,7 @@ pub(super) fn is_zero(number: &i64) -> bool {
 
 /// Assembles an object from its parts.
 pub(super) fn assemble_object<S: ObjectSpec>(metadata: &str, spec: &str, status: &S::Status) -> Object {
-    let status = serde_json::to_string(status).expect("a status is plain data");
+    let status = serde_json::to_string(status).expect("a status serializes as JSON");
     let (kind, version) = (S::KIND, S::API_VERSION);
     Object::from_trusted(format!(
         r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata},"spec":{spec},"status":{status}}}"#

@@ -309,20 +309,20 @@ mod tests {
     #[test]
     fn the_template_hash_label_does_not_distinguish_templates() {
         let template = |json: &str| serde_json::from_str::<PodTemplate>(json).unwrap();
-        let unlabelled_template = template(r#"{"metadata":{"labels":{"app":"a"}},"spec":{"x":1}}"#);
+        let unlabeled_template = template(r#"{"metadata":{"labels":{"app":"a"}},"spec":{"x":1}}"#);
         let hashed = template(
             r#"{"spec":{"x":1},"metadata":{"creationTimestamp":null,"labels":{"pod-template-hash":"7","app":"a"}}}"#,
         );
-        assert_eq!(unlabelled_template.normalized, hashed.normalized);
+        assert_eq!(unlabeled_template.normalized, hashed.normalized);
         assert_ne!(
-            unlabelled_template.normalized,
+            unlabeled_template.normalized,
             template(r#"{"metadata":{"labels":{"app":"a"}},"spec":{"x":2}}"#).normalized
         );
         assert_eq!(template(r#"{"metadata":{"labels":{}}}"#).normalized, template("{}").normalized);
-        let labelled = PodTemplate::from(
-            unlabelled_template.with_label(POD_TEMPLATE_HASH_LABEL, &unlabelled_template.hash(0)),
+        let labeled = PodTemplate::from(
+            unlabeled_template.with_label(POD_TEMPLATE_HASH_LABEL, &unlabeled_template.hash(0)),
         );
-        assert_eq!(labelled.normalized, unlabelled_template.normalized);
+        assert_eq!(labeled.normalized, unlabeled_template.normalized);
     }
 
     #[test]

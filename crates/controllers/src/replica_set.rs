@@ -21,12 +21,12 @@ pub(super) fn sync(context: &mut SyncContext<'_>, set: &Arc<CachedObject<Replica
     }
     let min_ready = set.spec.min_ready_seconds;
     let labels = set.spec.template.labels();
-    let is_labelled = |pod: &&Arc<Pod>| labels.iter().all(|(key, value)| pod.label(key) == value.as_str());
+    let is_labeled = |pod: &&Arc<Pod>| labels.iter().all(|(key, value)| pod.label(key) == value.as_str());
     let count = |matches: &dyn Fn(&&Arc<Pod>) -> bool| active.iter().filter(matches).count() as i64;
     let conditions = set.status.conditions.iter().filter(|condition| condition.kind != "ReplicaFailure");
     let status = ReplicaSetStatus {
         replicas: active.len() as i64,
-        fully_labeled_replicas: count(&is_labelled),
+        fully_labeled_replicas: count(&is_labeled),
         ready_replicas: count(&|pod| pod.ready),
         available_replicas: count(&|pod| pod.is_available(min_ready, context.now)),
         terminating_replicas: Some(others.iter().filter(|pod| pod.is_terminating()).count() as i64),

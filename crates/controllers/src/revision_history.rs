@@ -62,7 +62,7 @@ pub(super) fn get_or_create_current<S: ObjectSpec>(
         .to_string(),
     );
     context.create(object.clone());
-    let revision = ControllerRevision::parse(&object).expect("it was made right here");
+    let revision = ControllerRevision::parse(&object).expect("a ControllerRevision built here is valid");
     (Arc::new(revision), old_revisions)
 }
 

@@ -102,14 +102,14 @@ impl FakeCluster {
                 self.carry_out(call);
             }
         }
-        panic!("the controllers never rest: {:?}", &self.api_calls[self.api_calls.len() - 20..]);
+        panic!("the controllers do not become idle: {:?}", &self.api_calls[self.api_calls.len() - 20..]);
     }
 
     fn carry_out(&mut self, call: ApiCall) {
         match call {
             ApiCall::Create(object) => {
                 let object =
-                    Object::parse(object.as_str()).expect("what is made is an object").value().unwrap();
+                    Object::parse(object.as_str()).expect("the created object is valid").value().unwrap();
                 let key = key(&object);
                 assert!(!self.objects.contains_key(&key), "{key:?} is there already");
                 self.api_calls.push(format!("create {} {}", key.0, key.2));
@@ -117,7 +117,7 @@ impl FakeCluster {
             }
             ApiCall::Update(object) => {
                 let object =
-                    Object::parse(object.as_str()).expect("what is changed is an object").value().unwrap();
+                    Object::parse(object.as_str()).expect("the updated object is valid").value().unwrap();
                 let key = key(&object);
                 assert!(self.objects.contains_key(&key), "{key:?} is not there");
                 self.api_calls.push(format!("update {} {}", key.0, key.2));

@@ -10,6 +10,7 @@ mod cluster_state;
 mod json;
 mod manifest;
 pub mod node;
+mod not_found;
 mod pod_lifetime;
 mod pod_outcome;
 mod scheduling_fields;
@@ -29,6 +30,7 @@ pub use self::autoscaler_replay::{
 };
 pub use self::cluster_state::ClusterState;
 pub use self::manifest::Manifest;
+pub use self::not_found::NotFound;
 pub use self::pod_lifetime::PodLifetime;
 pub use self::pod_outcome::{ObservedPodOutcome, RecordedEvent, repetitions};
 

@@ -7,6 +7,7 @@ use model::{Change, Key, Moment, Object, What};
 use query::{AsOf, OpenHistory};
 
 use super::PodSnapshot;
+use super::not_found::NotFound;
 use super::scheduling_fields::SchedulingFields;
 use query::format_duration;
 
@@ -149,11 +150,11 @@ fn not_found_error(
             Some(deleted_at) => deleted_at.to_string(),
             None => "the end of the history".to_owned(),
         };
-        return Ok(anyhow::anyhow!(
+        let message = format!(
             "pod {name:?} did not exist in namespace {} at {at}: it existed from {} to {to}",
-            key.namespace,
-            lifetime.first_seen.at
-        ));
+            key.namespace, lifetime.first_seen.at
+        );
+        return Ok(NotFound(message).into());
     }
     let others = open_history.history.names_with_prefix(&key.kind, None, name, 100)?;
     let mut others: Vec<String> =
@@ -163,7 +164,7 @@ fn not_found_error(
         [] => String::new(),
         others => format!("; found in namespace {}: use -n", others.join(", ")),
     };
-    Ok(anyhow::anyhow!("pod {name:?} not found in namespace {}{hint}", key.namespace))
+    Ok(NotFound(format!("pod {name:?} not found in namespace {}{hint}", key.namespace)).into())
 }
 
 /// Returns all lifetimes of a name, in order.

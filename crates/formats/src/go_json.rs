@@ -350,19 +350,19 @@ fn write_number(out: &mut Vec<u8>, number: &Number) {
     if let Some(whole) = number.as_i64() {
         return append(out, format_args!("{whole}"));
     }
-    let float = number.as_f64().expect("a number that is no i64 is a float or close to one");
+    let float = number.as_f64().expect("a number outside i64 converts to f64");
     let size = float.abs();
     if size == 0.0 || (1e-6..1e21).contains(&size) {
         return append(out, format_args!("{float}"));
     }
     let text = format!("{float:e}");
-    let (digits, exponent) = text.split_once('e').expect("an exponent was asked for");
+    let (digits, exponent) = text.split_once('e').expect("scientific notation has an exponent");
     let sign = if exponent.starts_with('-') { "" } else { "+" };
     append(out, format_args!("{digits}e{sign}{exponent}"));
 }
 
 fn append(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a Vec takes all that is written to it");
+    out.write_fmt(text).expect("writing to a Vec cannot fail");
 }
 
 #[cfg(test)]

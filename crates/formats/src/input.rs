@@ -1,12 +1,12 @@
-//! A file to be read: decompressed while reading, its format recognised by its first bytes.
+//! A file to be read: decompressed while reading, its format recognized by its first bytes.
 
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use crate::recognise::recognise;
+use crate::recognize::recognize;
 use crate::{Error, Format, Result};
 
-/// How many bytes are examined to recognise the format.
+/// How many bytes are examined to recognize the format.
 const SNIFF_BYTES: usize = 64 << 10;
 /// The largest zstd window, as a power of two: 128 MiB, the default limit of `zstd -d`.
 const ZSTD_WINDOW_LOG: u32 = 27;
@@ -31,7 +31,7 @@ pub struct Input {
     pub name: String,
     /// Its compression.
     pub compression: Compression,
-    /// Its format; `None` if it is not recognised.
+    /// Its format; `None` if it is not recognized.
     pub format: Option<Format>,
     /// Its path, if it is an uncompressed file on disk.
     path: Option<PathBuf>,
@@ -68,7 +68,7 @@ impl Input {
             }
         };
         let head = read_up_to(&mut plain, SNIFF_BYTES).map_err(fail)?;
-        let format = recognise(&head);
+        let format = recognize(&head);
         let reader = Box::new(BufReader::with_capacity(1 << 18, Cursor::new(head).chain(plain)));
         Ok(Input { name: name.to_owned(), compression, format, path: None, reader })
     }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_files_are_recognised_and_read() {
+    fn compressed_files_are_recognized_and_read() {
         let line = br#"{"at":1,"type":"ADDED"}"#;
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(line).unwrap();

@@ -269,7 +269,7 @@ impl<W: Write> crate::Writer for JsonlWriter<W> {
             word: change.what.event_type(),
         };
         let envelope = to_json(&line);
-        let open = envelope.strip_suffix('}').expect("a struct is written in braces");
+        let open = envelope.strip_suffix('}').expect("a struct serializes as a JSON object");
         let object = change.what.object().as_str();
         // JSON allows no line end inside a string, so each of them is insignificant whitespace.
         let object: Cow<'_, str> = if object.contains(['\n', '\r']) {
@@ -302,5 +302,5 @@ impl<W: Write> crate::Writer for JsonlWriter<W> {
 }
 
 fn to_json(line: &impl Serialize) -> String {
-    serde_json::to_string(line).expect("texts and numbers are JSON")
+    serde_json::to_string(line).expect("strings and numbers serialize as JSON")
 }

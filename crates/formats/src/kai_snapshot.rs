@@ -283,7 +283,7 @@ impl SettingsText {
         }
         let name = scheduler_params.as_deref().and_then(settings::scheduler_name);
         let named = |name: &str| {
-            let name = serde_json::to_string(name).expect("a text is JSON");
+            let name = serde_json::to_string(name).expect("a string serializes as JSON");
             Object::parse(&format!(
                 "{{\"apiVersion\":\"{SETTINGS_API_VERSION}\",\"kind\":\"{SETTINGS_KIND}\",\"metadata\":{{\"name\":{name}}}{fields}}}"
             ))
@@ -314,7 +314,7 @@ fn list(key: &str) -> Option<&'static ObjectList> {
 }
 
 fn object(key: &str, text: &str, signs: &mut releases::ReleaseHints) -> std::result::Result<Object, String> {
-    let list = list(key).expect("only lists that are known are gone into");
+    let list = list(key).expect("only known lists are parsed");
     let api_version = signs.api_version(list, text);
     Object::parse(&with_type_meta(text, api_version, list.kind)).map_err(|error| error.to_string())
 }

@@ -150,7 +150,7 @@ fn field(key: &str) -> Option<&'static ExportField> {
 }
 
 fn object(key: &str, text: &str) -> std::result::Result<Object, String> {
-    let ExportField { api_version, kind, .. } = field(key).expect("only fields that are known are gone into");
+    let ExportField { api_version, kind, .. } = field(key).expect("only known fields are parsed");
     let mut text = with_type_meta(text, api_version, kind);
     // The configuration has no name.
     if key == SCHEDULER_CONFIG
@@ -188,7 +188,7 @@ mod tests {
     fn objects(text: &str) -> Vec<Object> {
         let object = |item| match item {
             ImportItem::Object(object) => object,
-            other => panic!("{other:?} is no object"),
+            other => panic!("{other:?} is not an object"),
         };
         items(text).unwrap().into_iter().map(object).collect()
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_is_recognised() {
+    fn an_export_is_recognized() {
         assert_eq!(open(EXPORT).format, Some(crate::Format::KssSnapshot));
     }
 

@@ -1,6 +1,6 @@
 //! Readers and writers of other systems' files.
 //!
-//! An [`Input`] recognises its format by its content, and [`read`] returns its content as [`ImportItem`]s. A [`Writer`]
+//! An [`Input`] recognizes its format by its content, and [`read`] returns its content as [`ImportItem`]s. A [`Writer`]
 //! writes changes in a format. Readers hold one value of at most [`MAX_VALUE_BYTES`] at a time where the format allows;
 //! errors name the file and the position.
 
@@ -18,7 +18,7 @@ pub mod kss_snapshot;
 pub mod kwok;
 pub mod manifests;
 mod object_times;
-mod recognise;
+mod recognize;
 pub mod scaling_history;
 pub mod scaling_scenario;
 pub mod sched_record;

@@ -160,7 +160,7 @@ pub(crate) fn with_type_meta<'a>(item: &'a str, api_version: &str, kind: &str) -
         [("apiVersion", api_version, names.api_version.is_none()), ("kind", kind, names.kind.is_none())]
     {
         if missing {
-            let value = serde_json::to_string(value).expect("a text is JSON");
+            let value = serde_json::to_string(value).expect("a string serializes as JSON");
             text.push_str(&format!("\"{name}\":{value},"));
         }
     }
@@ -223,7 +223,7 @@ mod tests {
         let options = ReadOptions { source: "s".into(), at: None, now: Moment::default() };
         let text = |item| match item {
             ImportItem::Object(object) => object.as_str().to_owned(),
-            other => panic!("{other:?} is no object"),
+            other => panic!("{other:?} is not an object"),
         };
         crate::read(input, Format::Manifests, options)?.map(|item| item.map(text)).collect()
     }

@@ -19,7 +19,7 @@ mod pod_owners;
 mod pods;
 mod pointer;
 mod read;
-mod sanitise;
+mod sanitize;
 mod stable_spec;
 mod write;
 
@@ -28,7 +28,7 @@ use crate::{ImportItems, Input, ReadOptions, Result};
 pub use config::TracerConfig;
 pub use write::{SktraceWriter, TraceFilters};
 
-/// Reads a trace. Pods that it contains only as lifecycles are synthesised, and so is the status of its other pods.
+/// Reads a trace. Pods that it contains only as lifecycles are synthesized, and so is the status of its other pods.
 pub fn read(input: Input, options: ReadOptions) -> Result<ImportItems> {
     Ok(Box::new(read::SktraceReader::new(input, options)?))
 }

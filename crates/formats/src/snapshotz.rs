@@ -264,8 +264,8 @@ fn with_node_name(pod: &Object, node: &str) -> std::result::Result<Option<Object
 
 fn template(group: &str, text: &str) -> std::result::Result<Object, String> {
     let ClusterNode { node, pods } = cluster_node(text)?;
-    let written = |text: &str| serde_json::to_string(text).expect("a text is JSON");
-    let pods = pods.map(|pods| serde_json::to_string(&pods).expect("what was read can be written"));
+    let written = |text: &str| serde_json::to_string(text).expect("a string serializes as JSON");
+    let pods = pods.map(|pods| serde_json::to_string(&pods).expect("parsed JSON serializes as JSON"));
     let template = format!(
         "{{\"apiVersion\":\"{TEMPLATE_API_VERSION}\",\"kind\":\"{TEMPLATE_KIND}\",\"metadata\":{{\"name\":{}}},\
          \"group\":{},\"node\":{},\"pods\":{}}}",
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(
             read_all(&text, Some("2026-11-02T00:00:00Z")).unwrap(),
             at("2026-11-02T00:00:00Z"),
-            "the time given wins"
+            "the given time takes precedence"
         );
     }
 

@@ -1,6 +1,6 @@
 //! Tests of reading Alibaba's trace of recommendation services.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Cursor;
 
@@ -27,7 +27,7 @@ fn read(rows: &[&str]) -> Vec<IncomingChange> {
     assert_eq!(items.pop(), Some(ImportItem::TimesInferred("east".into())));
     let change = |item| match item {
         ImportItem::Change(observed) => observed,
-        other => panic!("{other:?} is no change"),
+        other => panic!("{other:?} is not a change"),
     };
     items.into_iter().map(change).collect()
 }
@@ -42,7 +42,7 @@ fn row(number: u32, app: &str, times: &str) -> String {
 fn check(rows: &[String], expected: &str) {
     let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
     let beginning: Moment = "2026-01-01T00:00:00.25Z".parse().unwrap();
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for IncomingChange { seen, key, what, inferred } in read(&rows) {
         assert!(inferred);
         let replicas = what.object().value().unwrap()["spec"]["replicas"].as_u64();
@@ -50,10 +50,10 @@ fn check(rows: &[String], expected: &str) {
         let seconds = seen.nanos_since(beginning) as f64 / 1e9;
         // A ReplicaSet has its Deployment's name and a hash.
         let name = if &*key.kind.kind == "ReplicaSet" { "its set" } else { &*key.name };
-        told.push(format!("{seconds} {} {name}{replicas}", what.event_type()));
+        found.push(format!("{seconds} {} {name}{replicas}", what.event_type()));
     }
     let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }
 
 #[track_caller]
@@ -146,7 +146,7 @@ fn instances_with_another_spec_are_another_workload() {
     assert_eq!(names, ["a-hn-1", "a-hn-2", "a-hn-3"]);
     let uids: std::collections::BTreeSet<String> =
         changes.iter().map(|change| value(change)["metadata"]["uid"].to_string()).collect();
-    assert_eq!(uids.len(), changes.len(), "no two objects have one uid");
+    assert_eq!(uids.len(), changes.len(), "uids are unique");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn an_instance_never_scheduled_is_pending_until_it_is_deleted() {
 fn byte_order_marks_and_carriage_returns_are_ignored() {
     let text = format!("\u{feff}{HEADER}\r\n{DOCUMENTED_ROW}\r\n\r\n");
     assert_eq!(items(&text).unwrap().len(), 8);
-    assert_eq!(items(HEADER).unwrap().len(), 1, "no instances, and nothing wrong");
+    assert_eq!(items(HEADER).unwrap().len(), 1, "no instances and no error");
 }
 
 #[test]
@@ -261,9 +261,9 @@ fn bad_rows_are_refused_with_line_and_column() {
     refused(&with(",HN", ""), "line 3: 16 fields, expected 17 as in the header");
     refused(&with("HN", "GN"), "line 3, role: \"GN\": the role must be CN or HN");
     for name in ["", "a b", "\"a\"", "-a", "ä", &"a".repeat(64)] {
-        let told: String = name.chars().take(40).collect();
+        let shortened: String = name.chars().take(40).collect();
         let why = "a name must have at most 63 letters, digits, -, _ and ., and begin and end with a letter or digit";
-        refused(&with(",a,", &format!(",{name},")), &format!("line 3, app_name: {told:?}: {why}"));
+        refused(&with(",a,", &format!(",{name},")), &format!("line 3, app_name: {shortened:?}: {why}"));
     }
     for amount in ["", "x", "-1", "inf", "NaN", "1e99", "1000001"] {
         let why = format!("line 3, cpu_request: {amount:?}: an amount must be a number from 0 to 1000000");
@@ -275,8 +275,8 @@ fn bad_rows_are_refused_with_line_and_column() {
     refused(&with("25,25", "25,50"), "line 3, rdma_limit: \"50\": must equal the request, 25");
     for most in ["0", "-2", "2.0", "9999999999", ""] {
         let why = "must be an integer of at least 1, or -1 for no limit";
-        let place = "line 3, max_instance_per_node";
-        refused(&with(",2,5", &format!(",{most},5")), &format!("{place}: {most:?}: {why}"));
+        let location = "line 3, max_instance_per_node";
+        refused(&with(",2,5", &format!(",{most},5")), &format!("{location}: {most:?}: {why}"));
     }
     for time in ["x", "-1", "inf", "1e99", "2026-01-01T00:00:00Z"] {
         let why = "a time must be a number of seconds from 0 to 315360000, or empty if outside the trace";

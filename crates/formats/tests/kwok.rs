@@ -1,10 +1,6 @@
 //! Tests of KWOK's files: against KWOK's own code, and round trips.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test stops where something is not as it should be, and prints its seed"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and prints its seed")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Write};
@@ -118,14 +114,14 @@ fn objects_are_created_patched_and_deleted() {
         &patch(9, "create", "resource: pods", &format!("template: {POD_JSON}\n")),
         &patch(9, "create", "resource: pods", &format!("template: {POD_JSON}\n")),
     ];
-    let labelled =
+    let labeled =
         r#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"b":"c"},"name":"a","namespace":"d"}}"#;
     check(
         &text.concat(),
         &[
             &format!("0 ADDED {POD_JSON}"),
-            &format!("5 MODIFIED inferred {labelled}"),
-            &format!("7 DELETED inferred {labelled}"),
+            &format!("5 MODIFIED inferred {labeled}"),
+            &format!("7 DELETED inferred {labeled}"),
             &format!("9 ADDED {POD_JSON}"),
             &format!("9 MODIFIED {POD_JSON}"),
             "times of s inferred",

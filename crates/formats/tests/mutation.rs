@@ -1,10 +1,6 @@
 //! Damaged files of every format: seeded mutations of valid files must be read or refused, without a panic.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test stops where something is not as it should be, and prints its seed"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and prints its seed")]
 
 use std::io::Cursor;
 
@@ -203,9 +199,9 @@ fn read_all(bytes: &[u8]) -> Result<(), String> {
     for item in formats::read(input, format, options).map_err(|error| error.to_string())? {
         match item.map_err(|error| error.to_string())? {
             ImportItem::Change(observed) => {
-                drop(observed.what.object().value().expect("what is let in is a tree"))
+                drop(observed.what.object().value().expect("an accepted object parses as JSON"))
             }
-            ImportItem::Object(object) => drop(object.value().expect("what is let in is a tree")),
+            ImportItem::Object(object) => drop(object.value().expect("an accepted object parses as JSON")),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test stops where something is not as it should be, and says what it left out"
+    reason = "a test fails by panicking and reports what it skipped"
 )]
 
 use std::io::Cursor;
@@ -39,7 +39,7 @@ fn items(bytes: impl Into<Vec<u8>>) -> Result<Vec<ImportItem>> {
 fn read(bytes: impl Into<Vec<u8>>) -> Vec<IncomingChange> {
     let change = |item| match item {
         ImportItem::Change(observed) => observed,
-        other => panic!("{other:?} is no change"),
+        other => panic!("{other:?} is not a change"),
     };
     items(bytes).unwrap().into_iter().map(change).collect()
 }
@@ -75,7 +75,7 @@ fn check_times(lines: &[String], at: Option<&str>, expected: &[&str], inferred: 
         .iter()
         .map(|item| match item {
             ImportItem::Change(observed) => observed.seen.to_string(),
-            other => panic!("{other:?} is no change"),
+            other => panic!("{other:?} is not a change"),
         })
         .collect();
     assert_eq!(seen, expected);
@@ -250,13 +250,13 @@ fn a_cluster_recording_round_trips_byte_for_byte_after_the_first_write() {
         .unwrap()
         .map(|item| match item.unwrap() {
             ImportItem::Change(observed) => observed,
-            other => panic!("{other:?} is no change"),
+            other => panic!("{other:?} is not a change"),
         })
         .collect();
     for zone in [Offset::UTC, offset(9), Offset::from_seconds(-(3 * 3600 + 1800)).unwrap()] {
-        let (text, told) = written(&changes, zone, true);
+        let (text, summary) = written(&changes, zone, true);
         let again = read(text.as_str());
-        assert_eq!(told.count as usize, changes.len());
+        assert_eq!(summary.count as usize, changes.len());
         for (before, after) in changes.iter().zip(&again) {
             assert_eq!((before.seen, &before.key), (after.seen, &after.key));
             assert_eq!(

@@ -1,10 +1,6 @@
 //! Tests of reading SimKube's traces: those that SimKube wrote, and constructed ones of every version and variant.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test stops where something is not as it should be, and prints its seed"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and prints its seed")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Tests of writing SimKube's traces. Another test compares them with SimKube's own code.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -81,7 +81,7 @@ impl TraceExport {
 
     fn read(&self) -> Vec<IncomingChange> {
         let (bytes, written) = self.bytes();
-        assert_eq!(self.bytes().0, bytes, "the same comes out differently");
+        assert_eq!(self.bytes().0, bytes, "the second trace differs");
         let found = read(bytes);
         assert_eq!(written.count, found.iter().filter(|seen| !seen.inferred).count() as u64);
         found
@@ -282,17 +282,17 @@ fn owned_objects_are_skipped_with_skip_owned() {
     export.assert_changes(&["10 + Pod shop/bare"]);
     export.assert_left_out(&[("changes of owned objects", 1), ("deletions of skipped objects", 1)]);
     let bare = export.read()[1].what.object().value().unwrap();
-    assert_eq!(bare["spec"], json!({"containers": [{"name": "c"}]}), "the node is no part of a trace");
+    assert_eq!(bare["spec"], json!({"containers": [{"name": "c"}]}), "the node name is not written");
 }
 
 #[test]
 fn filters_hold_for_deletes_too() {
-    let labelled =
+    let labeled =
         object_with("Deployment/secret", json!({"metadata": {"labels": {"hide": "yes"}}, "spec": {}}));
     let elsewhere =
         object_with("Deployment/web", json!({"metadata": {"namespace": "kube-system"}, "spec": {}}));
     let mut export = TraceExport::of(vec![
-        (100, What::Added(labelled)),
+        (100, What::Added(labeled)),
         (100, What::Added(elsewhere.clone())),
         (100, What::Added(deployment("web", 1))),
         (110, What::Deleted(object_with("Deployment/secret", json!({})))),

@@ -66,7 +66,7 @@ impl BulkWriter {
 
     /// Adds a change. In a source that existed before, it must be later than all existing changes.
     pub fn push(&mut self, observed: &IncomingChange) -> Result<()> {
-        let connection = self.connection.as_ref().expect("open until finished");
+        let connection = self.connection.as_ref().expect("the connection is open until finish");
         self.intake.refuse_overlap(connection, &mut self.ends, &observed.key.source, observed.seen)?;
         let (stream, row) = self.intake.index(connection, observed)?;
         self.buffer_change(&stream, row, observed.what.object().as_str())
@@ -74,21 +74,21 @@ impl BulkWriter {
 
     /// Adds a change of another history with its sequence number and moment; both must rise.
     pub(crate) fn push_with_seq(&mut self, observed: &IncomingChange, seq: i64, at: Moment) -> Result<()> {
-        let connection = self.connection.as_ref().expect("open until finished");
+        let connection = self.connection.as_ref().expect("the connection is open until finish");
         let (stream, row) = self.intake.index_with_seq(connection, observed, seq, at)?;
         self.buffer_change(&stream, row, observed.what.object().as_str())
     }
 
     /// Adds a gap.
     pub fn push_gap(&mut self, gap: &Gap) -> Result<()> {
-        let connection = self.connection.as_ref().expect("open until finished");
+        let connection = self.connection.as_ref().expect("the connection is open until finish");
         let source = self.intake.source_id(connection, &gap.source)?;
         gaps::insert(connection, &self.path, source, gap)
     }
 
     /// Marks the times of a source as derived rather than read from the input.
     pub fn mark_times_inferred(&mut self, source: &Arc<str>) -> Result<()> {
-        let connection = self.connection.as_ref().expect("open until finished");
+        let connection = self.connection.as_ref().expect("the connection is open until finish");
         let id = self.intake.source_id(connection, source)?;
         connection
             .execute("UPDATE source SET inferred = 1 WHERE id = ?1", [id])
@@ -98,14 +98,14 @@ impl BulkWriter {
 
     /// Adds a watch position.
     pub(crate) fn push_position(&mut self, position: &WatchPosition) -> Result<()> {
-        let connection = self.connection.as_ref().expect("open until finished");
+        let connection = self.connection.as_ref().expect("the connection is open until finish");
         let source = self.intake.source_id(connection, &position.source)?;
         position.insert(connection, &self.path, source)
     }
 
     /// Marks the changes added so far as those of a pruned history.
     pub(crate) fn mark_pruned(&mut self, start: Moment, last_seq: i64) -> Result<()> {
-        let connection = self.connection.as_ref().expect("open until finished");
+        let connection = self.connection.as_ref().expect("the connection is open until finish");
         self.intake.write_updates(connection)?;
         record_pruning(connection, start, last_seq).context("write to", &self.path)
     }
@@ -126,7 +126,7 @@ impl BulkWriter {
                 self.close_block(&stream, &pending)?;
             }
         }
-        let connection = self.connection.take().expect("open until finished");
+        let connection = self.connection.take().expect("the connection is open until finish");
         self.intake.write_updates(&connection)?;
         connection.execute_batch("COMMIT").context("commit to", &self.path)?;
         schema::close(connection, &self.path)?;
@@ -149,7 +149,7 @@ impl BulkWriter {
     }
 
     fn close_block(&mut self, stream: &Stream, pending: &PendingVersions) -> Result<()> {
-        let connection = self.connection.as_ref().expect("open until finished");
+        let connection = self.connection.as_ref().expect("the connection is open until finish");
         let block = Block::pack(&mut self.codec, stream, pending);
         let due =
             self.keyframe_schedule.count_block(connection, &self.path, &mut self.reader, stream, &block)?;

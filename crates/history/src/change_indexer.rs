@@ -224,7 +224,7 @@ impl ChangeIndexer {
             .context("index a source in", &self.path)?;
             self.sources.insert(name.clone(), found);
         }
-        Ok(self.sources.get_mut(name).expect("it was put there"))
+        Ok(self.sources.get_mut(name).expect("the source was just inserted"))
     }
 
     fn stream(

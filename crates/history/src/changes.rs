@@ -132,7 +132,7 @@ impl Changes {
                 return Ok(());
             }
         }
-        let first = cursor.ready.front().expect("the loop ends with one");
+        let first = cursor.ready.front().expect("the loop leaves at least one ready change");
         self.next.push(Reverse((first.at, first.seq, index)));
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Iterator for Changes {
             return None;
         }
         let Reverse((_, _, index)) = self.next.pop()?;
-        let change = self.cursors[index].ready.pop_front().expect("the heap names cursors that have one");
+        let change = self.cursors[index].ready.pop_front().expect("a cursor in the heap has a ready change");
         if let Err(error) = self.advance(index) {
             self.has_failed = true;
             return Some(Err(error));

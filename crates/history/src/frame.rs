@@ -168,13 +168,13 @@ impl PendingVersions {
 
 impl FrameCodec {
     pub(crate) fn new() -> FrameCodec {
-        let compressor = |level| zstd::bulk::Compressor::new(level).expect("the level is one that zstd has");
+        let compressor = |level| zstd::bulk::Compressor::new(level).expect("the compression level is valid");
         let mut objects = compressor(OBJECT_LEVEL);
-        objects.set_parameter(CParameter::HashLog(HASH_LOG)).expect("the size is one that zstd has");
+        objects.set_parameter(CParameter::HashLog(HASH_LOG)).expect("the hash log is valid");
         FrameCodec {
             compressor: objects,
             column_compressor: compressor(COLUMN_LEVEL),
-            decompressor: zstd::bulk::Decompressor::new().expect("memory for one decompressor"),
+            decompressor: zstd::bulk::Decompressor::new().expect("a decompressor can be allocated"),
         }
     }
 
@@ -371,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_gives_back_what_was_packed(rows in proptest::collection::vec(row(), 0..=MAX_FRAME_VERSIONS)) {
+        fn an_unpacked_frame_equals_what_was_packed(rows in proptest::collection::vec(row(), 0..=MAX_FRAME_VERSIONS)) {
             let (mut codec, pending, kind) = (FrameCodec::new(), pending(&rows), Kind::new("apps", "Deployment"));
             let bytes = codec.pack(FrameRole::Keyframe, "east", &kind, &pending);
             let frame = codec.open(&bytes).unwrap();
@@ -395,7 +395,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_with_a_right_checksum_but_no_sense_are_refused_without_panic(body: Vec<u8>) {
+        fn invalid_bytes_with_a_valid_checksum_are_rejected_without_panic(body: Vec<u8>) {
             let mut bytes = MAGIC.to_vec();
             bytes.extend_from_slice(&xxh3_64(&body).to_le_bytes());
             bytes.extend_from_slice(&body);

@@ -76,7 +76,7 @@ pub(crate) fn close(connection: &Connection, path: &Path, source: i64, gap: &Gap
 
 fn stored_kinds(gap: &Gap) -> String {
     let kinds: Vec<(&str, &str)> = gap.kinds.iter().map(|kind| (&*kind.group, &*kind.kind)).collect();
-    serde_json::to_string(&kinds).expect("a list of texts is JSON")
+    serde_json::to_string(&kinds).expect("a list of strings serializes as JSON")
 }
 
 /// All gaps, ordered by beginning.
@@ -120,8 +120,8 @@ mod tests {
     }
 
     /// `pod 3..5 away`; `pod 3.. away` is open.
-    fn gap(words: &str) -> Gap {
-        let [kind, span, why] = words.split(' ').collect::<Vec<_>>()[..] else { panic!("{words}") };
+    fn gap(text: &str) -> Gap {
+        let [kind, span, why] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
         let (from, to) = span.split_once("..").unwrap();
         let second = |text: &str| moment(text.parse().unwrap());
         let to = if to.is_empty() { Moment::MAX } else { second(to) };
@@ -136,20 +136,20 @@ mod tests {
 
     /// Writes these gaps and compares the stored ones; `!` marks a gap that closes an open one.
     #[track_caller]
-    fn check(told: &[&str], expected: &[&str]) {
+    fn check(reported: &[&str], expected: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("h.kine");
         let writer = Writer::open(&path).unwrap();
-        for words in told {
-            let batch = match words.strip_prefix('!') {
-                Some(words) => Batch { closed_gaps: vec![gap(words)], ..Batch::default() },
-                None => Batch { gaps: vec![gap(words)], ..Batch::default() },
+        for text in reported {
+            let batch = match text.strip_prefix('!') {
+                Some(text) => Batch { closed_gaps: vec![gap(text)], ..Batch::default() },
+                None => Batch { gaps: vec![gap(text)], ..Batch::default() },
             };
             writer.append(batch).unwrap();
         }
         writer.close().unwrap();
         let found = History::open(&path).unwrap().gaps().unwrap();
-        assert_eq!(found, expected.iter().map(|words| gap(words)).collect::<Vec<_>>());
+        assert_eq!(found, expected.iter().map(|text| gap(text)).collect::<Vec<_>>());
         let report = crate::doctor(&path).unwrap();
         assert!(report.is_clean(), "{report:?}");
     }

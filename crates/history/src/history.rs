@@ -383,8 +383,10 @@ impl History {
             all.packed += counts.packed;
             all.keyframe_packed += counts.keyframe_packed;
             all.rows += counts.rows;
-            let source =
-                sources.iter_mut().find(|source| source.name == stream.source).expect("put there above");
+            let source = sources
+                .iter_mut()
+                .find(|source| source.name == stream.source)
+                .expect("the source was added above");
             source.kinds.push(KindSummary::new(stream.kind, &counts));
         }
         for source in &mut sources {

@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_object_stands_once_with_its_last_version(objects in proptest::collection::vec((-9i64..9, any::<bool>()), 0..60)) {
+        fn each_object_is_listed_once_with_its_last_version(objects in proptest::collection::vec((-9i64..9, any::<bool>()), 0..60)) {
             let rows: Vec<VersionRow> = objects
                 .iter()
                 .map(|&(object, deleted)| VersionRow {

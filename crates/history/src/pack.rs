@@ -66,7 +66,7 @@ impl Block {
         let (first, last) = match &pending.rows[..] {
             [first, .., last] => (first, last),
             [only] => (only, only),
-            [] => unreachable!("a block of no changes is never asked for"),
+            [] => unreachable!("a block has at least one change"),
         };
         debug_assert!(pending.rows.is_sorted_by_key(|row| (row.seq, row.at)));
         Block {

@@ -355,14 +355,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("h.kine");
         std::os::unix::fs::symlink(&path, &path).unwrap();
-        let is_told = |error: Error| matches!(error, Error::Io { doing: "find", .. });
-        assert!(History::open(&path).is_err_and(is_told));
-        assert!(Writer::open(&path).is_err_and(is_told));
-        assert!(BulkWriter::open(&path).is_err_and(is_told));
-        assert!(crate::prune(&path, model::Moment::MAX).is_err_and(is_told));
-        assert!(crate::prune_incrementally(&path, model::Moment::MAX).is_err_and(is_told));
+        let is_find_error = |error: Error| matches!(error, Error::Io { doing: "find", .. });
+        assert!(History::open(&path).is_err_and(is_find_error));
+        assert!(Writer::open(&path).is_err_and(is_find_error));
+        assert!(BulkWriter::open(&path).is_err_and(is_find_error));
+        assert!(crate::prune(&path, model::Moment::MAX).is_err_and(is_find_error));
+        assert!(crate::prune_incrementally(&path, model::Moment::MAX).is_err_and(is_find_error));
         let other = folder.path().join("other.kine");
         drop(open_writable(&other, Durability::EveryCommit).unwrap());
-        assert!(crate::salvage(&other, &path).is_err_and(is_told));
+        assert!(crate::salvage(&other, &path).is_err_and(is_find_error));
     }
 }

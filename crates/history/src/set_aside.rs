@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten_and_there_is_a_limit() {
+    fn existing_copies_are_kept_up_to_a_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.kine");
         for text in ["first", "second"] {
@@ -81,8 +81,8 @@ mod tests {
             set_aside(&path, "then").unwrap();
         }
         std::fs::write(&path, "one more").unwrap();
-        let refused = set_aside(&path, "then").unwrap_err().to_string();
-        assert!(refused.contains("10 earlier damaged copies"), "{refused}");
+        let error = set_aside(&path, "then").unwrap_err().to_string();
+        assert!(error.contains("10 earlier damaged copies"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one more");
     }
 }

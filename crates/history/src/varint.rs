@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_is_read(numbers: Vec<(u64, i64)>, text: String) {
+        fn written_values_are_read_back(numbers: Vec<(u64, i64)>, text: String) {
             let mut out = Vec::new();
             for &(number, signed) in &numbers {
                 write_unsigned(&mut out, number);

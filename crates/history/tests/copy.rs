@@ -22,12 +22,12 @@ fn a_copy_holds_what_was_durable_and_can_be_written_on() {
     let folder = tempfile::tempdir().unwrap();
     let (path, to) = (folder.path().join("h.kine"), folder.path().join("copy.kine"));
     let writer = Writer::open(&path).unwrap();
-    let made_up = generated_changes();
-    writer.append(Batch { changes: made_up[..4_000].to_vec(), ..Batch::default() }).unwrap();
+    let generated = generated_changes();
+    writer.append(Batch { changes: generated[..4_000].to_vec(), ..Batch::default() }).unwrap();
     writer.flush().unwrap();
     let before = changes(&path);
     copy(&path, &to, || true).unwrap();
-    writer.append(Batch { changes: made_up[4_000..].to_vec(), ..Batch::default() }).unwrap();
+    writer.append(Batch { changes: generated[4_000..].to_vec(), ..Batch::default() }).unwrap();
     writer.close().unwrap();
 
     assert_eq!(changes(&to), before);
@@ -36,7 +36,7 @@ fn a_copy_holds_what_was_durable_and_can_be_written_on() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     assert!(!folder.path().join("copy.kine-wal").exists());
     let writer = Writer::open(&to).unwrap();
-    writer.append(Batch { changes: made_up[4_000..].to_vec(), ..Batch::default() }).unwrap();
+    writer.append(Batch { changes: generated[4_000..].to_vec(), ..Batch::default() }).unwrap();
     writer.close().unwrap();
     assert_eq!(changes(&to), changes(&path));
 }
@@ -54,7 +54,7 @@ fn a_copy_can_be_aborted_and_never_overwrites() {
     let error = copy(&path, &to, || false).unwrap_err();
     assert!(matches!(error, Error::Sqlite { doing: "copy", .. }), "{error}");
     std::fs::write(&to, "mine").unwrap();
-    assert!(matches!(copy(&path, &to, || true).unwrap_err(), Error::Exists(place) if place == to));
+    assert!(matches!(copy(&path, &to, || true).unwrap_err(), Error::Exists(path) if path == to));
     assert!(matches!(copy(&to, &path, || true).unwrap_err(), Error::Exists(_)));
     let nowhere = folder.path().join("nowhere.kine");
     assert!(matches!(copy(&nowhere, &to.with_extension("new"), || true).unwrap_err(), Error::Missing(_)));

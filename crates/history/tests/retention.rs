@@ -49,19 +49,19 @@ fn older_changes_are_pruned_with_some_slack() {
         let now = Moment::from_nanos(second * SECOND);
         retention.cutoff_by_age(&History::open(&path).unwrap(), now).unwrap()
     };
-    let overdue = |second: i64| moment(second).map(|moment| moment.nanos() / SECOND);
-    assert_eq!(overdue(540), None);
+    let cutoff = |second: i64| moment(second).map(|moment| moment.nanos() / SECOND);
+    assert_eq!(cutoff(540), None);
     // Not all at once, whatever the clock says.
-    assert_eq!(overdue(1_000), Some(99));
-    assert_eq!(overdue(1_000_000_000), Some(99));
+    assert_eq!(cutoff(1_000), Some(99));
+    assert_eq!(cutoff(1_000_000_000), Some(99));
     let before = at(&path, 700);
     let pruned = prune_incrementally(&path, Moment::from_nanos(500 * SECOND)).unwrap();
     assert_eq!(pruned.changes, (1_000, 599));
     assert!(pruned.bytes.1 < pruned.bytes.0 * 3 / 4, "{:?}", pruned.bytes);
     assert_eq!(at(&path, 700), before);
     assert!(doctor(&path).unwrap().is_clean());
-    assert_eq!(overdue(1_000), None);
-    assert_eq!(overdue(1_060), Some(549));
+    assert_eq!(cutoff(1_000), None);
+    assert_eq!(cutoff(1_060), Some(549));
     // A recorder that was silent for long keeps its last state, and is then left alone.
     let mut times = 0;
     while let Some(moment) = moment(100_000) {
@@ -69,7 +69,7 @@ fn older_changes_are_pruned_with_some_slack() {
         times += 1;
     }
     assert!((10..30).contains(&times), "{times}");
-    assert_eq!(overdue(200_000), None);
+    assert_eq!(cutoff(200_000), None);
     assert_eq!(at(&path, 999).len(), 100);
 }
 
@@ -78,20 +78,20 @@ fn a_file_is_kept_small() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kine");
     let retention = Retention { nanos: None, bytes: Some(400_000) };
-    let mut forgotten = 0;
+    let mut prunes = 0;
     for round in 0..10 {
         append_seconds(&path, round * 500..(round + 1) * 500);
         let last = at(&path, (round + 1) * 500);
-        let overdue = || {
+        let cutoff = || {
             let history = History::open(&path).unwrap();
-            let overdue = retention.cutoff_by_size(&history).unwrap();
-            assert_eq!(overdue.is_some(), history.used_bytes().unwrap() > 400_000);
-            overdue.zip(history.span().unwrap())
+            let cutoff = retention.cutoff_by_size(&history).unwrap();
+            assert_eq!(cutoff.is_some(), history.used_bytes().unwrap() > 400_000);
+            cutoff.zip(history.span().unwrap())
         };
-        while let Some((moment, (start, end))) = overdue() {
+        while let Some((moment, (start, end))) = cutoff() {
             assert!(moment.nanos_since(start) <= end.nanos_since(start) / 10);
             prune_incrementally(&path, moment).unwrap();
-            forgotten += 1;
+            prunes += 1;
         }
         // Only the last versions of the hundred pods are kept.
         let used = History::open(&path).unwrap().used_bytes().unwrap();
@@ -99,6 +99,6 @@ fn a_file_is_kept_small() {
         assert_eq!(std::fs::metadata(&path).unwrap().len(), used);
         assert_eq!(at(&path, (round + 1) * 500), last);
     }
-    assert!(forgotten >= 3, "{forgotten}");
+    assert!(prunes >= 3, "{prunes}");
     assert!(doctor(&path).unwrap().is_clean());
 }

@@ -280,8 +280,8 @@ mod tests {
     #[test]
     fn an_owner_that_is_gone_is_the_root() {
         check(&[owned("Pod/p", &["*ReplicaSet/web-1"])], &["ReplicaSet/web-1"], ChainEnd::Missing);
-        let reborn = resource("v1", "ReplicaSet", "web-1").uid("new ReplicaSet/web-1").object();
-        check(&[owned("Pod/p", &["*ReplicaSet/web-1"]), reborn], &["ReplicaSet/web-1"], ChainEnd::Missing);
+        let recreated = resource("v1", "ReplicaSet", "web-1").uid("new ReplicaSet/web-1").object();
+        check(&[owned("Pod/p", &["*ReplicaSet/web-1"]), recreated], &["ReplicaSet/web-1"], ChainEnd::Missing);
     }
 
     #[test]

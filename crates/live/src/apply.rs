@@ -76,7 +76,7 @@ const MAX_CONCURRENT_OPERATIONS: usize = 64;
 // === impl Applier ===
 
 impl Applier {
-    /// Runs discovery. Every object created is labelled with the name of the run.
+    /// Runs discovery. Every object created is labeled with the name of the run.
     pub async fn connect(connection: Connection, run: &str) -> Result<Arc<Applier>> {
         Ok(Arc::new(Applier {
             target: TargetCluster::connect(connection, run).await?,
@@ -103,7 +103,7 @@ impl Applier {
         let kinds: HashSet<_> = missing.iter().map(|address| address.kind.clone()).collect();
         let _ = self.is_resuming.set(());
         for kind in kinds.into_iter().filter(|kind| self.target.has_kind(kind)) {
-            let objects = self.target.list_labelled(&kind, Some(&self.target.run)).await;
+            let objects = self.target.list_labeled(&kind, Some(&self.target.run)).await;
             let objects =
                 objects.map_err(|failure| Error::Server { doing: "list the objects of the run", failure })?;
             for (address, object) in objects {

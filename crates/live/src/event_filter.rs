@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn with_the_scheduling_choice_only_events_of_schedulers_and_autoscalers_pass() {
-        let said = |by: &str| {
+        let event = |by: &str| {
             format!(
                 r#"{{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{{"name":"e","namespace":"d"}},{by}}}"#
             )
@@ -100,16 +100,16 @@ mod tests {
             r#""reportingController":"kai-scheduler""#,
             r#""reportingController":"binder""#,
         ] {
-            check(&said(by), true);
+            check(&event(by), true);
         }
         for by in [
             r#""reportingController":"kubelet""#,
             r#""deprecatedSource":{"component":"job-controller"}"#,
             r#""note":"scheduler""#,
         ] {
-            check(&said(by), false);
-            check_with(EventChoice::All, &said(by), true);
-            check_with(EventChoice::None, &said(by), false);
+            check(&event(by), false);
+            check_with(EventChoice::All, &event(by), true);
+            check_with(EventChoice::None, &event(by), false);
         }
         let core = r#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"e","namespace":"d"},"source":{"component":"my-scheduler"}}"#;
         check(core, true);

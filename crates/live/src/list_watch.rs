@@ -107,7 +107,7 @@ pub struct Reflector {
     /// The page size.
     page_size: u32,
     /// Uids of objects deleted at exactly the version of the position: only their DELETED events could be received
-    /// twice without being recognised.
+    /// twice without being recognized.
     just_deleted: HashSet<Box<str>>,
     output: WatchOutput,
 }

@@ -44,10 +44,10 @@ mod tests {
             tokio::task::yield_now().await;
             assert_eq!(number, 8, "seven is not eight");
         });
-        let words = broken.await.unwrap_err().to_string();
+        let message = broken.await.unwrap_err().to_string();
         assert!(
-            words.starts_with("the recorder panicked: ") && words.contains("seven is not eight"),
-            "{words}"
+            message.starts_with("the recorder panicked: ") && message.contains("seven is not eight"),
+            "{message}"
         );
         let silent = catch_panic(async { std::panic::panic_any(7) });
         assert_eq!(silent.await.unwrap_err().to_string(), "the recorder panicked: no message");

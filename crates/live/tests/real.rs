@@ -77,7 +77,7 @@ fn event_keys(recorded_events: &RecordedEvents, kind: &Kind) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_churning_cluster_is_recorded_without_a_loss() {
+async fn a_busy_cluster_is_recorded_without_losses() {
     let Some(mut cluster) = start(ClusterOptions::default()) else { return };
     let client = client(&cluster).await;
     let recording =
@@ -93,7 +93,9 @@ async fn a_churning_cluster_is_recorded_without_a_loss() {
     let seen_nodes = watch_undisturbed(client.clone(), NODES, "the-end").await;
     churn(&client, "churn", 240).await;
     create_end_markers(&client, "the-end").await;
-    recording.wait("the end is heard", |recorded_events| has_end_markers(recorded_events, "the-end")).await;
+    recording
+        .wait("the end markers are recorded", |recorded_events| has_end_markers(recorded_events, "the-end"))
+        .await;
     let recorded_events = recording.events_so_far();
     for (received_events, kind) in [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())]
     {
@@ -118,12 +120,12 @@ async fn a_churning_cluster_is_recorded_without_a_loss() {
     let pool = r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"general"}}"#;
     send(&client, "POST", "/apis/karpenter.sh/v1/nodepools", pool).await;
     recording
-        .wait("the node pool is told", |recorded_events| {
+        .wait("the node pool is recorded", |recorded_events| {
             recorded_events.has("NodePool.karpenter.sh", "general")
         })
         .await;
     recording
-        .wait("the config map is told", |recorded_events| {
+        .wait("the config map is recorded", |recorded_events| {
             recorded_events.has("ConfigMap", "cluster-autoscaler-status")
         })
         .await;
@@ -143,7 +145,7 @@ async fn a_churning_cluster_is_recorded_without_a_loss() {
     let recording =
         RunningRecording::start(cluster.kubeconfig(), WatchScope::default(), first.resume_state()).await;
     recording
-        .wait("what happened while it was away is told", |recorded_events| {
+        .wait("the changes during its absence are recorded", |recorded_events| {
             has_end_markers(recorded_events, "the-end-2")
         })
         .await;
@@ -191,7 +193,7 @@ async fn check_scope(cluster: &Cluster, client: &kube::Client) {
     let recording =
         RunningRecording::start(cluster.kubeconfig(), wanted.clone(), ResumeState::default()).await;
     recording
-        .wait("both are told", |recorded_events| {
+        .wait("both claims are recorded", |recorded_events| {
             claims(recorded_events).len() == 2
                 && recorded_events
                     .resume_state()
@@ -206,7 +208,9 @@ async fn check_scope(cluster: &Cluster, client: &kube::Client) {
     send(client, "DELETE", "/api/v1/namespaces/shop/persistentvolumeclaims/one", "").await;
     let recording = RunningRecording::start(cluster.kubeconfig(), wanted, first.resume_state()).await;
     recording
-        .wait("the new one is told", |recorded_events| recorded_events.has("PersistentVolumeClaim", "three"))
+        .wait("the new claim is recorded", |recorded_events| {
+            recorded_events.has("PersistentVolumeClaim", "three")
+        })
         .await;
     let second = recording.stop().await;
     assert_eq!(second.gaps().count(), 0, "{}", second.summary());
@@ -248,22 +252,24 @@ async fn check_restart(
         RunningRecording::start(cluster.kubeconfig(), only(&["po", "no"]), recorded_events.resume_state())
             .await;
     recording
-        .wait("the gap is told", |recorded_events| recorded_events.gaps().any(|gap| gap.kinds == [nodes()]))
+        .wait("the gap is recorded", |recorded_events| {
+            recorded_events.gaps().any(|gap| gap.kinds == [nodes()])
+        })
         .await;
     // A restart during a watch causes a pause, or another gap.
     cluster.restart_apiserver().unwrap();
     create_end_markers(client, "the-end-3").await;
     recording
-        .wait("what happened after the restart is told", |recorded_events| {
+        .wait("the changes after the restart are recorded", |recorded_events| {
             has_end_markers(recorded_events, "the-end-3")
         })
         .await;
     let last = recording.stop().await;
     let is_it = |change: &&IncomingChange| *change.key.name == *"away-0" && change.what.state().is_none();
-    let gone: Vec<&IncomingChange> = last.changes().filter(is_it).collect();
-    assert!(gone.len() == 1 && gone[0].inferred, "{gone:?}");
+    let deletions: Vec<&IncomingChange> = last.changes().filter(is_it).collect();
+    assert!(deletions.len() == 1 && deletions[0].inferred, "{deletions:?}");
     let until = recorded_events.resume_state().until.unwrap();
-    let covers = |gap: &Gap| gap.from <= until && gone[0].seen <= gap.to && gap.kinds == [nodes()];
+    let covers = |gap: &Gap| gap.from <= until && deletions[0].seen <= gap.to && gap.kinds == [nodes()];
     assert!(last.gaps().any(covers), "{}", last.summary());
     check_state(client, &[&recorded_events, &last]).await;
 }
@@ -290,7 +296,7 @@ async fn losses_caused_by_faults_are_reported() {
     let received_events = [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())];
     for (seed, proxy, recording) in recordings {
         recording
-            .wait(&format!("the end is heard, seed {seed}"), |recorded_events| {
+            .wait(&format!("the end markers are recorded, seed {seed}"), |recorded_events| {
                 has_end_markers(recorded_events, "the-end")
             })
             .await;
@@ -330,14 +336,16 @@ async fn custom_kinds_may_change_their_version_go_and_come_back() {
     let has = |name: &'static str| {
         move |recorded_events: &RecordedEvents| recorded_events.has("Widget.example.com", name)
     };
-    recording.wait("the first version is told", has("one")).await;
+    recording.wait("an object of the first version is recorded", has("one")).await;
 
     widgets(&[("v1beta1", false), ("v1", true)]);
     create("v1", "two");
-    recording.wait("the second version is told", has("two")).await;
+    recording.wait("an object of the second version is recorded", has("two")).await;
     cluster.kubectl(&["delete", "crd", "widgets.example.com"]).unwrap();
     recording
-        .wait("all have gone", |recorded_events| !has("one")(recorded_events) && !has("two")(recorded_events))
+        .wait("all deletions are recorded", |recorded_events| {
+            !has("one")(recorded_events) && !has("two")(recorded_events)
+        })
         .await;
 
     // A removed kind does not hide a new one.
@@ -356,7 +364,7 @@ async fn custom_kinds_may_change_their_version_go_and_come_back() {
         .await;
     widgets(&[("v1", true)]);
     create("v1", "three");
-    recording.wait("they are told again", has("three")).await;
+    recording.wait("the restored kind is recorded", has("three")).await;
     let recorded_events = recording.stop().await;
     let changes: Vec<&IncomingChange> =
         recorded_events.changes().filter(|change| *change.key.kind.kind == *"Widget").collect();
@@ -380,7 +388,7 @@ async fn a_server_restored_to_an_earlier_state_is_listed() {
     let recording =
         RunningRecording::start(cluster.kubeconfig(), only(&["po", "no"]), ResumeState::default()).await;
     recording
-        .wait("all is told", |recorded_events| {
+        .wait("pods and nodes are recorded", |recorded_events| {
             has_end_markers(recorded_events, "before") && recorded_events.resume_state().positions.len() == 2
         })
         .await;
@@ -402,7 +410,7 @@ async fn a_server_restored_to_an_earlier_state_is_listed() {
     let proxy = Proxy::start(&cluster, plan).unwrap();
     let recording = RunningRecording::start(proxy.kubeconfig(), only(&["po", "no"]), resume_state).await;
     recording
-        .wait("what it would have been silent of is told", |recorded_events| {
+        .wait("the objects after the restore are recorded", |recorded_events| {
             has_end_markers(recorded_events, "after")
         })
         .await;
@@ -425,7 +433,7 @@ fn fault_plan(seed: u64) -> FaultPlan {
             FaultKind::Respond(ErrorResponse::Unauthorized),
             FaultKind::CloseConnection,
         ];
-        let mut midways = vec![
+        let mut watch_faults = vec![
             (12, WatchFault::Gone),
             (7, WatchFault::TruncateEvent),
             (0, WatchFault::TruncateEvent),
@@ -443,9 +451,9 @@ fn fault_plan(seed: u64) -> FaultPlan {
         );
         step(RequestKind::List, 3, FaultKind::Delay(Duration::from_millis(300)));
         let mut nth = 1;
-        while !midways.is_empty() {
+        while !watch_faults.is_empty() {
             step(RequestKind::Watch, nth, failures.swap_remove(rng.random_range(0..failures.len())));
-            let (after, what) = midways.swap_remove(rng.random_range(0..midways.len()));
+            let (after, what) = watch_faults.swap_remove(rng.random_range(0..watch_faults.len()));
             step(RequestKind::Watch, nth + 1, FaultKind::DuringWatch { after, what });
             nth += 2;
         }
@@ -468,7 +476,7 @@ fn check_reported(
     let reported: Vec<String> = event_keys(recorded_events, kind);
     let versions: Vec<&str> = reported.iter().map(|key| key.split_once(' ').unwrap().1).collect();
     let once: HashSet<&str> = versions.iter().copied().collect();
-    assert_eq!(once.len(), versions.len(), "seed {seed}: told twice");
+    assert_eq!(once.len(), versions.len(), "seed {seed}: events were reported twice");
     let gaps: Vec<&Gap> = recorded_events.gaps().filter(|gap| gap.kinds == [kind.clone()]).collect();
     let first = versions.iter().map(|key| version(key)).min().unwrap();
     // The two watches receive events at slightly different times.
@@ -482,7 +490,7 @@ fn check_reported(
         let is_accounted_for = is_reported || version(&key) < first || gaps.iter().any(is_in);
         assert!(
             is_accounted_for,
-            "seed {seed}: {key} at {} is missed unsaid\n{}",
+            "seed {seed}: {key} at {} was missed outside of gaps\n{}",
             received.at,
             recorded_events.summary()
         );

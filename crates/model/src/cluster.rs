@@ -29,7 +29,7 @@ impl Cluster {
     /// A cluster of these objects, each key at most once.
     pub fn new(at: Moment, mut objects: Vec<ObjectVersion>) -> Cluster {
         objects.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        debug_assert!(objects.is_sorted_by(|a, b| a.key < b.key), "a key stands twice");
+        debug_assert!(objects.is_sorted_by(|a, b| a.key < b.key), "keys are unique and sorted");
         Cluster { at, objects }
     }
 

@@ -103,7 +103,7 @@ impl Object {
     /// # Panics
     /// If text that is not an object was passed to [`from_trusted`](Object::from_trusted).
     pub fn meta(&self) -> Meta<'_> {
-        Meta::read_prefix(&self.json).expect("an object is checked before it is made")
+        Meta::read_prefix(&self.json).expect("an object is validated when it is built")
     }
 
     /// Its key in the history of `source`.

@@ -452,7 +452,7 @@ fn split_command_line(line: &str) -> anyhow::Result<Vec<String>> {
                     arguments.push(String::new());
                 }
                 in_word = true;
-                arguments.last_mut().expect("a word has begun").push(letter);
+                arguments.last_mut().expect("an argument has been started").push(letter);
             }
         }
     }

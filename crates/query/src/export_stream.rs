@@ -40,7 +40,7 @@ pub struct ExportStream<'a> {
     /// Objects that match one of these selectors are left out.
     pub excluded_labels: Vec<Selector>,
     /// Replaces names, if set.
-    pub anonymiser: Option<Anonymizer>,
+    pub anonymizer: Option<Anonymizer>,
     /// Whether to export the recorded scheduler settings, whatever the other filters.
     pub with_settings: bool,
     /// Whether to export Secrets. Imported histories have them; they are exported only on request.
@@ -79,7 +79,7 @@ impl<'a> ExportStream<'a> {
             labels: None,
             excluded_namespaces: Vec::new(),
             excluded_labels: Vec::new(),
-            anonymiser: None,
+            anonymizer: None,
             with_settings: false,
             with_secrets: false,
             with_audit_logs: false,
@@ -98,11 +98,11 @@ impl<'a> ExportStream<'a> {
             ExportScope::Moment(moment) => {
                 for change in self.state_at(moment)? {
                     if let Some(change) = filter.apply(change) {
-                        writer.change(&self.anonymised(change))?;
+                        writer.change(&self.anonymized(change))?;
                         filter.summary.initial_objects += 1;
                     }
                 }
-                if self.with_settings && self.anonymiser.is_none() {
+                if self.with_settings && self.anonymizer.is_none() {
                     for change in self.settings_at(moment)? {
                         writer.change(&change)?;
                         filter.summary.initial_objects += 1;
@@ -126,7 +126,7 @@ impl<'a> ExportStream<'a> {
             ExportScope::StateAndChanges(window) => {
                 for change in self.state_at(window.from)? {
                     if let Some(change) = filter.apply(change) {
-                        writer.change(&self.anonymised(change))?;
+                        writer.change(&self.anonymized(change))?;
                         filter.summary.initial_objects += 1;
                     }
                 }
@@ -142,7 +142,7 @@ impl<'a> ExportStream<'a> {
             }
             step()?;
             if let Some(change) = filter.apply(change) {
-                writer.change(&self.anonymised(change))?;
+                writer.change(&self.anonymized(change))?;
             }
         }
         for gap in gaps {
@@ -151,8 +151,8 @@ impl<'a> ExportStream<'a> {
         Ok(filter.summary)
     }
 
-    /// The recorded scheduler settings. They hold words that an anonymiser must not change, and some that it should:
-    /// they are left out of anonymised exports.
+    /// The recorded scheduler settings. They hold words that an anonymizer must not change, and some that it should:
+    /// they are left out of anonymized exports.
     pub fn settings_at(&self, at: Moment) -> anyhow::Result<Vec<Change>> {
         let kinds = Some(settings_kinds().to_vec());
         let all = Selection { kinds, source: self.selection.source.clone(), ..Selection::default() };
@@ -181,14 +181,14 @@ impl<'a> ExportStream<'a> {
                 && window.from <= gap.to
                 && self.selection.source.as_ref().is_none_or(|source| *source == gap.source)
         });
-        if let Some(masks) = &self.anonymiser {
+        if let Some(masks) = &self.anonymizer {
             gaps = gaps.iter().map(|gap| masks.gap(gap)).collect();
         }
         Ok(gaps)
     }
 
-    fn anonymised(&self, change: Change) -> Change {
-        match &self.anonymiser {
+    fn anonymized(&self, change: Change) -> Change {
+        match &self.anonymizer {
             Some(masks) => Change { key: masks.key(&change.key), what: masks.what(&change.what), ..change },
             None => change,
         }
@@ -218,7 +218,7 @@ impl ExportFilter<'_> {
             return None;
         }
         // Settings are exported separately; see `settings_at`.
-        if (stream.anonymiser.is_some() || stream.with_settings)
+        if (stream.anonymizer.is_some() || stream.with_settings)
             && settings_kinds().contains(&change.key.kind)
         {
             return None;

@@ -207,7 +207,7 @@ impl Recording {
 
     fn write(&mut self, batch: Batch) -> history::Result<()> {
         let first_seen = batch.changes.iter().map(|observed| observed.seen).min();
-        let writer = self.writer.as_ref().expect("nothing is taken while the disk is full");
+        let writer = self.writer.as_ref().expect("no changes are accepted while the disk is full");
         // A batch is one transaction.
         let written = writer.append(batch.clone()).and_then(|()| writer.flush());
         match written {

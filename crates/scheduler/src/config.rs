@@ -38,7 +38,7 @@ pub struct BadConfiguration {
 impl Settings {
     /// The settings of a scheduler of that version without a configuration.
     pub fn for_version(version: Version) -> Settings {
-        settings(version, &ConfigFields::NONE).expect("what is left out has a default")
+        settings(version, &ConfigFields::NONE).expect("every omitted field has a default")
     }
 
     /// Reads a `KubeSchedulerConfiguration` for the newest version.

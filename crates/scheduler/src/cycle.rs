@@ -196,7 +196,7 @@ pub(super) fn schedule_pod(
                 Ok(()) => {
                     let totals = &retained.scores.totals;
                     let best = if cycle_state.framework.version >= Version::V1_35 {
-                        go::heap_top(totals, &mut retained.heap).expect("there are at least two")
+                        go::heap_top(totals, &mut retained.heap).expect("at least two nodes are feasible")
                     } else {
                         select_by_reservoir_sampling(totals, choose_among_equals)
                     };
@@ -382,7 +382,7 @@ pub(super) fn evaluate_all_nodes(
         let verdict = match rejection {
             Some(status) => NodeVerdict::Rejected(status),
             None => {
-                let index = feasible_indices.next().expect("there are enough numbers");
+                let index = feasible_indices.next().expect("the range is unbounded");
                 NodeVerdict::Feasible { scores: plugin_scores(scores, index), total: scores.totals[index] }
             }
         };
@@ -399,8 +399,8 @@ fn plugin_scores(scores: &Scores, at: usize) -> Vec<PluginScore> {
     let plugin_score = |scores_of_plugin: &super::score::PluginScores| PluginScore {
         plugin: scores_of_plugin.plugin,
         raw: scores_of_plugin.raw[at],
-        normalized: scores_of_plugin.normalised[at],
-        weighted: scores_of_plugin.normalised[at].wrapping_mul(scores_of_plugin.weight),
+        normalized: scores_of_plugin.normalized[at],
+        weighted: scores_of_plugin.normalized[at].wrapping_mul(scores_of_plugin.weight),
     };
     scores.plugins.iter().map(plugin_score).collect()
 }

@@ -115,7 +115,7 @@ mod tests {
         for name in ["p", "q"] {
             fit.apply(&pod(name).added());
         }
-        assert_eq!(fit.find_node("a", "p").as_deref(), Some("n2"), "n1 keeps it away");
+        assert_eq!(fit.find_node("a", "p").as_deref(), Some("n2"), "n1 has a taint");
         fit.apply(&pod("p").on("n2").modified());
         assert_eq!(fit.find_node("a", "q").as_deref(), Some("n3"), "n2 is full");
         fit.apply(&pod("p").on("n2").deleted());

@@ -273,5 +273,5 @@ fn pick_one_node(cycle_state: &CycleState<'_>, candidates: Vec<Candidate>, now: 
             Reverse(earliest_start),
         )
     };
-    candidates.into_iter().min_by_key(cost).expect("there is a candidate")
+    candidates.into_iter().min_by_key(cost).expect("there is at least one candidate")
 }

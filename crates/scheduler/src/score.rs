@@ -27,7 +27,7 @@ pub(super) struct PluginScores {
     pub plugin: Plugin,
     pub weight: i64,
     pub raw: Vec<i64>,
-    pub normalised: Vec<i64>,
+    pub normalized: Vec<i64>,
 }
 
 /// Scores nodes. Fails if a plugin's PreScore state is missing or a score is out of range.
@@ -55,11 +55,11 @@ pub(super) fn score(
             plugin,
             weight,
             raw: Vec::new(),
-            normalised: Vec::new(),
+            normalized: Vec::new(),
         });
         (plugin_scores.plugin, plugin_scores.weight) = (plugin, weight);
         plugin_scores.raw.clear();
-        plugin_scores.normalised.clear();
+        plugin_scores.normalized.clear();
         run_score_plugin(
             cycle_state,
             nodes,
@@ -68,9 +68,9 @@ pub(super) fn score(
             &mut scores.spread_scores,
             &mut scores.spread_scratch,
         );
-        for (total, normalised) in scores.totals.iter_mut().zip(&plugin_scores.normalised) {
-            in_range &= (0..=MAX_NODE_SCORE).contains(normalised);
-            *total = total.wrapping_add(normalised.wrapping_mul(weight));
+        for (total, normalized) in scores.totals.iter_mut().zip(&plugin_scores.normalized) {
+            in_range &= (0..=MAX_NODE_SCORE).contains(normalized);
+            *total = total.wrapping_add(normalized.wrapping_mul(weight));
         }
         scores.plugins.push(plugin_scores);
     }
@@ -79,13 +79,13 @@ pub(super) fn score(
 
 /// The error for the first score that is out of range, as absurd amounts cause.
 fn out_of_range(plugins: &[PluginScores]) -> String {
-    let nodes = 0..plugins.first().map_or(0, |plugin| plugin.normalised.len());
+    let nodes = 0..plugins.first().map_or(0, |plugin| plugin.normalized.len());
     let mut scores_by_plugin = nodes.flat_map(|node| {
-        plugins.iter().map(move |plugin_scores| (plugin_scores.plugin, plugin_scores.normalised[node]))
+        plugins.iter().map(move |plugin_scores| (plugin_scores.plugin, plugin_scores.normalized[node]))
     });
     let (plugin, score) = scores_by_plugin
         .find(|(_, score)| !(0..=MAX_NODE_SCORE).contains(score))
-        .expect("one was seen to be out of range");
+        .expect("a score is out of range");
     format!(
         "applying score defaultWeights on Score plugins: plugin {:?} returns an invalid score {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing",
         plugin.name()
@@ -141,23 +141,23 @@ fn run_score_plugin(
     spread_scores: &mut Vec<Option<i64>>,
     scratch: &mut pod_topology_spread::ScoreScratch,
 ) {
-    let PluginScores { raw, normalised, .. } = plugin_scores;
+    let PluginScores { raw, normalized, .. } = plugin_scores;
     match plugin_scores.plugin {
         Plugin::TaintToleration => {
             raw.extend(verdicts.iter().map(|verdict| verdict.taint_score));
-            normalise(raw, normalised, true);
+            default_normalize_score(raw, normalized, true);
         }
         Plugin::NodeAffinity => {
             raw.extend(verdicts.iter().map(|verdict| verdict.node_affinity_score));
-            normalise(raw, normalised, false);
+            default_normalize_score(raw, normalized, false);
         }
         Plugin::NodeResourcesFit => {
             raw.extend(verdicts.iter().map(|verdict| verdict.fit_score));
-            normalised.extend_from_slice(raw);
+            normalized.extend_from_slice(raw);
         }
         Plugin::NodeResourcesBalancedAllocation => {
             raw.extend(verdicts.iter().map(|verdict| verdict.balance_score));
-            normalised.extend_from_slice(raw);
+            normalized.extend_from_slice(raw);
         }
         Plugin::ImageLocality => {
             let (count, version) = (cycle_state.cache.nodes.order().len(), cycle_state.framework.version);
@@ -172,7 +172,7 @@ fn run_score_plugin(
                     version,
                 )
             }));
-            normalised.extend_from_slice(raw);
+            normalized.extend_from_slice(raw);
         }
         Plugin::PodTopologySpread => {
             cycle_state.pre_filter_state.soft_constraints.score(
@@ -182,14 +182,14 @@ fn run_score_plugin(
                 spread_scores,
             );
             raw.extend(spread_scores.iter().map(|spread_score| spread_score.unwrap_or(0)));
-            normalised.resize(nodes.len(), 0);
-            pod_topology_spread::normalise(spread_scores, normalised);
+            normalized.resize(nodes.len(), 0);
+            pod_topology_spread::normalize_score(spread_scores, normalized);
         }
         Plugin::InterPodAffinity => {
             raw.resize(nodes.len(), 0);
             cycle_state.pre_filter_state.affinity.score(cycle_state.cache, nodes, raw);
-            normalised.resize(nodes.len(), 0);
-            inter_pod_affinity::normalise(raw, normalised);
+            normalized.resize(nodes.len(), 0);
+            inter_pod_affinity::normalize_score(raw, normalized);
         }
         // Dynamic resources are not simulated, and volumes are scored only with a feature gate that is off. The others
         // do not score.
@@ -208,19 +208,19 @@ fn run_score_plugin(
         | Plugin::NodeDeclaredFeatures
         | Plugin::Unreadable => {
             raw.resize(nodes.len(), 0);
-            normalised.resize(nodes.len(), 0);
+            normalized.resize(nodes.len(), 0);
         }
     }
 }
 
 /// kube-scheduler's `DefaultNormalizeScore`: scales the highest score to 100; with `reverse` the lowest is the best.
-fn normalise(raw: &[i64], normalised: &mut Vec<i64>, reverse: bool) {
+fn default_normalize_score(raw: &[i64], normalized: &mut Vec<i64>, reverse: bool) {
     // kube-scheduler starts the search for the maximum at zero.
     let highest = raw.iter().copied().max().unwrap_or(0).max(0);
     if highest == 0 {
-        normalised.extend(raw.iter().map(|score| if reverse { 100 } else { *score }));
+        normalized.extend(raw.iter().map(|score| if reverse { 100 } else { *score }));
         return;
     }
     let scaled = raw.iter().map(|score| 100_i64.wrapping_mul(*score) / highest);
-    normalised.extend(scaled.map(|score| if reverse { 100 - score } else { score }));
+    normalized.extend(scaled.map(|score| if reverse { 100 - score } else { score }));
 }

@@ -237,5 +237,5 @@ fn object_id(json: &Value) -> (String, String, String) {
 }
 
 fn text<'a>(json: &'a Value, field: &str) -> &'a str {
-    json["metadata"][field].as_str().expect("the test writes texts there")
+    json["metadata"][field].as_str().expect("the value is a string")
 }

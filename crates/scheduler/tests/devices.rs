@@ -26,7 +26,7 @@ fn wants_gpu() -> Value {
 
 #[track_caller]
 fn check(scheduler: &mut Scheduler, expected: &str) {
-    match scheduler.explain(NOW, "default", "p").expect("it is there").decision {
+    match scheduler.explain(NOW, "default", "p").expect("the pod exists").decision {
         Decision::Unschedulable(rejection) => {
             assert!(rejection.message.contains(expected), "{}", rejection.message)
         }

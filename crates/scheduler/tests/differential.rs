@@ -34,7 +34,7 @@ fn clusters_large_enough_for_sampling() {
 }
 
 /// Runs `count` seeds from `KINESCOPE_TEST_SEED` on, times `KINESCOPE_TEST_SCALE`.
-#[expect(clippy::disallowed_methods, reason = "a test takes its settings from whoever runs it")]
+#[expect(clippy::disallowed_methods, reason = "the environment configures the test")]
 fn for_seeds(count: u64, run: impl Fn(u64)) {
     let number = |name, default| {
         std::env::var(name).map_or(default, |text| text.parse().expect("the variable is a number"))
@@ -86,14 +86,9 @@ impl DifferentialTest {
     }
 
     fn explain(&mut self, namespace: &str, name: &str) {
-        let found = self.cached.explain(NOW, namespace, name).expect("it waits");
-        let without_cache = self.uncached.explain(NOW, namespace, name).expect("it waits");
-        assert_eq!(
-            found,
-            without_cache,
-            "{} {namespace}/{name}: what is remembered is wrong",
-            self.location()
-        );
+        let found = self.cached.explain(NOW, namespace, name).expect("the pod is pending");
+        let without_cache = self.uncached.explain(NOW, namespace, name).expect("the pod is pending");
+        assert_eq!(found, without_cache, "{} {namespace}/{name}: the cached result differs", self.location());
         let reference = self.reference.explain(namespace, name);
         for ((node, right), answer) in reference.nodes.iter().zip(&comparable(&found).nodes) {
             assert_eq!((node, right), (&answer.0, &answer.1), "{} {namespace}/{name}", self.location());
@@ -102,14 +97,9 @@ impl DifferentialTest {
     }
 
     fn attempt(&mut self, namespace: &str, name: &str) {
-        let found = self.cached.attempt(NOW, namespace, name).expect("it waits");
-        let without_cache = self.uncached.attempt(NOW, namespace, name).expect("it waits");
-        assert_eq!(
-            found,
-            without_cache,
-            "{} {namespace}/{name}: what is remembered is wrong",
-            self.location()
-        );
+        let found = self.cached.attempt(NOW, namespace, name).expect("the pod is pending");
+        let without_cache = self.uncached.attempt(NOW, namespace, name).expect("the pod is pending");
+        assert_eq!(found, without_cache, "{} {namespace}/{name}: the cached result differs", self.location());
         let reference = self.reference.attempt(namespace, name);
         assert_eq!(comparable_decision(&found), reference, "{} {namespace}/{name}", self.location());
         match reference {
@@ -152,6 +142,6 @@ fn comparable_decision(decision: &Decision) -> ReferenceDecision {
             message: rejection.message.clone(),
             plugins: rejection.unschedulable_plugins.iter().map(ToString::to_string).collect::<BTreeSet<_>>(),
         },
-        other => panic!("the pod was to be tried: {other:?}"),
+        other => panic!("the pod should be attempted: {other:?}"),
     }
 }

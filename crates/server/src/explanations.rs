@@ -110,7 +110,11 @@ impl ExplainQuery {
                 return Err(ApiError::new(StatusCode::BAD_REQUEST, message));
             }
         };
-        let mut explanation = explanation.map_err(ApiError::bad_request)?;
+        let mut explanation =
+            explanation.map_err(|error| match error.downcast_ref::<explain::NotFound>() {
+                Some(missing) => ApiError::new(StatusCode::NOT_FOUND, missing.to_string()),
+                None => ApiError::bad_request(error),
+            })?;
         explanation["warnings"] = listener.warnings.into();
         Ok(explanation)
     }

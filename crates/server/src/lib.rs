@@ -155,7 +155,7 @@ impl ServerSettings {
         };
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .expect("the provider knows TLS 1.2 and 1.3")
+            .expect("the provider supports TLS 1.2 and 1.3")
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, secret)
             .with_context(|| format!("{} and {} do not match", certificate.display(), key.display()))?;

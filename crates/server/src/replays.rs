@@ -167,7 +167,10 @@ impl ReplayRequest {
             to: self.to,
             duration: self.duration.map(|text| parse_duration(&text)).transpose()?,
             source: self.source,
-            level: self.level.map(|level| level.parse()).transpose()?,
+            level: self
+                .level
+                .map(|level| level.parse().with_context(|| format!("level {level:?}")))
+                .transpose()?,
             seed: self.seed,
             scheduler_config: None,
             scheduler_version: self.scheduler_version.map(|text| text.parse()).transpose()?,
@@ -278,7 +281,12 @@ impl ReplayJob {
     fn status_json(&self) -> Value {
         let moment = |at: &AtomicI64| Moment::from_nanos(at.load(Ordering::Relaxed));
         let all = self.to.nanos_since(self.from).max(1) as f64;
-        let share = |at: &AtomicI64| (moment(at).nanos_since(self.from) as f64 / all).clamp(0.0, 1.0);
+        // The last change may be earlier than the end.
+        let is_done = self.state() == "done";
+        let share = |at: &AtomicI64| match is_done {
+            true => 1.0,
+            false => (moment(at).nanos_since(self.from) as f64 / all).clamp(0.0, 1.0),
+        };
         json!({
             "id": self.id,
             "history": self.history,

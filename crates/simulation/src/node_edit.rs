@@ -61,5 +61,5 @@ fn as_list(value: &mut Value) -> &mut Vec<Value> {
     if !value.is_array() {
         *value = Value::Array(Vec::new());
     }
-    value.as_array_mut().expect("it was made one")
+    value.as_array_mut().expect("the value was just made an array")
 }

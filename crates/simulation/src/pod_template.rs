@@ -372,5 +372,5 @@ fn push_quoted(json: &mut String, value: &str) {
 }
 
 fn push_formatted(json: &mut String, words: std::fmt::Arguments<'_>) {
-    json.write_fmt(words).expect("a text takes any words");
+    json.write_fmt(words).expect("writing to a String cannot fail");
 }

@@ -31,16 +31,16 @@ impl Observer for CollectingObserver {
     fn on_event(&mut self, at: Moment, event: &SimulationEvent<'_>) {
         let text = match event {
             SimulationEvent::PodBound { pod, placement, .. } => format!("{} on {}", pod.name, placement.node),
-            SimulationEvent::PodUnschedulable { pod, .. } => format!("{} refused", pod.name),
+            SimulationEvent::PodUnschedulable { pod, .. } => format!("{} unschedulable", pod.name),
             SimulationEvent::PodEvicted { pod, cause, .. } => {
-                format!("{} lost, {}", pod.name, cause.reason())
+                format!("{} evicted, {}", pod.name, cause.reason())
             }
             SimulationEvent::ScaledUp(up) => {
-                format!("{} grows to {}", up.increases[0].group, up.increases[0].to)
+                format!("{} scaled up to {}", up.increases[0].group, up.increases[0].to)
             }
-            SimulationEvent::ScaledDown { removed, .. } => format!("{} goes", removed.node),
-            SimulationEvent::NodeAdded { node, .. } => format!("{node} came"),
-            SimulationEvent::NodeDeleted { node, .. } => format!("{node} went"),
+            SimulationEvent::ScaledDown { removed, .. } => format!("{} scaled down", removed.node),
+            SimulationEvent::NodeAdded { node, .. } => format!("{node} added"),
+            SimulationEvent::NodeDeleted { node, .. } => format!("{node} deleted"),
             _ => return,
         };
         self.decisions.push((at.nanos() / 1_000_000, text));
@@ -175,7 +175,11 @@ fn a_preempted_pod_is_recreated_under_another_name() {
     let decisions = run.observer().decisions_so_far();
     assert_eq!(
         decisions[1..4],
-        [(120, "weak on n1"), (2_000, "strong refused"), (2_030, "weak lost, PreemptionByScheduler")]
+        [
+            (120, "weak on n1"),
+            (2_000, "strong unschedulable"),
+            (2_030, "weak evicted, PreemptionByScheduler")
+        ]
     );
     // The victim is gone after 700 ms. The pending pod is then attempted at once, as no other pod is ready.
     assert!(decisions.contains(&(2_750, "strong on n1")), "{decisions:?}");
@@ -196,7 +200,12 @@ fn a_bare_pod_is_not_recreated() {
     run.advance(at(60_000));
     assert_eq!(
         run.observer().decisions_so_far(),
-        [(0, "n1 came"), (120, "bare on n1"), (5_000, "n1 went"), (55_000, "bare lost, DeletionByPodGC")]
+        [
+            (0, "n1 added"),
+            (120, "bare on n1"),
+            (5_000, "n1 deleted"),
+            (55_000, "bare evicted, DeletionByPodGC")
+        ]
     );
     assert!(run.is_empty());
 }
@@ -208,8 +217,12 @@ fn a_pod_bound_to_a_deleted_node_is_garbage_collected() {
     demand_pod(&mut run, 100, PodDemand { recreate: RecreatePolicy::Never, ..demand(1, "late", "800m", 0) });
     apply_input(&mut run, 110, Input::Object(What::Deleted(node("n1", &json!([])))));
     run.advance(at(60_000));
-    let decisions =
-        [(0, "n1 came"), (110, "n1 went"), (120, "late on n1"), (50_110, "late lost, DeletionByPodGC")];
+    let decisions = [
+        (0, "n1 added"),
+        (110, "n1 deleted"),
+        (120, "late on n1"),
+        (50_110, "late evicted, DeletionByPodGC"),
+    ];
     assert_eq!(run.observer().decisions_so_far(), decisions);
     assert!(run.observer().changes_of_pod("late").iter().all(|(_, _, phase)| phase != "Running"));
     assert!(run.is_empty());
@@ -239,8 +252,8 @@ fn a_replica_set_removes_pending_pods_before_running_ones() {
     // In the recording the first pod was the pending one.
     apply_input(&mut run, 2_000, Input::Withdrawn(DemandId(1)));
     run.advance(at(3_000));
-    let ends = |notes: &CollectingObserver, name: &str| {
-        notes.changes_of_pod(name).last().map(|(at, verb, _)| (*at, *verb)).unwrap()
+    let ends = |observer: &CollectingObserver, name: &str| {
+        observer.changes_of_pod(name).last().map(|(at, verb, _)| (*at, *verb)).unwrap()
     };
     assert_eq!(ends(run.observer(), "second"), (2_000, "DELETED"));
     assert_eq!(ends(run.observer(), "first"), (620, "MODIFIED"));
@@ -270,11 +283,12 @@ fn a_taint_evicts_pods_when_their_toleration_expires() {
     let tainted = node("n1", &json!([{"key": "gone", "effect": "NoExecute"}]));
     apply_input(&mut run, 1_000, Input::Object(What::Modified(tainted)));
     run.advance(at(10_000));
-    let evictions_seen: Vec<(i64, &str)> =
-        run.observer().decisions_so_far().into_iter().filter(|(_, text)| text.contains("lost")).collect();
     assert_eq!(
-        evictions_seen,
-        [(1_000, "other lost, DeletionByTaintManager"), (6_000, "tolerant lost, DeletionByTaintManager")]
+        evictions(run.observer()),
+        [
+            (1_000, "other evicted, DeletionByTaintManager"),
+            (6_000, "tolerant evicted, DeletionByTaintManager")
+        ]
     );
 }
 
@@ -290,8 +304,8 @@ fn tainted(name: &str) -> Object {
     node(name, &json!([{"key": "gone", "effect": "NoExecute"}]))
 }
 
-fn evictions(notes: &CollectingObserver) -> Vec<(i64, &str)> {
-    notes.decisions_so_far().into_iter().filter(|(_, text)| text.contains("lost")).collect()
+fn evictions(observer: &CollectingObserver) -> Vec<(i64, &str)> {
+    observer.decisions_so_far().into_iter().filter(|(_, text)| text.contains("evicted")).collect()
 }
 
 #[test]
@@ -306,7 +320,7 @@ fn toleration_time_restarts_only_for_a_taint_that_was_removed() {
         apply_input(&mut run, millis * 1_000, Input::Object(What::Modified(tainted("n1"))));
     }
     run.advance(at(20_000));
-    assert_eq!(evictions(run.observer()), [(9_000, "a lost, DeletionByTaintManager")]);
+    assert_eq!(evictions(run.observer()), [(9_000, "a evicted, DeletionByTaintManager")]);
 }
 
 #[test]
@@ -321,16 +335,16 @@ fn a_tainted_node_evicts_existing_and_new_pods() {
         started: Some(at(0)),
         is_terminating: false,
     };
-    let there = PodDemand {
+    let existing = PodDemand {
         recreate: RecreatePolicy::Never,
         initial_state: Some(initial_state),
-        ..tolerant(1, "there", 3)
+        ..tolerant(1, "existing", 3)
     };
-    run.apply_input(at(0), Input::parse_demand(there).unwrap()).unwrap();
-    demand_pod(&mut run, 1_000, PodDemand { recreate: RecreatePolicy::Never, ..tolerant(2, "comes", 3) });
+    run.apply_input(at(0), Input::parse_demand(existing).unwrap()).unwrap();
+    demand_pod(&mut run, 1_000, PodDemand { recreate: RecreatePolicy::Never, ..tolerant(2, "new", 3) });
     run.advance(at(20_000));
     let expected =
-        [(3_000, "there lost, DeletionByTaintManager"), (4_020, "comes lost, DeletionByTaintManager")];
+        [(3_000, "existing evicted, DeletionByTaintManager"), (4_020, "new evicted, DeletionByTaintManager")];
     assert_eq!(evictions(run.observer()), expected);
 }
 
@@ -375,7 +389,7 @@ fn pods_of_another_scheduler_are_bound_as_recorded() {
     run.advance(at(1_500));
     assert_eq!(
         run.observer().decisions_so_far()[2..],
-        [(400, "other on n2"), (1_001, "b refused"), (1_020, "a on n1")]
+        [(400, "other on n2"), (1_001, "b unschedulable"), (1_020, "a on n1")]
     );
 }
 
@@ -393,10 +407,10 @@ fn an_initial_nomination_is_kept() {
         started: None,
         is_terminating: false,
     };
-    let promised = PodDemand { initial_state: Some(initial_state), ..demand(1, "promised", "800m", 10) };
-    run.apply_input(at(0), Input::parse_demand(promised).unwrap()).unwrap();
+    let nominated = PodDemand { initial_state: Some(initial_state), ..demand(1, "nominated", "800m", 10) };
+    run.apply_input(at(0), Input::parse_demand(nominated).unwrap()).unwrap();
     run.advance(at(1_000));
-    assert_eq!(run.observer().decisions_so_far()[2], (20, "promised on n2"));
+    assert_eq!(run.observer().decisions_so_far()[2], (20, "nominated on n2"));
     let pod_json = run.observer().changes[2].1.object().value().unwrap();
     assert_eq!(pod_json["status"]["nominatedNodeName"], "n2");
 }
@@ -443,8 +457,8 @@ fn a_name_that_is_taken_is_not_generated_again() {
     let is_new_pod =
         |(_, what): &&(Moment, What)| what.event_type() == "ADDED" && what.object().meta().kind == "Pod";
     let mut created = probe.observer().changes.iter().filter(is_new_pod);
-    let drawn = created.nth(1).unwrap().1.object().meta().name.to_string();
-    demand_pod(&mut run, 200, demand(2, &drawn, "100m", 0));
+    let generated_name = created.nth(1).unwrap().1.object().meta().name.to_string();
+    demand_pod(&mut run, 200, demand(2, &generated_name, "100m", 0));
     apply_input(&mut run, 1_000, Input::PodDeleted(DemandId(1)));
     run.advance(at(2_000));
     let recreated: Vec<String> = (run.observer().changes.iter())
@@ -454,7 +468,7 @@ fn a_name_that_is_taken_is_not_generated_again() {
         .map(|(_, what)| what.object().meta().name.to_string())
         .collect();
     assert!(
-        recreated.len() == 1 && recreated[0] != drawn && recreated[0].starts_with("web-"),
+        recreated.len() == 1 && recreated[0] != generated_name && recreated[0].starts_with("web-"),
         "{recreated:?}"
     );
 }
@@ -491,13 +505,13 @@ fn a_preemptor_is_not_attempted_before_its_victims_are_terminating() {
     apply_input(&mut run, 1_310, Input::Withdrawn(DemandId(2)));
     demand_pod(&mut run, 2_000, demand(3, "strong", "800m", 100));
     run.advance(at(4_000));
-    let tries: Vec<(i64, &str)> = run
+    let attempts: Vec<(i64, &str)> = run
         .observer()
         .decisions_so_far()
         .into_iter()
         .filter(|(_, text)| text.starts_with("strong"))
         .collect();
-    assert_eq!(tries, [(2_000, "strong refused"), (2_750, "strong on n1")]);
+    assert_eq!(attempts, [(2_000, "strong unschedulable"), (2_750, "strong on n1")]);
 }
 
 #[test]
@@ -530,7 +544,7 @@ fn the_autoscaler_scales_up_and_down() {
         },
         ..autoscaler::Settings::default()
     };
-    let play = || {
+    let simulate = || {
         let cloud =
             SimulatedCloud::new(groups.groups.clone(), 1).with_node_names("small", ["small-x".into()]);
         let mut run = cluster(Some(AutoscalerSetup { settings: settings.clone(), cloud, start: at(0) }));
@@ -540,20 +554,28 @@ fn the_autoscaler_scales_up_and_down() {
         run.advance(at(300_000));
         run.into_observer()
     };
-    let notes = play();
-    let decisions: Vec<&str> = notes.decisions_so_far().into_iter().map(|(_, text)| text).collect();
+    let observer = simulate();
+    let decisions: Vec<&str> = observer.decisions_so_far().into_iter().map(|(_, text)| text).collect();
     assert_eq!(
-        decisions.iter().copied().filter(|text| !text.contains("refused")).collect::<Vec<_>>(),
-        ["n1 came", "small grows to 1", "small-x came", "large on small-x", "small-x goes", "small-x went"]
+        decisions.iter().copied().filter(|text| !text.contains("unschedulable")).collect::<Vec<_>>(),
+        [
+            "n1 added",
+            "small scaled up to 1",
+            "small-x added",
+            "large on small-x",
+            "small-x scaled down",
+            "small-x deleted"
+        ]
     );
-    let when =
-        |wanted: &str| notes.decisions_so_far().into_iter().find(|(_, text)| *text == wanted).unwrap().0;
-    assert_eq!(when("small-x came") - when("small grows to 1"), 30_000);
+    let when = |decision: &str| {
+        observer.decisions_so_far().into_iter().find(|(_, text)| *text == decision).unwrap().0
+    };
+    assert_eq!(when("small-x added") - when("small scaled up to 1"), 30_000);
     // It is unneeded from 100 s on; a loop must notice that, and another one that a minute has passed.
-    assert!((160_000..=185_000).contains(&when("small-x goes")), "{}", when("small-x goes"));
+    assert!((160_000..=185_000).contains(&when("small-x scaled down")), "{}", when("small-x scaled down"));
     // The same again, to the byte.
-    let recreated = play();
-    assert_eq!((notes.changes, notes.decisions), (recreated.changes, recreated.decisions));
+    let repeated = simulate();
+    assert_eq!((observer.changes, observer.decisions), (repeated.changes, repeated.decisions));
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn decisions_are_reproducible_in_any_order_of_events() {
         let right = decision_log(seed, Version::V1_36, None);
         assert_eq!(decision_log(seed, Version::V1_36, None), right, "seed {seed}");
         assert_eq!(decision_log(seed, Version::V1_36, Some(seed)), right, "seed {seed}, shuffled");
-        assert!(right.contains("TriggeredScaleUp"), "seed {seed}: nothing happens in this town");
+        assert!(right.contains("TriggeredScaleUp"), "seed {seed}: nothing happens in this cluster");
     }
 }
 
@@ -135,7 +135,7 @@ fn a_node_without_provider_id_is_not_unregistered() {
         },
     }));
     let mut cloud = SimulatedCloud::new(groups, 0);
-    cloud.adopt(&node).expect("it is of the group");
+    cloud.adopt(&node).expect("the node is in the group");
     let mut autoscaler = Autoscaler::new(settings(Version::V1_36), Moment::from_nanos(0));
     autoscaler.apply(&What::Added(node));
     // Longer than the maximum node provision time.

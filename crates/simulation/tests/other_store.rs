@@ -52,7 +52,7 @@ impl ObservedPod for StoredPod {
     }
 
     fn status_update(&self) -> PodStatusUpdate {
-        unreachable!("this store tells all of a pod")
+        unreachable!("this store writes whole pods")
     }
 }
 
@@ -70,7 +70,7 @@ struct ControlPlane {
 
 impl ControlPlane {
     fn new(groups: &str) -> ControlPlane {
-        let cloud = SimulatedCloud::new(NodeGroups::parse(groups).expect("the test writes groups").groups, 1);
+        let cloud = SimulatedCloud::new(NodeGroups::parse(groups).expect("the groups are valid").groups, 1);
         let setup = AutoscalerSetup { settings: autoscaler::Settings::default(), cloud, start: START };
         ControlPlane {
             now: START,
@@ -211,9 +211,9 @@ impl ControlPlane {
             for api_call in api_calls {
                 match api_call {
                     ApiCall::Create(object) | ApiCall::Update(object) => self.write(json_of(&object)),
-                    ApiCall::Delete(doomed) => {
-                        let name = NamespacedName { namespace: doomed.namespace, name: doomed.name };
-                        self.delete(&doomed.kind, &name);
+                    ApiCall::Delete(target) => {
+                        let name = NamespacedName { namespace: target.namespace, name: target.name };
+                        self.delete(&target.kind, &name);
                     }
                 }
             }
@@ -300,7 +300,7 @@ fn a_deployment_is_scaled_up_for_and_survives_a_tainted_node() {
         "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "c", "image": "i", "resources": requests}]}}});
     cluster.write(resource("apps/v1", "Deployment", "web").namespace("shop").set("spec", spec).json());
     cluster.advance(10);
-    assert_eq!(cluster.running(), ["own"], "there is room for one");
+    assert_eq!(cluster.running(), ["own"], "one pod fits");
     cluster.advance(60);
     assert_eq!(cluster.running(), ["own", "small-new-001", "small-new-002"]);
 

@@ -1,6 +1,6 @@
 //! Tests of `Run::settle`: stable clusters, and its timeout.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn settling_has_a_timeout() {
     for id in 0..50 {
         demand_pod(&mut run, id, "100m", true);
     }
-    assert!(!run.settle(seconds(60)), "a pod follows on the other for eight minutes");
+    assert!(!run.settle(seconds(60)), "pods follow each other for eight minutes");
     let waited = run.now().nanos_since(START) / 1_000_000_000;
     assert!((50..=60).contains(&waited), "{waited}");
     assert!(run.settle(seconds(1_000)), "until there are no more");

@@ -127,7 +127,7 @@ impl Cluster {
         kubectl.env("KUBERC", "off").arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir").arg(cache);
         kubectl.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = kubectl.spawn().io_context("start", &path)?;
-        let mut stdin = child.stdin.take().expect("it is piped");
+        let mut stdin = child.stdin.take().expect("stdin is piped");
         let output = thread::scope(|scope| {
             // A kubectl that does not read its input has closed it, and reports the reason itself.
             scope.spawn(move || stdin.write_all(input.as_bytes()));
@@ -135,9 +135,9 @@ impl Cluster {
         });
         let output = output.io_context("wait for", &path)?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
             let program = format!("kubectl {}", arguments.join(" "));
-            return Err(Error::ProgramEnded { program, status: output.status, said });
+            return Err(Error::ProgramEnded { program, status: output.status, output: output_text });
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -225,7 +225,7 @@ impl Cluster {
             let revision = body["header"]["revision"].as_str()?.parse().ok()?;
             head.split(' ').nth(1).filter(|code| *code == "200").map(|_| revision)
         };
-        revision().ok_or_else(|| Error::Etcd { asked: path, answer: response.clone() })
+        revision().ok_or_else(|| Error::Etcd { request: path, answer: response.clone() })
     }
 
     /// Kills kube-apiserver. Its data stays in etcd.
@@ -273,11 +273,11 @@ impl Cluster {
         let end = Instant::now() + READY_TIMEOUT;
         loop {
             self.etcd.check_running()?;
-            let apiserver = self.apiserver.as_mut().expect("it has just been started");
+            let apiserver = self.apiserver.as_mut().expect("the API server was just started");
             apiserver.check_running()?;
             if Instant::now() >= end {
-                let said = apiserver.log_tail();
-                return Err(Error::NotReady { seconds: READY_TIMEOUT.as_secs(), said });
+                let output = apiserver.log_tail();
+                return Err(Error::NotReady { seconds: READY_TIMEOUT.as_secs(), output });
             }
             if self.has_kubeconfig()?
                 && self.kubectl(&["get", "--raw=/readyz", "--request-timeout=5s"]).is_ok()
@@ -338,7 +338,7 @@ impl Ports {
 
 /// Whether a program ended because its port was in use.
 fn is_port_in_use(error: &Error) -> bool {
-    matches!(error, Error::ProgramEnded { said, .. } if said.contains("address already in use"))
+    matches!(error, Error::ProgramEnded { output, .. } if output.contains("address already in use"))
 }
 
 fn start_etcd(programs: &Path, folder: &Path, ports: Ports) -> Result<Process> {
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_in_use_is_recognised() {
+    fn a_port_in_use_is_recognized() {
         let Some(programs) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl]).unwrap()
         else {
             return eprintln!("skipped: no go");
@@ -391,7 +391,7 @@ mod tests {
         };
         match Cluster::start(options) {
             Ok(None) => eprintln!("skipped: no go"),
-            Ok(Some(_)) => panic!("it started"),
+            Ok(Some(_)) => panic!("the API server started"),
             Err(error) => assert!(error.to_string().contains("unknown flag: --no-such-flag"), "{error}"),
         }
     }

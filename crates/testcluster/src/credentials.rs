@@ -26,7 +26,7 @@ pub(crate) const TOKEN: &str = "admintoken";
 impl Credentials {
     /// Makes a new key and writes the files.
     pub(crate) fn write(folder: &Path) -> Result<Credentials> {
-        let key = KeyPair::generate().expect("the system has random numbers");
+        let key = KeyPair::generate().expect("the system has a random number generator");
         let write = |name: &str, text: String| {
             let path = folder.join(name);
             fs::write(&path, text).io_context("write", &path).map(|()| path)

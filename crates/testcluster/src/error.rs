@@ -23,22 +23,22 @@ pub enum Error {
     #[error("there is no cache folder: set KINESCOPE_CACHE to one")]
     NoCache,
     /// A program ended unexpectedly or failed.
-    #[error("{program} ended ({status}):\n{said}")]
+    #[error("{program} ended ({status}):\n{output}")]
     ProgramEnded {
         /// The program with its arguments.
         program: String,
         /// Its exit status.
         status: ExitStatus,
         /// The end of its output.
-        said: String,
+        output: String,
     },
     /// The server runs but is not ready.
-    #[error("kube-apiserver was not ready in {seconds} s:\n{said}")]
+    #[error("kube-apiserver was not ready in {seconds} s:\n{output}")]
     NotReady {
         /// The timeout.
         seconds: u64,
         /// The end of its output.
-        said: String,
+        output: String,
     },
     /// A connection on loopback failed.
     #[error("cannot {doing}")]
@@ -50,10 +50,10 @@ pub enum Error {
         source: io::Error,
     },
     /// etcd's response was not as expected.
-    #[error("etcd was asked {asked} and answered {answer}")]
+    #[error("etcd was asked {request} and answered {answer}")]
     Etcd {
         /// The path of the request.
-        asked: &'static str,
+        request: &'static str,
         /// The whole response.
         answer: String,
     },

@@ -45,7 +45,7 @@ impl Process {
         match self.child.try_wait().io_context("wait for", Path::new(&self.name))? {
             None => Ok(()),
             Some(status) => {
-                Err(Error::ProgramEnded { program: self.name.clone(), status, said: self.log_tail() })
+                Err(Error::ProgramEnded { program: self.name.clone(), status, output: self.log_tail() })
             }
         }
     }
@@ -97,8 +97,8 @@ fn spawn(command: Command) -> io::Result<Child> {
         sender
     });
     let (sender, answer) = mpsc::sync_channel(1);
-    STARTER.send((command, sender)).expect("the thread waits for orders as long as the process lives");
-    answer.recv().expect("every order is answered")
+    STARTER.send((command, sender)).expect("the starter thread lives as long as the process");
+    answer.recv().expect("the starter thread answers every request")
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        panic!("waited in vain for {what}");
+        panic!("timed out waiting for {what}");
     }
 
     fn start_sleeper(folder: &Path) -> Process {

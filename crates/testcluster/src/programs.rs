@@ -158,11 +158,11 @@ fn build_into(folder: &Path, name: &str, path: &Path, command: impl FnOnce(&Path
     let mut command = command(&building);
     let output = command.output().io_context("run", Path::new(command.get_program()))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(Error::ProgramEnded {
             program: format!("go, building {name},"),
             status: output.status,
-            said,
+            output: output_text,
         });
     }
     fs::rename(building.join(name), path).io_context("rename", path)?;
@@ -270,8 +270,8 @@ mod tests {
             (Program::Helm, &["version", "--short"], "v3.22.0"),
         ] {
             let output = Command::new(program.in_folder(&folder)).args(arguments).output().unwrap();
-            let said = String::from_utf8(output.stdout).unwrap();
-            assert!(said.contains(expected), "{said}");
+            let output_text = String::from_utf8(output.stdout).unwrap();
+            assert!(output_text.contains(expected), "{output_text}");
         }
     }
 }

@@ -243,12 +243,12 @@ impl ProxyShared {
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let is_watch = query.split('&').any(|part| matches!(part, "watch=true" | "watch=1"));
-        let (path, asked) = match (method, is_watch) {
+        let (path, request_kind) = match (method, is_watch) {
             ("GET", true) => (path, RequestKind::Watch),
             ("GET", false) => (path, RequestKind::List),
             _ => ("", RequestKind::Write),
         };
-        let planned = lock(&self.progress).next_fault(path, asked);
+        let planned = lock(&self.progress).next_fault(path, request_kind);
         ProxiedRequest { shared: self, target, is_watch, planned }
     }
 
@@ -364,7 +364,7 @@ fn tls_config(certificates: &Path) -> Result<Arc<ClientConfig>> {
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.expect("ring has what those versions need");
+    let config = config.expect("ring supports these TLS versions");
     Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 

@@ -1,6 +1,6 @@
 //! Tests of the real cluster.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -119,17 +119,12 @@ fn a_restart_keeps_stored_objects() {
     // A version from before the server's start is too old for a watch. The proxy sends the same error.
     let events = cluster.kubectl(&["get", "--raw", &watch(&version)]).unwrap();
     assert!(events.contains(r#""code":410"#), "{events}");
-    let trouble = FaultKind::DuringWatch { after: 0, what: WatchFault::Gone };
-    let step = PlannedFault {
-        path: CONFIG_MAPS.to_owned(),
-        request_kind: RequestKind::Watch,
-        nth: 1,
-        fault: trouble,
-    };
+    let fault = FaultKind::DuringWatch { after: 0, what: WatchFault::Gone };
+    let step = PlannedFault { path: CONFIG_MAPS.to_owned(), request_kind: RequestKind::Watch, nth: 1, fault };
     let proxy = Proxy::start(&cluster, FaultPlan { seed: None, faults: vec![step] }).unwrap();
     let kubeconfig = format!("--kubeconfig={}", proxy.kubeconfig().display());
-    let told = cluster.kubectl(&[&kubeconfig, "get", "--raw", &watch("0")]).unwrap();
-    assert_eq!(without_numbers(&told), without_numbers(&events));
+    let proxied_events = cluster.kubectl(&[&kubeconfig, "get", "--raw", &watch("0")]).unwrap();
+    assert_eq!(without_numbers(&proxied_events), without_numbers(&events));
 }
 
 #[test]

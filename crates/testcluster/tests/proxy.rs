@@ -1,6 +1,6 @@
 //! Tests of the proxy: it injects the planned faults and changes nothing else.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -167,9 +167,10 @@ fn error_responses_are_like_the_servers() {
         (ErrorResponse::InternalError, "500 Internal Server Error", "InternalError"),
         (ErrorResponse::Unavailable, "503 Service Unavailable", "ServiceUnavailable"),
     ] {
-        for (asked, target) in [(RequestKind::List, &namespace.path), (RequestKind::Watch, &namespace.watch)]
+        for (request_kind, target) in
+            [(RequestKind::List, &namespace.path), (RequestKind::Watch, &namespace.watch)]
         {
-            let proxy = namespace.proxy(asked, FaultKind::Respond(refusal));
+            let proxy = namespace.proxy(request_kind, FaultKind::Respond(refusal));
             let response = send_request(&proxy, target);
             assert!(response.head.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{}", response.head);
             assert_eq!(
@@ -332,17 +333,20 @@ fn connections_close_with_the_proxy() {
 #[test]
 fn a_seeded_plan_is_carried_out_completely() {
     let Some(namespace) = test_namespace("seeded") else { return };
-    let troubles = [
+    let faults = [
         FaultKind::Respond(ErrorResponse::Gone),
         FaultKind::Respond(ErrorResponse::TooManyRequests),
         FaultKind::CloseConnection,
         FaultKind::DuringWatch { after: 1, what: WatchFault::TruncateEvent },
         FaultKind::DuringWatch { after: 3, what: WatchFault::Gone },
     ];
-    let plan = FaultPlan::seeded(1, &[&namespace.path], &troubles, 6);
+    let plan = FaultPlan::seeded(1, &[&namespace.path], &faults, 6);
     let proxy = Proxy::start(&namespace.cluster, plan.clone()).unwrap();
-    for (asked, target) in [(RequestKind::List, &namespace.path), (RequestKind::Watch, &namespace.watch)] {
-        let last = plan.faults.iter().filter(|step| step.request_kind == asked).map(|step| step.nth).max();
+    for (request_kind, target) in
+        [(RequestKind::List, &namespace.path), (RequestKind::Watch, &namespace.watch)]
+    {
+        let last =
+            plan.faults.iter().filter(|step| step.request_kind == request_kind).map(|step| step.nth).max();
         for _ in 0..last.unwrap_or(0) {
             send_request(&proxy, target);
         }

@@ -29,7 +29,7 @@ pub fn resource(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
 /// Parses an object. Panics if the document is not one.
 #[track_caller]
 pub fn object(json: &Value) -> Object {
-    Object::parse(&json.to_string()).expect("tests write objects")
+    Object::parse(&json.to_string()).expect("a test builds a valid object")
 }
 
 // === impl Builder ===
@@ -107,7 +107,7 @@ impl<K> Builder<K> {
     pub(crate) fn field(&mut self, names: &[&str]) -> &mut Value {
         names.iter().fold(&mut self.json, |field, name| match field {
             Value::Array(list) => {
-                let place: usize = name.parse().expect("an element of a list has a number");
+                let place: usize = name.parse().expect("a list element is addressed by its index");
                 &mut list[place]
             }
             _ => &mut field[*name],

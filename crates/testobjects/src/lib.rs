@@ -10,7 +10,7 @@ pub use node::{Node, NodeBuilder, node};
 pub use pod::{Pod, PodBuilder, pod};
 
 /// The number of cases a test checks: the usual number, or more with `cargo xtask test --thorough`.
-#[expect(clippy::disallowed_methods, reason = "tests are told by the environment how much time there is")]
+#[expect(clippy::disallowed_methods, reason = "the environment configures how many cases run")]
 pub fn case_count(usual: usize, thorough: usize) -> usize {
     if std::env::var_os("KINESCOPE_THOROUGH").is_some() { thorough } else { usual }
 }

@@ -120,7 +120,7 @@ impl RandomCluster {
         let is = |one: &&mut PodEntry| {
             one.pod["metadata"]["namespace"] == namespace && one.pod["metadata"]["name"] == name
         };
-        self.pods.iter_mut().find(is).expect("it waited").placed_on = Some(node.to_owned());
+        self.pods.iter_mut().find(is).expect("the pod is in the cluster").placed_on = Some(node.to_owned());
     }
 
     /// Records that a pod is unschedulable. Returns the change that clears its nomination, if it had one.
@@ -128,7 +128,7 @@ impl RandomCluster {
         let is = |one: &&mut PodEntry| {
             one.pod["metadata"]["namespace"] == namespace && one.pod["metadata"]["name"] == name
         };
-        let pod = &mut self.pods.iter_mut().find(is).expect("it waited").pod;
+        let pod = &mut self.pods.iter_mut().find(is).expect("the pod is in the cluster").pod;
         pod.as_object_mut()?.remove("status")?;
         Some(What::Modified(object(pod)))
     }
@@ -219,5 +219,5 @@ impl TestRng {
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().expect("the test writes texts there").to_owned()
+    value.as_str().expect("the value is a string").to_owned()
 }

@@ -1,7 +1,7 @@
-//! SimKube's own code, asked what it makes of a trace or of a pod's spec.
+//! Prints how SimKube's own code reads traces, and the hashes it computes of pod specs.
 //!
-//! `simkube-judge FILE…` imports each trace as SimKube does and prints what it understood, a line of JSON a file.
-//! `simkube-judge hash` reads a pod's spec a line and prints the hash that SimKube keeps such pods' lives under.
+//! `simkube-judge FILE…` imports each trace with SimKube's importer and prints the result, one line of JSON per file.
+//! `simkube-judge hash` reads one pod spec per line and prints the hash by which SimKube looks up pod lifecycles.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::process::ExitCode;
@@ -16,8 +16,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match &arguments[..] {
         [] => Err("usage: simkube-judge FILE… | simkube-judge hash".to_owned()),
-        [word] if word == "hash" => hashes(),
-        files => files.iter().try_for_each(|file| judge(file).map_err(|error| format!("{file}: {error}"))),
+        [word] if word == "hash" => print_hashes(),
+        files => {
+            files.iter().try_for_each(|file| print_trace(file).map_err(|error| format!("{file}: {error}")))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -28,23 +30,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn judge(file: &str) -> Result<(), String> {
+fn print_trace(file: &str) -> Result<(), String> {
     let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
     let trace = ExportedTrace::import(bytes, None).map_err(|error| format!("{error:#}"))?;
-    let events: Result<Vec<Value>, String> = trace.events.iter().map(event).collect();
-    let said = json!({
+    let events: Result<Vec<Value>, String> = trace.events.iter().map(event_json).collect();
+    let output = json!({
         "file": file,
         "config": value(&trace.config)?,
         "events": events?,
         "index": value(&trace.index)?,
         "lifecycles": lifecycles(&trace)?,
     });
-    writeln!(stdout(), "{said}").map_err(|error| error.to_string())
+    writeln!(stdout(), "{output}").map_err(|error| error.to_string())
 }
 
-/// Of each object its name and the hash of its spec.
-fn event(event: &sk_store::TraceEvent) -> Result<Value, String> {
-    let named = |object: &sk_core::prelude::DynamicObject| -> Result<Value, String> {
+/// An event, with the kind, the name and the hash of the spec of each object.
+fn event_json(event: &sk_store::TraceEvent) -> Result<Value, String> {
+    let summary = |object: &sk_core::prelude::DynamicObject| -> Result<Value, String> {
         let gvk = GVK::from_dynamic_obj(object).map_err(|error| error.to_string())?;
         let metadata = &object.metadata;
         let name =
@@ -52,30 +54,33 @@ fn event(event: &sk_store::TraceEvent) -> Result<Value, String> {
         let hash = jsonutils::hash_option(object.data.get("spec"));
         Ok(json!({"kind": gvk.to_string(), "name": name, "hash": hash}))
     };
-    let all = |objects: &[_]| objects.iter().map(named).collect::<Result<Vec<Value>, String>>();
-    Ok(json!({"ts": event.ts, "applied": all(&event.applied_objs)?, "deleted": all(&event.deleted_objs)?}))
+    let summaries = |objects: &[_]| objects.iter().map(summary).collect::<Result<Vec<Value>, String>>();
+    Ok(
+        json!({"ts": event.ts, "applied": summaries(&event.applied_objs)?, "deleted": summaries(&event.deleted_objs)?}),
+    )
 }
 
-/// By `kind namespace/name`, then by hash. They are looked up as a simulation looks them up, and in the whole.
+/// The pod lifecycles by `kind namespace/name` of the owner, then by hash. Checks that a lookup as in a simulation
+/// finds each of them.
 fn lifecycles(trace: &ExportedTrace) -> Result<Value, String> {
     let mut owners = Map::new();
     for ((gvk, name), by_hash) in &trace.pod_lifecycles {
         if !trace.has_obj(gvk, name) {
-            return Err(format!("{gvk} {name} has lives and is not in the index"));
+            return Err(format!("{gvk} {name} has pod lifecycles but is not in the index"));
         }
         let mut hashes = Map::new();
-        for (hash, lives) in by_hash {
+        for (hash, lifecycles) in by_hash {
             if trace.lookup_pod_lifecycle(gvk, name, *hash, 0).empty() {
-                return Err(format!("{gvk} {name} has no life of its own"));
+                return Err(format!("the pod lifecycle of {gvk} {name} is not found"));
             }
-            hashes.insert(hash.to_string(), value(lives)?);
+            hashes.insert(hash.to_string(), value(lifecycles)?);
         }
         owners.insert(format!("{gvk} {name}"), hashes.into());
     }
     Ok(owners.into())
 }
 
-fn hashes() -> Result<(), String> {
+fn print_hashes() -> Result<(), String> {
     for line in stdin().lock().lines() {
         let spec: corev1::PodSpec = serde_json::from_str(&line.map_err(|error| error.to_string())?)
             .map_err(|error| error.to_string())?;
@@ -86,6 +91,6 @@ fn hashes() -> Result<(), String> {
     Ok(())
 }
 
-fn value(of: impl serde::Serialize) -> Result<Value, String> {
-    serde_json::to_value(of).map_err(|error| error.to_string())
+fn value(serializable: impl serde::Serialize) -> Result<Value, String> {
+    serde_json::to_value(serializable).map_err(|error| error.to_string())
 }

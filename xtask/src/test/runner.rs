@@ -50,23 +50,23 @@ pub(crate) fn run(root: &Path, selection: &Selection<'_>) -> (bool, BTreeSet<Str
     println!("test programs: {}, {PARALLEL_PROGRAMS} at a time, the longest first", queue.len());
     queue.reverse();
     let queue = Mutex::new(queue);
-    let done: Mutex<BTreeMap<String, ProgramOutcome>> = Mutex::default();
+    let outcomes: Mutex<BTreeMap<String, ProgramOutcome>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL_PROGRAMS {
             scope.spawn(|| {
                 loop {
-                    let has_failed = lock(&done).values().any(|outcome| !outcome.passed);
+                    let has_failed = lock(&outcomes).values().any(|outcome| !outcome.passed);
                     let Some(program) = lock(&queue).pop().filter(|_| !has_failed) else { return };
                     let outcome = program.run(selection);
-                    lock(&done).insert(program.name.clone(), outcome);
+                    lock(&outcomes).insert(program.name.clone(), outcome);
                 }
             });
         }
     });
-    let done = lock(&done);
-    let passed = done.values().all(|outcome| outcome.passed);
-    write_times(&times, &done);
-    let skipped = done.values().flat_map(|outcome| outcome.skipped.iter().cloned()).collect();
+    let outcomes = lock(&outcomes);
+    let passed = outcomes.values().all(|outcome| outcome.passed);
+    write_times(&times, &outcomes);
+    let skipped = outcomes.values().flat_map(|outcome| outcome.skipped.iter().cloned()).collect();
     (passed && run_doc_tests(root, selection), skipped)
 }
 
@@ -107,9 +107,9 @@ fn read_times(file: &Path) -> BTreeMap<String, f64> {
     text.lines().filter_map(line).collect()
 }
 
-fn write_times(file: &Path, done: &BTreeMap<String, ProgramOutcome>) {
+fn write_times(file: &Path, outcomes: &BTreeMap<String, ProgramOutcome>) {
     let mut times = read_times(file);
-    times.extend(done.iter().map(|(name, outcome)| (name.clone(), outcome.took.as_secs_f64())));
+    times.extend(outcomes.iter().map(|(name, outcome)| (name.clone(), outcome.took.as_secs_f64())));
     let text: String = times.iter().map(|(name, seconds)| format!("{name} {seconds:.1}\n")).collect();
     // Without the file the next run is only slightly slower.
     let _ = fs::write(file, text);
@@ -153,8 +153,9 @@ impl TestProgram {
 
     fn run(&self, selection: &Selection<'_>) -> ProgramOutcome {
         let start = Instant::now();
-        let said = self.target_folder().join("tmp").join(format!("{}.txt", self.name.replace('/', "-")));
-        let status = File::create(&said).and_then(|output| {
+        let output_path =
+            self.target_folder().join("tmp").join(format!("{}.txt", self.name.replace('/', "-")));
+        let status = File::create(&output_path).and_then(|output| {
             let mut command = Command::new(&self.path);
             command.current_dir(&self.folder).stdin(Stdio::null());
             if selection.is_thorough {
@@ -163,8 +164,8 @@ impl TestProgram {
             command.stdout(output.try_clone()?).stderr(output).status()
         });
         let took = start.elapsed();
-        let text = fs::read(&said).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let text = text.unwrap_or_else(|error| format!("what it said cannot be read: {error}\n"));
+        let text = fs::read(&output_path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let text = text.unwrap_or_else(|error| format!("its output cannot be read: {error}\n"));
         let passed = matches!(&status, Ok(status) if status.success());
         self.print_outcome(&status, &text, took, passed);
         let skipped = text.lines().filter_map(|line| line.trim().strip_prefix("skipped: "));

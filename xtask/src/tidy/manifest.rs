@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dependencies_of_every_form_are_seen() {
+    fn dependencies_of_every_form_are_found() {
         let manifest = Manifest::read(
             "[package]\nname = \"kinescope-a\"\n\n[lints]\nworkspace = true\n\n[dependencies]\n# b = \"1\"\nc.workspace = true\n\
              d = { path = \"d\" }\ne = { package = \"f\", version = \"1\" }\n[dev-dependencies]\ng = \"1\"\n\
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_is_no_package() {
+    fn a_workspace_is_not_a_package() {
         let text =
             "[workspace]\nmembers = [\"a\"]\n[workspace.dependencies]\nb = \"1\"\n[workspace.lints.rust]\n";
         assert_eq!(Manifest::read(text), Manifest::default());

@@ -59,11 +59,11 @@ impl Modules {
         for (module, text) in &self.texts {
             let uses = use_trees(text).flat_map(|tree| expand_use_tree(tree.text));
             for path in uses.chain(inline_paths(text)) {
-                let Some(known) = self.resolve(module, &path, 0) else { continue };
-                let common = module.iter().zip(&known).take_while(|(a, b)| a == b).count();
-                if common < module.len() && common < known.len() {
+                let Some(imported) = self.resolve(module, &path, 0) else { continue };
+                let common = module.iter().zip(&imported).take_while(|(a, b)| a == b).count();
+                if common < module.len() && common < imported.len() {
                     let from = module[..=common].to_vec();
-                    siblings.entry(from).or_default().insert(known[..=common].to_vec());
+                    siblings.entry(from).or_default().insert(imported[..=common].to_vec());
                 }
             }
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_no_cycle() {
+    fn ordered_modules_are_not_a_cycle() {
         check(
             &[("lib.rs", "mod a;\nmod b;\n"), ("a.rs", "use crate::b::B;\n"), ("b.rs", "use std::fmt;\n")],
             &[],
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_children_comments_and_tests_do_not_count() {
+    fn parents_children_comments_and_tests_are_ignored() {
         check(&[("a.rs", "mod b;\nuse b::B;\n"), ("a/b.rs", "use super::A;\n")], &[]);
         check(
             &[
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_deep_down_count() {
+    fn nested_siblings_are_checked() {
         check(
             &[("x.rs", ""), ("x/a.rs", "use super::b::B;\n"), ("x/b.rs", "use crate::x::a::A;\n")],
             &[&["x::a", "x::b"]],

@@ -1,5 +1,5 @@
-//! The walks through the code at the end of ARCHITECTURE.md: every step names a file and a symbol that are there, and
-//! leads on from an earlier step.
+//! Checks of the walks through the code at the end of ARCHITECTURE.md: every step names an existing file and symbol,
+//! and is connected to an earlier step.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ struct Step<'a> {
     symbol: &'a str,
 }
 
-/// The line, and what is wrong with it, for each step that cannot be followed.
+/// The line and the problem of each step that cannot be followed.
 pub(crate) fn check_walks(root: &Path, document: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut count = 0;
@@ -25,9 +25,9 @@ pub(crate) fn check_walks(root: &Path, document: &str) -> Vec<(usize, String)> {
             if !defines(&text, step.symbol) {
                 found.push((step.line, format!("{} does not define {}", step.file, step.symbol)));
             }
-            let leads_on =
+            let is_connected =
                 |(symbol, other): &(&str, String)| mentions(other, step.symbol) || mentions(&text, symbol);
-            if !earlier.is_empty() && !earlier.iter().any(leads_on) {
+            if !earlier.is_empty() && !earlier.iter().any(is_connected) {
                 found.push((step.line, format!("no earlier step leads to {} in {}", step.symbol, step.file)));
             }
             earlier.push((step.symbol, text));
@@ -61,7 +61,7 @@ fn defines(text: &str, symbol: &str) -> bool {
         .any(|keyword| mentions(text, &format!("{keyword} {symbol}")))
 }
 
-/// Whether a text holds these words, and not as part of others.
+/// Whether a text contains these words, not as part of longer words.
 fn mentions(text: &str, words: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(words)

@@ -1,15 +1,15 @@
-//! Names, module docs and headings: types of one name, names that were given up, first sentences that are no
-//! description, and headings of types that have no `impl` there.
+//! Checks of names, module docs and headings: types with the same name, retired names, first sentences that do not
+//! describe the module, and headings of types without an `impl` in the file.
 
 use std::collections::BTreeMap;
 
-/// Names of types and modules that were replaced, a line each: `crate name`. They must not come back.
+/// Names of types and modules that were replaced and must not be used again, one per line: `crate name`.
 const RETIRED_NAMES: &str = include_str!("retired_names.txt");
 
-/// Words that begin a riddle, not a description.
-const RIDDLES: [&str; 4] = ["What", "Who", "How", "Which"];
+/// Words with which a first sentence paraphrases instead of describing.
+const QUESTION_WORDS: [&str; 4] = ["What", "Who", "How", "Which"];
 
-/// The types of one crate that other modules can see: where each name is defined.
+/// The types of one crate that other modules can see, by name, with the files that define them.
 #[derive(Default)]
 pub(crate) struct VisibleTypes {
     files: BTreeMap<String, Vec<String>>,
@@ -23,23 +23,23 @@ impl VisibleTypes {
         }
     }
 
-    /// Names that stand for several types, with the files that define them.
+    /// Names of several types, with the files that define them.
     pub(crate) fn ambiguous(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.files.iter().filter(|(_, files)| files.len() > 1).map(|(name, files)| (&**name, &files[..]))
     }
 }
 
-/// The line, and what is wrong with it, for each problem of one file of a crate.
+/// The line and the description of each problem in one file of a crate.
 pub(crate) fn check_words(name: &str, module: &str, text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let is_retired =
         |word: &str| RETIRED_NAMES.lines().any(|line| line.split_once(' ') == Some((name, word)));
     let parts = module.trim_end_matches(".rs").split('/');
     for part in parts.filter(|part| is_retired(part)) {
-        found.push((0, format!("{part}: a name that was replaced in {name}, see CONTRIBUTING.md")));
+        found.push((0, format!("{part}: a retired name in {name}, see CONTRIBUTING.md")));
     }
     for definition in definitions(text).filter(|definition| is_retired(definition.name)) {
-        let what = format!("{}: a name that was replaced in {name}, see CONTRIBUTING.md", definition.name);
+        let what = format!("{}: a retired name in {name}, see CONTRIBUTING.md", definition.name);
         found.push((definition.line, what));
     }
     for (line, heading) in
@@ -50,11 +50,11 @@ pub(crate) fn check_words(name: &str, module: &str, text: &str) -> Vec<(usize, S
         }
     }
     let first = text.lines().next().and_then(|line| line.strip_prefix("//! "));
-    let riddle = first.and_then(|line| line.split(|c: char| !c.is_alphabetic()).next());
-    if let Some(word) = riddle.filter(|word| RIDDLES.contains(word)) {
+    let first_word = first.and_then(|line| line.split(|c: char| !c.is_alphabetic()).next());
+    if let Some(word) = first_word.filter(|word| QUESTION_WORDS.contains(word)) {
         found.push((
             1,
-            format!("a module's first sentence says what it holds; it does not begin with {word:?}"),
+            format!("a module's first sentence must say what the module holds and not begin with {word:?}"),
         ));
     }
     found
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_of_one_name_are_found() {
+    fn types_with_the_same_name_are_found() {
         let mut types = VisibleTypes::default();
         types.add("a.rs", "pub struct Node<T>;\nstruct Pod;\n    pub struct Inner;\n");
         types.add("b.rs", "pub(crate) enum Node {\npub struct Pod;\n");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn module_docs_that_are_riddles_are_found() {
+    fn module_docs_that_begin_with_a_question_word_are_found() {
         let check = |text: &str| check_words("model", "a.rs", text).len();
         assert_eq!(check("//! Who is on the nodes.\n"), 1);
         assert_eq!(check("//! Whole numbers.\n"), 0);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_were_replaced_do_not_come_back() {
+    fn retired_names_are_found() {
         let (name, retired) = RETIRED_NAMES.lines().next().unwrap().split_once(' ').unwrap();
         let text = format!("pub(crate) struct {retired} {{\n");
         assert_eq!(check_words(name, "a.rs", &text).len(), 1);

@@ -66,7 +66,7 @@ fn set_field(parser: &mut FlagParser, name: &str, value: &Value) -> Result<(), B
 
 fn set_flag_text(parser: &mut FlagParser, name: &str, text: &str) -> Result<(), BadFlags> {
     let next_argument = parser.set_flag(name, Some(text)).map_err(|error| bad(name, &error.why))?;
-    debug_assert!(next_argument == NextArgument::Flag, "a flag with a value wants no other");
+    debug_assert!(next_argument == NextArgument::Flag, "a flag with a value needs no further argument");
     Ok(())
 }
 

@@ -136,7 +136,7 @@ fn a_node_is_good_when_it_has_been_ready_for_more_than_a_minute() {
 
 #[test]
 fn the_template_of_a_good_node_is_cached_for_a_while() {
-    let seen = || {
+    let cached = || {
         case()
             .node("n", 2, true, -2)
             .template(provider_template(3))
@@ -144,9 +144,9 @@ fn the_template_of_a_good_node_is_cached_for_a_while() {
             .forget("n")
             .node("bad", 4, false, 0)
     };
-    seen().later(1).check_cpu(Some(2));
-    seen().later(2).check_cpu(Some(3));
-    seen().node("new", 5, true, -2).later(1).check_cpu(Some(5));
+    cached().later(1).check_cpu(Some(2));
+    cached().later(2).check_cpu(Some(3));
+    cached().node("new", 5, true, -2).later(1).check_cpu(Some(5));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_template_has_a_unique_name_unless_it_is_cached() {
 
 #[test]
 fn only_templates_of_the_cloud_provider_get_deprecated_labels() {
-    let labelled = |node: NodeBuilder| {
+    let labeled = |node: NodeBuilder| {
         node.label("node.kubernetes.io/instance-type", "small")
             .label("topology.kubernetes.io/region", "r")
             .label("topology.kubernetes.io/zone", "z")
@@ -175,10 +175,10 @@ fn only_templates_of_the_cloud_provider_get_deprecated_labels() {
         "failure-domain.beta.kubernetes.io/region",
         "failure-domain.beta.kubernetes.io/zone",
     ];
-    let cloud = case().template(labelled(provider_template(1))).recompute().unwrap();
+    let cloud = case().template(labeled(provider_template(1))).recompute().unwrap();
     assert_eq!(old.map(|key| cloud.node.label(key)), [Some("small"), Some("r"), Some("z")]);
     assert_eq!(cloud.node.label("cluster-autoscaler.kubernetes.io/template-node"), Some("true"));
-    let live = case().with(labelled(node("n", 1, true, -2))).recompute().unwrap();
+    let live = case().with(labeled(node("n", 1, true, -2))).recompute().unwrap();
     assert_eq!(old.map(|key| live.node.label(key)), [None; 3]);
     assert_eq!(live.node.label("cluster-autoscaler.kubernetes.io/template-node"), Some("true"));
 }

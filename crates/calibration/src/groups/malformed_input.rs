@@ -111,7 +111,7 @@ fn each_change(tree: &Value, mut call: impl FnMut(&Value)) {
     for pointer in pointers {
         for value in &odd {
             let mut changed = tree.clone();
-            *changed.pointer_mut(&pointer).expect("the place is in the tree") = value.clone();
+            *changed.pointer_mut(&pointer).expect("the pointer exists in the document") = value.clone();
             call(&changed);
         }
     }
@@ -137,7 +137,7 @@ fn collect(value: &Value, pointer: String, pointers: &mut Vec<String>) {
 
 #[test]
 fn a_file_is_read_or_refused() {
-    NodeGroups::read(&file()).expect("the file is good");
+    NodeGroups::read(&file()).expect("the file is valid");
     let (mut read, mut refused) = (0, 0);
     each_change(&file(), |file| match NodeGroups::read(file) {
         Ok(_) => read += 1,

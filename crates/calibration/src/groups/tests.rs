@@ -187,10 +187,10 @@ fn status_groups_match_nodes_by_cloud_naming() {
     let derived = derived_from(&[&nodes.map(NodeBuilder::json)[..], &[map]].concat());
     let members: Vec<&Membership> = derived.groups.iter().map(|group| &group.members).collect();
     // A label identifies later nodes too.
-    let labelled = |key: &str, value: &str| Membership::Label { key: key.into(), value: value.into() };
+    let labeled = |key: &str, value: &str| Membership::Label { key: key.into(), value: value.into() };
     let expected = [
-        labelled("cloud.google.com/gke-nodepool", "web"),
-        labelled("eks.amazonaws.com/nodegroup", "3ac5d0b1"),
+        labeled("cloud.google.com/gke-nodepool", "web"),
+        labeled("eks.amazonaws.com/nodegroup", "3ac5d0b1"),
         named(&["aks-work-14821733-vmss00000a"]),
         named(&["web-1"]),
         named(&["web-big-1"]),
@@ -297,12 +297,13 @@ fn node_pools_become_groups_of_the_observed_instance_types() {
 fn similar_nodes_form_a_group() {
     let labels = json!({"node.kubernetes.io/instance-type": "m5", "agentpool": "work", "kubernetes.io/hostname": "n1"});
     let young = node("n2", "2026-01-02T00:00:00Z", labels.clone(), "3").label("kubernetes.io/hostname", "n2");
-    let ill = node("n3", "2026-01-03T00:00:00Z", labels.clone(), "5").set("status.conditions", json!([]));
+    let not_ready =
+        node("n3", "2026-01-03T00:00:00Z", labels.clone(), "5").set("status.conditions", json!([]));
     let master = json!({"node-role.kubernetes.io/control-plane": "", "agentpool": "work"});
     let nodes = [
         node("n1", "2026-01-01T00:00:00Z", labels, "4"),
         young,
-        ill,
+        not_ready,
         node("master", "2026-01-01T00:00:00Z", master, "4"),
         node("alone", "2026-01-01T00:00:00Z", json!({}), "4"),
     ];

@@ -377,11 +377,11 @@ fn pods_of_a_deleted_node_are_garbage_collected() {
 
 #[test]
 fn malformed_objects_are_ignored() {
-    let strange = event("FailedScheduling", "p", 10, "0/3 nodes").set("eventTime", "tomorrow");
+    let bad_time = event("FailedScheduling", "p", 10, "0/3 nodes").set("eventTime", "tomorrow");
     let nameless = pod("p", 0).on("n").set("metadata.uid", Value::Null);
     check(
         &[
-            (0, added(strange)),
+            (0, added(bad_time)),
             (1, added(event("Preempted", "v", 1, "by chance"))),
             (2, modified(nameless)),
             (3, added(pod("x", 3).set("spec", 3))),
@@ -399,14 +399,14 @@ fn a_loop_of_the_autoscaler_is_timed_once_and_by_one_clock() {
         let map = resource("v1", "ConfigMap", "cluster-autoscaler-status").namespace("kube-system");
         map.set("data.status", status)
     };
-    let labelled = status("2027-01-15 08:00:10").label("a", "b");
+    let labeled = status("2027-01-15 08:00:10").label("a", "b");
     check(
         &[
             // A status from a list was written earlier.
             (9_000, added(status("2027-01-15 08:00:00"))),
             (10_030, modified(status("2027-01-15 08:00:10"))),
             // No new loop.
-            (12_000, modified(labelled)),
+            (12_000, modified(labeled)),
             // A clock difference.
             (15_000, modified(status("2027-01-15 08:00:20"))),
             (95_000, modified(status("2027-01-15 08:00:30"))),

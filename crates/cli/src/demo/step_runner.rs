@@ -12,7 +12,7 @@ use super::{MAX_WIDTH, wrap_text};
 use crate::Arguments;
 use crate::output::{HEADING, Printer, group_digits};
 
-/// The indentation of the continuation lines of a labelled line.
+/// The indentation of the continuation lines of a labeled line.
 const INDENT: usize = 13;
 
 /// Prints a step's comment and command, runs the command, and prints the selected lines of its output.

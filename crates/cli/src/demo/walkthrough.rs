@@ -91,7 +91,7 @@ fn diagnosis_steps(highlights: &DayHighlights) -> Vec<WalkthroughStep> {
         let (before, after) =
             (highlights.bad_rollout.plus_nanos(-MINUTE), highlights.bad_rollout.plus_nanos(MINUTE));
         steps.push(WalkthroughStep::new(
-            "Its node selector matches no node. Since when?",
+            "Its required node affinity matches no node. Since when?",
             LineFilter::First(3),
             &[
                 "log",
@@ -109,8 +109,8 @@ fn diagnosis_steps(highlights: &DayHighlights) -> Vec<WalkthroughStep> {
     }
     if let Some(pod) = &highlights.waiting_pod {
         steps.push(WalkthroughStep::new(
-            "A typo in a new version: nmve for nvme. But the other pods have no node selector. Why are they pending, and \
-             why did the autoscaler not add nodes for them?",
+            "A typo in a new version: nmve for nvme. But the storefront pods have no node affinity. Why are they \
+             pending, and why did the autoscaler not add nodes for them?",
             LineFilter::Containing(&["Pod:", "Decision:", "Message:", "Scale-up:", "Skipped:"]),
             &["explain", &format!("pod/{}", pod.name), "-n", &pod.namespace, "--at", &now],
         ));
@@ -152,8 +152,8 @@ fn replay_steps(highlights: &DayHighlights, folder: &Path) -> Vec<WalkthroughSte
         ),
         replay(
             &FASTER_SCALE_DOWN,
-            "Those with the typo, and those that need another node group. But nodes cost money. What if they were also \
-             removed after one unneeded minute, instead of six?",
+            "Those with the typo, which no node matches. But nodes cost money. What if they were also removed after one \
+             unneeded minute, instead of six?",
             REPLAY_EFFECT,
         ),
     ]

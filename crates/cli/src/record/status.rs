@@ -26,7 +26,7 @@ impl StatusLine {
         let target =
             if out.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("it is well formed"));
+        bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("the template is valid"));
         let now = Instant::now();
         StatusLine { bar, into, started: now, last_refresh: (now, 0), rate: 0.0 }
     }

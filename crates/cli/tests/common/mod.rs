@@ -73,16 +73,16 @@ impl ProgramOutput {
 /// The recordings of real control planes in `shared` next to the checkout, if they exist.
 pub(crate) fn recordings() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films");
-    let mut films: Vec<PathBuf> = std::fs::read_dir(folder)
+    let mut recordings: Vec<PathBuf> = std::fs::read_dir(folder)
         .into_iter()
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.to_string_lossy().ends_with(".jsonl.gz"))
         .collect();
-    films.sort_unstable();
-    if films.is_empty() {
+    recordings.sort_unstable();
+    if recordings.is_empty() {
         // Written directly: the test runner captures the output of print macros.
         std::io::stderr().write_all(b"skipped: no films\n").unwrap();
     }
-    films
+    recordings
 }

@@ -48,14 +48,14 @@ fn rules_are_complete_and_the_same_everywhere() {
         }
     }
     assert!(metrics().iter().all(|name| name.starts_with("kinescope_")), "{:?}", metrics());
-    for about in [
+    for metric in [
         "recorder_recording",
         "recorder_lag_seconds",
         "recorder_pauses_total",
         "history_gaps",
         "history_readable",
     ] {
-        assert!(metrics().contains(&format!("kinescope_{about}")), "nothing is said about {about}");
+        assert!(metrics().contains(&format!("kinescope_{metric}")), "no rule uses kinescope_{metric}");
     }
     let by_kustomize = &objects(&file("kustomize/alerts/prometheus-rule.yaml"))[0];
     assert_eq!(by_kustomize["spec"]["groups"], groups);

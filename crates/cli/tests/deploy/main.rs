@@ -54,13 +54,16 @@ fn needed_permissions() -> Vec<Permission> {
 
 /// Checks that the permissions are the expected ones, without duplicates; a failure lists the differences.
 #[track_caller]
-fn check_permissions(rights: &[Permission], expected: &[Permission]) {
+fn check_permissions(permissions: &[Permission], expected: &[Permission]) {
     let beyond = |one: &[Permission], other: &[Permission]| -> Vec<String> {
-        one.iter().filter(|right| !other.contains(right)).map(|right| right.join(" ")).collect()
+        one.iter()
+            .filter(|permission| !other.contains(permission))
+            .map(|permission| permission.join(" "))
+            .collect()
     };
-    let (too_many, missing) = (beyond(rights, expected), beyond(expected, rights));
+    let (too_many, missing) = (beyond(permissions, expected), beyond(expected, permissions));
     assert!(too_many.is_empty() && missing.is_empty(), "too many: {too_many:?}, missing: {missing:?}");
-    assert_eq!(rights.len(), expected.len(), "some are told twice");
+    assert_eq!(permissions.len(), expected.len(), "some permissions are granted twice");
 }
 
 #[test]
@@ -232,8 +235,8 @@ fn the_examples_of_the_readme_can_be_rendered() {
     let by_kustomize = objects(&renderer.kustomize(&path("mine")));
     let by_helm = objects(&renderer.template(&["--values", &path("kind.yaml")]).success());
     for rendered in [&by_kustomize, &by_helm] {
-        let rights = granted_permissions(of_kind(rendered, "ClusterRole"));
-        assert!(rights.contains(&permission("networking.k8s.io", "ingresses", "watch")));
+        let permissions = granted_permissions(of_kind(rendered, "ClusterRole"));
+        assert!(permissions.contains(&permission("networking.k8s.io", "ingresses", "watch")));
     }
     let container = &of_kind(&by_kustomize, "StatefulSet")["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], concat!("registry.example/kinescope:", env!("CARGO_PKG_VERSION")));

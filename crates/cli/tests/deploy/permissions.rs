@@ -46,52 +46,52 @@ struct Recorder(Child);
 
 #[test]
 fn the_role_grants_exactly_what_the_recorder_uses() {
-    let Some(stage) = PermissionsFixture::start() else { return };
-    let recorder = stage.record("whole.kine");
-    stage.wait_until("all is watched", |asked| has_watched(asked, needed_permissions()));
+    let Some(fixture) = PermissionsFixture::start() else { return };
+    let recorder = fixture.record("whole.kine");
+    fixture.wait_until("all resources are watched", |requests| has_watched(requests, needed_permissions()));
     let output = recorder.stop();
     assert!(!output.err.contains("warning") && !output.err.contains("forbidden"), "{}", output.err);
-    assert_eq!(stage.info("whole.kine")["gaps"], json!([]));
+    assert_eq!(fixture.info("whole.kine")["gaps"], json!([]));
 
-    let mut of = Vec::new();
-    for AuditedRequest { target: what, code } in stage.requests() {
+    let mut used_permissions = Vec::new();
+    for AuditedRequest { target: what, code } in fixture.requests() {
         assert_eq!(code, 200, "{what:?}");
         match what {
-            RequestTarget::Resource(what) => of.push(what),
+            RequestTarget::Resource(what) => used_permissions.push(what),
             RequestTarget::NonResource(path) => {
                 assert!(["/version", "/api", "/apis"].contains(&&*path), "{path}")
             }
         }
     }
-    of.sort_unstable();
-    of.dedup();
-    check_permissions(&granted_permissions(of_kind(&stage.base, "ClusterRole")), &of);
+    used_permissions.sort_unstable();
+    used_permissions.dedup();
+    check_permissions(&granted_permissions(of_kind(&fixture.base, "ClusterRole")), &used_permissions);
 
     for refused in ["get secrets", "list secrets", "get pods", "create pods", "delete nodes", "get leases"] {
-        assert!(!stage.can(refused), "{refused}");
+        assert!(!fixture.can(refused), "{refused}");
     }
-    assert!(stage.can("list pods") && stage.can("watch nodes"));
+    assert!(fixture.can("list pods") && fixture.can("watch nodes"));
 }
 
 #[test]
 fn a_forbidden_kind_is_a_gap_and_the_rest_is_recorded() {
-    let Some(stage) = PermissionsFixture::start() else { return };
-    let mut role = of_kind(&stage.base, "ClusterRole").clone();
+    let Some(fixture) = PermissionsFixture::start() else { return };
+    let mut role = of_kind(&fixture.base, "ClusterRole").clone();
     let rules = role["rules"].as_array_mut().unwrap();
     rules.retain(|rule| rule["apiGroups"] != json!(["policy"]));
-    stage.cluster.kubectl_with_input(&["replace", "-f", "-"], &role.to_string()).unwrap();
+    fixture.cluster.kubectl_with_input(&["replace", "-f", "-"], &role.to_string()).unwrap();
     // The API server sees the new role through a watch, a little later.
-    wait_for("the new role", || (!stage.can("list poddisruptionbudgets")).then_some(()));
+    wait_for("the new role", || (!fixture.can("list poddisruptionbudgets")).then_some(()));
 
-    let recorder = stage.record("part.kine");
+    let recorder = fixture.record("part.kine");
     let budgets = RequestTarget::Resource(permission("policy", "poddisruptionbudgets", "list"));
-    stage.wait_until("it is tried again", |asked| {
-        has_watched(asked, granted_permissions(&role))
-            && asked.iter().filter(|one| one.target == budgets).count() >= 2
+    fixture.wait_until("the forbidden kind is retried", |requests| {
+        has_watched(requests, granted_permissions(&role))
+            && requests.iter().filter(|one| one.target == budgets).count() >= 2
     });
-    create(&stage.cluster, &json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } }));
-    wait_for("what happens later", || {
-        let nodes = run(stage.folder.path(), &["get", "nodes", "--history", "part.kine", "-o", "name"]);
+    create(&fixture.cluster, &json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } }));
+    wait_for("a later change is recorded", || {
+        let nodes = run(fixture.folder.path(), &["get", "nodes", "--history", "part.kine", "-o", "name"]);
         nodes.out.contains("node/late\n").then_some(())
     });
     let output = recorder.stop();
@@ -100,14 +100,14 @@ fn a_forbidden_kind_is_a_gap_and_the_rest_is_recorded() {
     let why = "PodDisruptionBudget.policy: cannot be watched, retrying: the server responded 403";
     assert!(warnings[0].contains(why), "{}", warnings[0]);
     assert!(output.err.contains("PodDisruptionBudget.policy forbidden for this user"), "{}", output.err);
-    let info = stage.info("part.kine");
+    let info = fixture.info("part.kine");
     let gaps = info["gaps"].as_array().unwrap();
     assert!(!gaps.is_empty());
     for gap in gaps {
         assert_eq!(gap["kinds"], json!(["PodDisruptionBudget.policy"]));
         assert!(gap["why"].as_str().unwrap().contains("403"), "{gap}");
     }
-    for AuditedRequest { target: what, code } in stage.requests() {
+    for AuditedRequest { target: what, code } in fixture.requests() {
         assert_eq!(code, if what == budgets { 403 } else { 200 }, "{what:?}");
     }
 }
@@ -140,15 +140,15 @@ impl PermissionsFixture {
         for kind in ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"] {
             create(&cluster, of_kind(&base, kind));
         }
-        let stage = PermissionsFixture { cluster, base, folder };
-        stage.define_foreign_kinds();
+        let fixture = PermissionsFixture { cluster, base, folder };
+        fixture.define_foreign_kinds();
         let mut kubeconfig: Value =
-            serde_json::from_slice(&std::fs::read(stage.cluster.kubeconfig()).unwrap()).unwrap();
-        let token = stage.cluster.kubectl(&["create", "token", "kinescope", "-n=kinescope"]).unwrap();
+            serde_json::from_slice(&std::fs::read(fixture.cluster.kubeconfig()).unwrap()).unwrap();
+        let token = fixture.cluster.kubectl(&["create", "token", "kinescope", "-n=kinescope"]).unwrap();
         kubeconfig["users"][0]["user"]["token"] = token.trim().into();
-        std::fs::create_dir(stage.folder.path().join(".kube")).unwrap();
-        std::fs::write(stage.folder.path().join(".kube/config"), kubeconfig.to_string()).unwrap();
-        Some(stage)
+        std::fs::create_dir(fixture.folder.path().join(".kube")).unwrap();
+        std::fs::write(fixture.folder.path().join(".kube/config"), kubeconfig.to_string()).unwrap();
+        Some(fixture)
     }
 
     /// Creates definitions of the custom kinds that the recorder looks for.
@@ -179,8 +179,8 @@ impl PermissionsFixture {
         lines.map(|line: Value| AuditedRequest::read(&line)).collect()
     }
 
-    fn wait_until(&self, what: &str, is_so: impl Fn(&[AuditedRequest]) -> bool) {
-        wait_for(what, || is_so(&self.requests()).then_some(()));
+    fn wait_until(&self, what: &str, condition: impl Fn(&[AuditedRequest]) -> bool) {
+        wait_for(what, || condition(&self.requests()).then_some(()));
     }
 
     /// The result of `kubectl auth can-i`, for example for `get secrets`.
@@ -237,19 +237,22 @@ impl Drop for Recorder {
 }
 
 /// Whether everything that may be watched has been watched.
-fn has_watched(asked: &[AuditedRequest], mut rights: Vec<Permission>) -> bool {
-    rights.retain(|[_, _, verb]| verb == "watch");
-    rights.into_iter().map(RequestTarget::Resource).all(|watch| asked.iter().any(|one| one.target == watch))
+fn has_watched(requests: &[AuditedRequest], mut permissions: Vec<Permission>) -> bool {
+    permissions.retain(|[_, _, verb]| verb == "watch");
+    permissions
+        .into_iter()
+        .map(RequestTarget::Resource)
+        .all(|watch| requests.iter().any(|one| one.target == watch))
 }
 
 #[track_caller]
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(120);
     while Instant::now() < end {
-        if let Some(seen) = look() {
-            return seen;
+        if let Some(value) = poll() {
+            return value;
         }
         thread::sleep(Duration::from_millis(50));
     }
-    panic!("waited in vain: {what}");
+    panic!("timed out waiting for {what}");
 }

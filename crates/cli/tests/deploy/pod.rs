@@ -24,12 +24,12 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
     let mut config = text(&of_kind(&stage.base, "ConfigMap")["data"]["config.yaml"]);
     let volumes = stage.folder.path().join("volumes");
     for mount in container["volumeMounts"].as_array().unwrap() {
-        let (path, place) = (text(&mount["mountPath"]), volumes.join(text(&mount["name"])));
-        std::fs::create_dir_all(&place).unwrap();
+        let (path, host_path) = (text(&mount["mountPath"]), volumes.join(text(&mount["name"])));
+        std::fs::create_dir_all(&host_path).unwrap();
         for argument in &mut arguments {
-            *argument = argument.replace(&format!("={path}/"), &format!("={}/", place.display()));
+            *argument = argument.replace(&format!("={path}/"), &format!("={}/", host_path.display()));
         }
-        config = config.replace(&format!("folder: {path}\n"), &format!("folder: {}\n", place.display()));
+        config = config.replace(&format!("folder: {path}\n"), &format!("folder: {}\n", host_path.display()));
     }
     let token = "0123456789abcdef0123456789abcdef";
     std::fs::write(volumes.join("config/config.yaml"), config).unwrap();
@@ -47,7 +47,7 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
     let output = server.next_line();
     let probes: SocketAddr = output.trim().rsplit_once("//").unwrap().1.parse().unwrap();
     let authorization = format!("Authorization: Bearer {token}");
-    let ask = |path: &str| server.ask("GET", path, &[&authorization], b"");
+    let send_request = |path: &str| server.request("GET", path, &[&authorization], b"");
     for probe in ["livenessProbe", "readinessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
         // It is ready once it records.
@@ -59,11 +59,11 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
     }
     server.get("/metrics").failure(401);
     wait_for("a recording", || {
-        let namespaces = ask("/api/v1/histories/this/objects?kind=namespaces");
+        let namespaces = send_request("/api/v1/histories/this/objects?kind=namespaces");
         (namespaces.code == 200 && namespaces.text().contains(r#""name":"kinescope""#)).then_some(())
     });
     assert!(volumes.join("data/this.kine").is_file());
-    let metrics = || String::from_utf8(ask("/metrics").success()).unwrap();
+    let metrics = || String::from_utf8(send_request("/metrics").success()).unwrap();
     assert!(metrics().contains(r#"kinescope_history_readable{history="this"} 1"#));
     // The metrics that alerts use exist. Some appear only with the first watch.
     for name in alerts::metrics() {

@@ -29,7 +29,7 @@ pub(crate) fn kubeconfig(server: &str) -> String {
 pub(crate) fn fake_server(status: &str, body: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
@@ -37,7 +37,7 @@ pub(crate) fn fake_server(status: &str, body: &str) -> String {
         for client in listener.incoming() {
             let mut client = client.unwrap();
             let _ = client.read(&mut [0; 4096]);
-            let _ = client.write_all(answer.as_bytes());
+            let _ = client.write_all(response.as_bytes());
         }
     });
     format!("http://{address}")

@@ -6,13 +6,14 @@ use crate::common::run;
 use crate::kubeconfig;
 
 /// The names by which kubectl finds Secrets.
-const WORDS: [&str; 7] = ["secrets", "secret", "Secret", "SECRETS", "secrets.", "secrets.v1.", "Secret.v1."];
+const SECRET_NAMES: [&str; 7] =
+    ["secrets", "secret", "Secret", "SECRETS", "secrets.", "secrets.v1.", "Secret.v1."];
 
 #[track_caller]
 fn check(folder: &Path, arguments: &[&str]) {
     let message = run(folder, &[&["record"], arguments].concat()).failure(1);
-    let is_refused = message.starts_with("error: ") && message.contains("Secrets are never recorded");
-    assert!(is_refused, "{arguments:?}: {message}");
+    let is_rejected = message.starts_with("error: ") && message.contains("Secrets are never recorded");
+    assert!(is_rejected, "{arguments:?}: {message}");
     assert!(!folder.join("h.kine").exists() && !folder.join("films").exists(), "{arguments:?}");
 }
 
@@ -24,31 +25,31 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_recorder_refuses_every_word_for_secrets() {
+fn a_recorder_rejects_every_name_of_secrets() {
     let folder = folder();
     let folder = folder.path();
-    for word in WORDS {
+    for name in SECRET_NAMES {
         for option in ["--kinds", "--also"] {
-            check(folder, &["--kubeconfig", "config", "--into", "h.kine", option, word]);
-            let pods = format!("pods,{word}");
+            check(folder, &["--kubeconfig", "config", "--into", "h.kine", option, name]);
+            let pods = format!("pods,{name}");
             check(folder, &["--kubeconfig", "config", "--into", "h.kine", option, &pods]);
             check(
                 folder,
-                &["--kubeconfig", "config", "--format", "sched-record", "--path", "r.jsonl", option, word],
+                &["--kubeconfig", "config", "--format", "sched-record", "--path", "r.jsonl", option, name],
             );
         }
     }
 }
 
 #[test]
-fn a_recorder_refuses_every_file_that_names_secrets() {
+fn a_recorder_rejects_every_configuration_that_names_secrets() {
     let folder = folder();
     let folder = folder.path();
     let mut files: Vec<String> = Vec::new();
-    for word in WORDS {
+    for name in SECRET_NAMES {
         for option in ["kinds", "also"] {
-            files.push(format!("clusters: [{{name: a, kubeconfig: config, {option}: [pods, {word}]}}]\n"));
-            files.push(format!("{option}: [{word}]\nclusters: [{{name: a, kubeconfig: config}}]\n"));
+            files.push(format!("clusters: [{{name: a, kubeconfig: config, {option}: [pods, {name}]}}]\n"));
+            files.push(format!("{option}: [{name}]\nclusters: [{{name: a, kubeconfig: config}}]\n"));
         }
     }
     for name in ["v1.Secret", "/v1.Secret", "v1.secret", "v2.Secret", "example.com/v1.Secret"] {
@@ -70,15 +71,15 @@ fn a_recorder_refuses_every_file_that_names_secrets() {
 }
 
 #[test]
-fn a_replay_gives_no_secrets_to_a_target() {
+fn a_replay_applies_no_secrets_to_a_target() {
     let folder = folder();
     let folder = folder.path();
     let line = r#"{"at":"2026-11-01T10:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db","namespace":"shop"},"data":{}}}"#;
     std::fs::write(folder.join("h.jsonl"), line).unwrap();
     run(folder, &["import", "h.jsonl"]).success();
-    for word in WORDS {
-        let words =
-            run(folder, &["replay", "h.kine", "--target", "config", "--dry-run", "--kinds", word]).failure(1);
-        assert!(words.contains("Secrets are never replayed into a target"), "{word}: {words}");
+    for name in SECRET_NAMES {
+        let message =
+            run(folder, &["replay", "h.kine", "--target", "config", "--dry-run", "--kinds", name]).failure(1);
+        assert!(message.contains("Secrets are never replayed into a target"), "{name}: {message}");
     }
 }

@@ -14,9 +14,9 @@ const VALUES: [&str; 3] = ["aHVudGVyMg", "c3dvcmRmaXNo", "hunter2"];
 
 /// A history with a Secret, which changes once.
 fn history() -> TempDir {
-    let secret = |at: &str, word: &str, version: u32, value: &str| {
+    let secret = |at: &str, event_type: &str, version: u32, value: &str| {
         format!(
-            r#"{{"at":"2026-11-01T10:{at}Z","type":"{word}","object":{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"db","namespace":"shop","uid":"s","resourceVersion":"{version}","annotations":{{"kubectl.kubernetes.io/last-applied-configuration":"{{hunter2}}"}}}},"type":"Opaque","data":{{"password":"{value}"}}}}}}"#
+            r#"{{"at":"2026-11-01T10:{at}Z","type":"{event_type}","object":{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"db","namespace":"shop","uid":"s","resourceVersion":"{version}","annotations":{{"kubectl.kubernetes.io/last-applied-configuration":"{{hunter2}}"}}}},"type":"Opaque","data":{{"password":"{value}"}}}}}}"#
         )
     };
     let lines = [
@@ -181,8 +181,8 @@ fn a_server_serves_secrets_only_in_downloads_of_the_whole_history() {
     }
     let text = String::from_utf8(server.get(&of_history("objects")).success()).unwrap();
     assert!(text.contains("\"web\""), "{text}");
-    for place in ["objects?kind=secrets", "changes?kind=Secret"] {
-        let message = server.get(&of_history(place)).failure(400);
+    for path in ["objects?kind=secrets", "changes?kind=Secret"] {
+        let message = server.get(&of_history(path)).failure(400);
         assert!(message.contains("Secrets are not served"), "{message}");
     }
     server.get(&of_history("download")).success();

@@ -32,7 +32,7 @@ fn the_second_signal_ends_a_recorder_that_cannot_stop() {
         .stderr(full)
         .spawn()
         .unwrap();
-    let _asked = silent.accept().unwrap();
+    let _connection = silent.accept().unwrap();
     // Two pending signals of the same kind might be merged.
     signal(&child, "-INT");
     signal(&child, "-TERM");
@@ -44,7 +44,7 @@ fn the_second_signal_ends_a_recorder_that_cannot_stop() {
         if Instant::now() > end {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("it does not end");
+            panic!("the recorder does not end");
         }
         std::thread::sleep(Duration::from_millis(5));
     };

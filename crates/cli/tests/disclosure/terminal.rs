@@ -15,7 +15,7 @@ const SHOWN: &str = "x^[]0;pwned^G\\r<U+009B>2J^?<U+202E>y";
 
 /// A history with control characters in every string that allows them.
 fn history() -> TempDir {
-    let at = |minute: u32, word: &str, object: serde_json::Value| json!({"at": format!("2026-11-01T10:{minute:02}:00Z"), "type": word, "source": HOSTILE, "object": object});
+    let at = |minute: u32, event_type: &str, object: serde_json::Value| json!({"at": format!("2026-11-01T10:{minute:02}:00Z"), "type": event_type, "source": HOSTILE, "object": object});
     let pod = |version: u32, reason: &str| {
         json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -58,8 +58,8 @@ fn history() -> TempDir {
 #[track_caller]
 fn check(output: &ProgramOutput, what: &str) {
     for text in [&output.out, &output.err] {
-        let steers = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
-        assert!(!text.contains(steers), "{what}: {text:?}");
+        let is_control = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
+        assert!(!text.contains(is_control), "{what}: {text:?}");
     }
 }
 
@@ -93,9 +93,9 @@ fn no_text_of_a_history_controls_the_terminal() {
     for arguments in shown {
         let output = check_run(folder, arguments);
         let all = format!("{}{}", output.out, output.err);
-        let is_told =
+        let is_escaped =
             all.contains("^[]0;pwned^G") || all.contains("^[[2J") || all.contains("\\u001b]0;pwned");
-        assert!(is_told, "{arguments:?} should have something hostile to tell: {all}");
+        assert!(is_escaped, "{arguments:?} should print an escaped control character: {all}");
         // A line break in a text does not begin a new line.
         assert!(!all.lines().any(|line| line.starts_with("forged")), "{arguments:?}: {all}");
     }

@@ -110,7 +110,7 @@ fn an_underutilized_node_is_removed_after_the_unneeded_time() {
     ] {
         assert!(text.contains(line), "{line}{text}");
     }
-    assert!(!text.contains("Removal:"), "what was before is not known: {text}");
+    assert!(!text.contains("Removal:"), "the node may have been unneeded before the history: {text}");
     // After ten unneeded minutes the next loop removes it.
     assert_eq!(explain_json(folder.path(), &["node/idle", "--at", &time(610)])["verdict"], "mayGo");
     let explanation = explain_json(folder.path(), &["node/idle", "--at", &time(620)]);
@@ -234,13 +234,13 @@ fn recorded_events_of_a_node_are_shown() {
 
 /// The group of a deleted node is derived from the nodes that existed just before.
 #[test]
-fn a_node_that_vanished_belonged_to_its_group() {
+fn a_deleted_node_belongs_to_its_group() {
     let recording = RecordingBuilder::new()
         .add_at_same_time(replica_set())
-        .push("ADDED", with(member("lost", "small"), "/metadata/labels/node-pool", "small".into()), 60)
-        .push("DELETED", with(member("lost", "small"), "/metadata/labels/node-pool", "small".into()), 60)
+        .push("ADDED", with(member("deleted", "small"), "/metadata/labels/node-pool", "small".into()), 60)
+        .push("DELETED", with(member("deleted", "small"), "/metadata/labels/node-pool", "small".into()), 60)
         .push("MODIFIED", replica_set(), 0);
-    let explanation = json_of(recording.import().path(), &["node/lost"]);
+    let explanation = json_of(recording.import().path(), &["node/deleted"]);
     assert_eq!((&explanation["at"], &explanation["before"]), (&json!(time(60)), &json!(true)));
     assert_eq!(explanation["why"], "when it was deleted");
     assert!(explanation["group"]["name"].is_string(), "{explanation}");
@@ -273,8 +273,8 @@ fn a_node_that_was_marked_twice_is_explained_as_of_the_last_time() {
     let changes = explanation["happened"]["changes"].as_array().unwrap();
     let at: Vec<&str> = changes.iter().map(|change| change["at"].as_str().unwrap()).collect();
     assert_eq!(at, [time(1800), time(1900), time(2400)]);
-    let told = &explanation["happened"]["events"][0];
-    assert_eq!((&told["times"], &told["last"]), (&json!(2), &json!(time(2400))), "{told}");
+    let event = &explanation["happened"]["events"][0];
+    assert_eq!((&event["times"], &event["last"]), (&json!(2), &json!(time(2400))), "{event}");
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn a_pod_without_a_scale_up_has_its_reason() {
     assert_eq!(outcome("pod/unseen")["outcome"], "notRefused");
     std::fs::write(folder.path().join("pod.json"), pod("new", "6", "1Gi").to_string()).unwrap();
     let explanation = explain_json(folder.path(), &["--manifest", "pod.json"]);
-    assert_eq!(explanation["autoscaler"]["outcome"], "triggers", "a pod that never was");
+    assert_eq!(explanation["autoscaler"]["outcome"], "triggers", "a pod that was never created");
     std::fs::write(folder.path().join("pod.json"), pod("new", "1", "1Gi").to_string()).unwrap();
     let arguments = ["--manifest", "pod.json", "--node-groups", "groups.yaml"];
     let text = explain(folder.path(), &arguments).success();
@@ -403,7 +403,7 @@ fn a_pod_without_a_scale_up_has_its_reason() {
 }
 
 #[test]
-fn no_autoscaler_is_shown_where_none_is_known() {
+fn no_autoscaler_is_shown_without_node_groups() {
     let folder = pool().add(pending_pod("wide", "6")).import();
     let explanation = json_of(folder.path(), &["pod/wide", "-n", "shop"]);
     assert_eq!(explanation.get("autoscaler"), None);
@@ -418,13 +418,13 @@ fn no_autoscaler_is_shown_where_none_is_known() {
 fn invalid_autoscaler_options_are_rejected() {
     let folder =
         import_with_groups(pool(), "groups:\n- {name: a, min: 3, max: 1, template: {cpu: 1, pods: 1}}\n");
-    let wrong = |arguments: &[&str]| explain(folder.path(), arguments).failure(1);
-    let error = wrong(&["node/idle", "--node-groups", "groups.yaml"]);
+    let error_of = |arguments: &[&str]| explain(folder.path(), arguments).failure(1);
+    let error = error_of(&["node/idle", "--node-groups", "groups.yaml"]);
     assert!(error.starts_with("error: groups.yaml: invalid node groups: groups[0].max: "), "{error}");
-    assert!(wrong(&["node/idle", "--node-groups", "no.yaml"]).contains("cannot read no.yaml"));
+    assert!(error_of(&["node/idle", "--node-groups", "no.yaml"]).contains("cannot read no.yaml"));
     std::fs::write(folder.path().join("groups.yaml"), GROUPS).unwrap();
     let flags =
-        |flags: &str| wrong(&["node/idle", "--node-groups", "groups.yaml", "--autoscaler-flags", flags]);
+        |flags: &str| error_of(&["node/idle", "--node-groups", "groups.yaml", "--autoscaler-flags", flags]);
     assert_eq!(
         flags("--scale-down-wombat=1"),
         "error: --autoscaler-flags: invalid autoscaler flag --scale-down-wombat=1: unknown flag\n"
@@ -434,23 +434,25 @@ fn invalid_autoscaler_options_are_rejected() {
         flags("--expander=price"),
         "error: --autoscaler-flags: --expander=price requires prices: set `pricing`, and the `price` of every group, in the file given by --node-groups\n"
     );
-    let fine = |flags: &str| {
+    let explain_with_flags = |flags: &str| {
         let explain_arguments = ["node/idle", "--node-groups", "groups.yaml", "--autoscaler-flags", flags];
         explain(folder.path(), &explain_arguments)
     };
-    let warned = fine("--nodes=1:3:small");
+    let warned = explain_with_flags("--nodes=1:3:small");
     assert!(warned.err.contains("warning: --nodes of --autoscaler-flags is ignored: "), "{}", warned.err);
-    assert!(fine("").success().contains("Autoscaler:  defaults of 1.36; groups from groups.yaml\n"));
+    assert!(
+        explain_with_flags("").success().contains("Autoscaler:  defaults of 1.36; groups from groups.yaml\n")
+    );
     for (flag, value) in [("-n", Some("web")), ("--nodes", None), ("--scheduler-version", Some("1.36"))] {
         let explain_arguments: Vec<&str> = ["node/idle", flag].into_iter().chain(value).collect();
-        assert!(wrong(&explain_arguments).contains("cannot be used with a node"), "{flag}");
+        assert!(error_of(&explain_arguments).contains("cannot be used with a node"), "{flag}");
     }
     assert!(flags("--expander='price").contains("unclosed quote '"));
     let error = explain(folder.path(), &["node/idle", "--autoscaler-version", "1.20"]).failure(2);
     assert!(error.contains("1.32 to 1.37"), "{error}");
-    assert_eq!(wrong(&["node/never"]), "error: node \"never\" not found in the history\n");
+    assert_eq!(error_of(&["node/never"]), "error: node \"never\" not found in the history\n");
     assert_eq!(
-        wrong(&["node/idle", "--at", "13:00"]),
+        error_of(&["node/idle", "--at", "13:00"]),
         "error: node \"idle\" did not exist at 2026-11-01T13:00:00Z: it existed from 2026-11-01T14:00:00Z to the end of the history\n"
     );
 }

@@ -82,7 +82,7 @@ fn pods_of_a_workload_are_spread_as_real_ones_are() {
             (crowded, empty),
             "{kind}: by the namespace given"
         );
-        assert_eq!(spread(kind, "shop".into(), &["-n", "other"]), (100, 100), "{kind}: nobody is there");
+        assert_eq!(spread(kind, "shop".into(), &["-n", "other"]), (100, 100), "{kind}: no pods there");
     }
 }
 

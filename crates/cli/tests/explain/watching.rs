@@ -19,9 +19,9 @@ fn scale_down_is_delayed_after_a_scale_up() {
     let folder = import_with_groups(recording, GROUPS);
     let explain_at = |at: &str| {
         let flags = "--scale-down-unneeded-time=10s";
-        let explain_at =
+        let arguments =
             ["node/idle", "--at", at, "--node-groups", "groups.yaml", "--autoscaler-flags", flags];
-        (json_of(folder.path(), &explain_at), explain(folder.path(), &explain_at).success())
+        (json_of(folder.path(), &arguments), explain(folder.path(), &arguments).success())
     };
     let (output, text) = explain_at(&time(62));
     assert_eq!(output["verdict"], "mayGo");
@@ -86,7 +86,7 @@ fn recorded_scaling_delays_scale_down() {
         let flags = "--scale-down-unneeded-time=10s --scale-down-delay-after-delete=5m";
         explain_json(folder.path(), &["node/idle", "--at", &time(at), "--autoscaler-flags", flags])
     };
-    assert_eq!(explain_at(60)["group"]["upcoming"], 1, "it was asked for, and is not there yet");
+    assert_eq!(explain_at(60)["group"]["upcoming"], 1, "the node was requested and has not appeared yet");
     let output = explain_at(120);
     assert_eq!((&output["group"]["target"], &output["group"]["upcoming"]), (&json!(3), &json!(0)));
     assert_eq!(output["cooldown"], json!({"after": "a scale-up", "since": time(30), "until": time(630)}));
@@ -114,7 +114,7 @@ fn what_happened_before_the_simulation_is_assumed() {
 
 /// After a loop that ended early a node's verdict is that of an earlier loop.
 #[test]
-fn a_loop_that_ends_early_says_nothing_of_a_node() {
+fn a_loop_that_ends_early_has_no_verdict_on_a_node() {
     let unready = |name: &str| {
         let condition = json!([{"type": "Ready", "status": "False", "lastTransitionTime": time(300)}]);
         with(member(name, "small"), "/status/conditions", condition)

@@ -32,11 +32,11 @@ impl ClockFixture {
         let library = folder.path().join("shifted_clock.so");
         let made =
             Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).output();
-        let workshop = ClockFixture { folder, library };
+        let fixture = ClockFixture { folder, library };
         match made {
             Ok(made) if made.status.success() => {
-                workshop.shift(0, 0);
-                Some(workshop)
+                fixture.shift(0, 0);
+                Some(fixture)
             }
             Ok(made) => panic!("{}", String::from_utf8_lossy(&made.stderr)),
             Err(_) => {
@@ -47,17 +47,17 @@ impl ClockFixture {
         }
     }
 
-    /// Shifts the wall clock by `wrong` seconds, and pretends that the machine was suspended for `suspended` seconds.
-    fn shift(&self, wrong: i64, suspended: i64) {
+    /// Shifts the wall clock by `offset` seconds, and pretends that the machine was suspended for `suspended` seconds.
+    fn shift(&self, offset: i64, suspended: i64) {
         let (next, file) = (self.folder.path().join("next"), self.folder.path().join("shift"));
-        std::fs::write(&next, format!("{wrong} {suspended}")).unwrap();
+        std::fs::write(&next, format!("{offset} {suspended}")).unwrap();
         std::fs::rename(next, file).unwrap();
     }
 
     fn record(&self, cluster: &Cluster, arguments: &[&str]) -> Recorder {
         let mut command = command(self.folder.path());
         command.env("LD_PRELOAD", &self.library).env("SHIFT_FILE", self.folder.path().join("shift"));
-        command.args(["record", "--into", "h.kine", "--kinds", TEST_KIND.word(), "--kubeconfig"]);
+        command.args(["record", "--into", "h.kine", "--kinds", TEST_KIND.kubectl_name(), "--kubeconfig"]);
         Recorder::run(command.arg(cluster.kubeconfig()).args(arguments))
     }
 
@@ -65,9 +65,9 @@ impl ClockFixture {
         self.folder.path().join("h.kine")
     }
 
-    fn gap(&self, words: &str) -> Option<Gap> {
+    fn gap(&self, reason: &str) -> Option<Gap> {
         let gaps = History::open(&self.path()).and_then(|history| history.gaps()).unwrap_or_default();
-        gaps.into_iter().find(|gap| gap.why.contains(words))
+        gaps.into_iter().find(|gap| gap.why.contains(reason))
     }
 
     fn info(&self) -> String {
@@ -78,16 +78,16 @@ impl ClockFixture {
     fn seen(&self, name: &str) -> Moment {
         let recording = RecordedHistory::read(&self.path());
         let mut of_name = recording.changes.iter().filter(|change| *change.key.name == *name);
-        of_name.next().unwrap_or_else(|| panic!("{name} is forgotten")).at
+        of_name.next().unwrap_or_else(|| panic!("{name} is not in the history")).at
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn setting_the_clock_does_not_move_changes() {
-    let (Some(cluster), Some(workshop)) = (shared(), ClockFixture::build()) else { return };
-    let (client, path) = (client(&cluster).await, workshop.path());
+    let (Some(cluster), Some(fixture)) = (shared(), ClockFixture::build()) else { return };
+    let (client, path) = (client(&cluster).await, fixture.path());
     let begun = now();
-    let mut recorder = workshop.record(&cluster, &["--keep-age", "1h"]);
+    let mut recorder = fixture.record(&cluster, &["--keep-age", "1h"]);
     let names = ["clock-before", "clock-wrong", "clock-later", "clock-right"];
     for (name, shift, step) in [
         (names[0], 0, None),
@@ -95,59 +95,60 @@ async fn setting_the_clock_does_not_move_changes() {
         (names[2], 10 * YEAR, None),
         (names[3], 0, Some("the clock was set back by 10y")),
     ] {
-        workshop.shift(shift, 0);
+        fixture.shift(shift, 0);
         TEST_KIND.create(&client, name).await;
         TEST_KIND.label(&client, name, "1").await;
         recorder.wait(name, || has(&path, &TEST_KIND.kind(), name)).await;
         // By then retention has run too.
-        let is_told = || step.is_none_or(|step| workshop.gap(step).is_some());
-        recorder.wait("the step is told", || is_told() || workshop.info().contains("pruned: ")).await;
-        assert!(!workshop.info().contains("pruned: "), "{}", workshop.info());
+        let has_gap = || step.is_none_or(|step| fixture.gap(step).is_some());
+        recorder
+            .wait("the clock change is recorded", || has_gap() || fixture.info().contains("pruned: "))
+            .await;
+        assert!(!fixture.info().contains("pruned: "), "{}", fixture.info());
     }
     let output = recorder.stop().await;
     assert!(output.err.contains("warning: the clock was set forward by 10y\n"), "{}", output.err);
     output.success();
-    let seen = names.map(|name| workshop.seen(name));
+    let seen = names.map(|name| fixture.seen(name));
     assert!(seen.is_sorted() && begun <= seen[0] && seen[3] <= now(), "{seen:?}");
-    let info = workshop.info();
+    let info = fixture.info();
     for step in ["forward", "back"] {
         assert!(info.contains(&format!("all kinds: the clock was set {step} by 10y")), "{info}");
     }
-    run(workshop.folder.path(), &["doctor", "h.kine"]).success();
+    run(fixture.folder.path(), &["doctor", "h.kine"]).success();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_was_suspended_goes_on_in_its_time() {
-    let (Some(cluster), Some(workshop)) = (shared(), ClockFixture::build()) else { return };
-    let (client, path) = (client(&cluster).await, workshop.path());
-    let mut recorder = workshop.record(&cluster, &[]);
+async fn a_suspension_of_the_machine_is_a_gap() {
+    let (Some(cluster), Some(fixture)) = (shared(), ClockFixture::build()) else { return };
+    let (client, path) = (client(&cluster).await, fixture.path());
+    let mut recorder = fixture.record(&cluster, &[]);
     TEST_KIND.create(&client, "asleep-before").await;
     recorder.wait("something is recorded", || has(&path, &TEST_KIND.kind(), "asleep-before")).await;
-    workshop.shift(0, 8 * HOUR);
+    fixture.shift(0, 8 * HOUR);
     TEST_KIND.create(&client, "asleep-after").await;
-    recorder.wait("it goes on", || has(&path, &TEST_KIND.kind(), "asleep-after")).await;
+    recorder.wait("recording continues", || has(&path, &TEST_KIND.kind(), "asleep-after")).await;
     recorder.stop().await.success();
-    let gap =
-        workshop.gap("the machine was suspended for 8h").unwrap_or_else(|| panic!("{}", workshop.info()));
+    let gap = fixture.gap("the machine was suspended for 8h").unwrap_or_else(|| panic!("{}", fixture.info()));
     assert!(gap.kinds.is_empty() && gap.to.nanos_since(gap.from) >= 8 * HOUR * 1_000_000_000);
-    assert!(workshop.seen("asleep-before") <= gap.from && gap.to <= workshop.seen("asleep-after"));
+    assert!(fixture.seen("asleep-before") <= gap.from && gap.to <= fixture.seen("asleep-after"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_wrong_from_the_start_is_not_trusted() {
-    let (Some(cluster), Some(workshop)) = (shared(), ClockFixture::build()) else { return };
-    let (client, path) = (client(&cluster).await, workshop.path());
+    let (Some(cluster), Some(fixture)) = (shared(), ClockFixture::build()) else { return };
+    let (client, path) = (client(&cluster).await, fixture.path());
     // Not so far that the server's certificate has expired.
-    workshop.shift(YEAR / 2, 0);
+    fixture.shift(YEAR / 2, 0);
     let begun = now();
-    let mut recorder = workshop.record(&cluster, &[]);
+    let mut recorder = fixture.record(&cluster, &[]);
     TEST_KIND.create(&client, "early").await;
     recorder.wait("something is recorded", || has(&path, &TEST_KIND.kind(), "early")).await;
     recorder.stop().await.success();
     // The Date header of an API server has a resolution of one second.
-    let (seen, second) = (workshop.seen("early"), 1_000_000_000);
+    let (seen, second) = (fixture.seen("early"), 1_000_000_000);
     assert!(seen >= begun.plus_nanos(-second) && seen <= now().plus_nanos(second), "{seen}");
-    assert!(workshop.gap("the clock is 182d ahead of the API server's").is_some(), "{}", workshop.info());
+    assert!(fixture.gap("the clock is 182d ahead of the API server's").is_some(), "{}", fixture.info());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,7 +163,7 @@ async fn a_history_that_ends_in_the_future_says_so() {
     writer.close().unwrap();
     let arguments = ["--into", "h.kine", "--source", "s", "--kinds", "ns", "--keep-age", "1h"];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
-    recorder.wait("it records", || has(&path, &TestKind::Namespaces.kind(), "default")).await;
+    recorder.wait("a namespace is recorded", || has(&path, &TestKind::Namespaces.kind(), "default")).await;
     let output = recorder.stop().await.err;
     assert!(output.contains("warning: the history ends 364d in the future"), "{output}");
     let gaps = RecordedHistory::read(&path).gaps;

@@ -33,9 +33,9 @@ fn set_aside(folder: &Path) -> Vec<PathBuf> {
 async fn a_history_that_was_damaged_is_set_aside() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
-    let sort = TestKind::PriorityClasses;
-    sort.create(&client, "damaged-object").await;
-    let arguments = ["--into", "h.kine", "--source", "s", "--kinds", sort.word()];
+    let test_kind = TestKind::PriorityClasses;
+    test_kind.create(&client, "damaged-object").await;
+    let arguments = ["--into", "h.kine", "--source", "s", "--kinds", test_kind.kubectl_name()];
     // The first page, which identifies the file, and all other pages.
     for (from, bytes) in [(0, 4096), (4096, u64::MAX)] {
         let folder = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ async fn a_history_that_was_damaged_is_set_aside() {
         let damaged = std::fs::read(&path).unwrap();
 
         let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
-        recorder.wait("it is recorded", || has(&path, &sort.kind(), "damaged-object")).await;
+        recorder.wait("the object is recorded", || has(&path, &test_kind.kind(), "damaged-object")).await;
         let output = recorder.stop().await;
         assert!(output.err.contains("; renamed to "), "{}", output.err);
         output.success();
@@ -64,7 +64,10 @@ async fn a_history_that_was_damaged_is_set_aside() {
         assert_eq!(aside.len(), 1, "{aside:?}");
         // Opening the file changes its first page.
         let (kept, from) = (std::fs::read(&aside[0]).unwrap(), from as usize);
-        assert!(kept.len() == damaged.len() && kept[from..] == damaged[from..], "it is not as it was");
+        assert!(
+            kept.len() == damaged.len() && kept[from..] == damaged[from..],
+            "the damaged file was changed"
+        );
         let recording = RecordedHistory::read(&path);
         let name = aside[0].file_name().unwrap().to_string_lossy();
         let why = format!("the history was damaged and renamed to {name}");
@@ -83,25 +86,25 @@ async fn a_history_that_was_damaged_is_set_aside() {
 async fn a_history_that_is_damaged_while_it_is_written_is_set_aside() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
-    let sort = TestKind::PriorityClasses;
-    sort.create(&client, "damaged-before").await;
+    let test_kind = TestKind::PriorityClasses;
+    test_kind.create(&client, "damaged-before").await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
-    let arguments = ["--into", "h.kine", "--kinds", sort.word()];
+    let arguments = ["--into", "h.kine", "--kinds", test_kind.kubectl_name()];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
-    recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
+    recorder.wait("everything is listed", || has_listed(&path, &[test_kind.kind()])).await;
     for file in ["h.kine", "h.kine-wal"] {
         let file = folder.path().join(file);
         damage(&file, 0, file.metadata().unwrap().len());
     }
-    recorder.wait("it is set aside", || !set_aside(folder.path()).is_empty()).await;
-    sort.create(&client, "damaged-after").await;
-    recorder.wait("it goes on", || has(&path, &sort.kind(), "damaged-after")).await;
+    recorder.wait("the history is set aside", || !set_aside(folder.path()).is_empty()).await;
+    test_kind.create(&client, "damaged-after").await;
+    recorder.wait("recording continues", || has(&path, &test_kind.kind(), "damaged-after")).await;
     let output = recorder.stop().await;
     assert_eq!(output.err.matches("; renamed to ").count(), 1, "{}", output.err);
     assert_eq!(output.err.matches("warning: recording again\n").count(), 1, "{}", output.err);
     output.success();
-    assert!(has(&path, &sort.kind(), "damaged-before"));
+    assert!(has(&path, &test_kind.kind(), "damaged-before"));
     let mut log = set_aside(folder.path())[0].clone().into_os_string();
     log.push("-wal");
     assert!(Path::new(&log).exists());
@@ -115,16 +118,16 @@ async fn a_history_that_is_removed_while_it_is_written_is_followed_by_another() 
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
-    let sort = TestKind::PriorityClasses;
-    let arguments = ["--into", "h.kine", "--kinds", sort.word()];
+    let test_kind = TestKind::PriorityClasses;
+    let arguments = ["--into", "h.kine", "--kinds", test_kind.kubectl_name()];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
-    recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
+    recorder.wait("everything is listed", || has_listed(&path, &[test_kind.kind()])).await;
     let begun = History::open(&path).unwrap().span().unwrap().unwrap().0;
     // The WAL remains: SQLite must not apply it to the next history.
     std::fs::remove_file(&path).unwrap();
-    recorder.wait("another is begun", || has_listed(&path, &[sort.kind()])).await;
-    sort.create(&client, "removed-after").await;
-    recorder.wait("it goes on", || has(&path, &sort.kind(), "removed-after")).await;
+    recorder.wait("a new history is started", || has_listed(&path, &[test_kind.kind()])).await;
+    test_kind.create(&client, "removed-after").await;
+    recorder.wait("recording continues", || has(&path, &test_kind.kind(), "removed-after")).await;
     let output = recorder.stop().await;
     assert!(output.err.contains("history h.kine not found; a new history is started"), "{}", output.err);
     output.success();

@@ -108,13 +108,13 @@ async fn leader_leases_are_recorded_and_node_heartbeats_are_not() {
     holds("POST", "kube-node-lease", "node-1", "node-1", 0).await;
     holds("POST", "kube-system", "my-scheduler", "one", 0).await;
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &["--into", "h.kine"]);
-    recorder.wait("it is listed", || has(&path, &lease, "my-scheduler")).await;
+    recorder.wait("the lease is listed", || has(&path, &lease, "my-scheduler")).await;
     for (holder, second) in [("one", 1), ("one", 2), ("other", 3), ("other", 4)] {
         holds("PATCH", "kube-node-lease", "node-1", "node-1", second).await;
         holds("PATCH", "kube-system", "my-scheduler", holder, second).await;
     }
     holds("POST", "kube-system", "the-end", "one", 0).await;
-    recorder.wait("the end is heard", || has(&path, &lease, "the-end")).await;
+    recorder.wait("the end marker is recorded", || has(&path, &lease, "the-end")).await;
     recorder.stop().await.success();
     let holders: Vec<String> = changes(&path, &lease, "my-scheduler")
         .iter()
@@ -176,10 +176,16 @@ async fn usage_is_sampled_on_request() {
         (Kind::new("kinescope.io", "NodeUsage"), Kind::new("kinescope.io", "NamespaceUsage"));
     let arguments = ["--into", "h.kine", "--usage=1s"];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
-    recorder.wait("a sample", || has(&path, &node, "node-1") && has(&path, &namespace, "default")).await;
+    recorder
+        .wait("a sample is recorded", || has(&path, &node, "node-1") && has(&path, &namespace, "default"))
+        .await;
     uses("250m");
     let has_changed = |kind, name| changes(&path, kind, name).len() == 2;
-    recorder.wait("another", || has_changed(&node, "node-1") && has_changed(&namespace, "default")).await;
+    recorder
+        .wait("another sample is recorded", || {
+            has_changed(&node, "node-1") && has_changed(&namespace, "default")
+        })
+        .await;
     recorder.stop().await.success();
     let usage: serde_json::Value = serde_json::from_str(
         &run(folder.path(), &["get", "namespaceusages", "default", "-o", "json", "--history", "h.kine"])
@@ -192,7 +198,11 @@ async fn usage_is_sampled_on_request() {
     let has_ended = |kind, name| {
         changes(&path, kind, name).last().is_some_and(|last| matches!(last.what, What::Deleted(_)))
     };
-    recorder.wait("it has ended", || has_ended(&node, "node-1") && has_ended(&namespace, "default")).await;
+    recorder
+        .wait("the samples are removed from the state", || {
+            has_ended(&node, "node-1") && has_ended(&namespace, "default")
+        })
+        .await;
     recorder.stop().await.success();
     run(folder.path(), &["doctor", "h.kine"]).success();
 }

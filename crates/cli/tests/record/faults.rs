@@ -42,66 +42,77 @@ async fn with_faults_every_event_is_recorded_or_within_a_gap() {
         TestKind::PriorityClasses.create(&client, &format!("many-{number}")).await;
     }
 
-    let mut sets: Vec<FaultyRecorder> = Vec::new();
+    let mut faulty_recorders: Vec<FaultyRecorder> = Vec::new();
     for (seed, rules) in
         [(seed, None), (seed + 1, None), (seed + 2, Some(FilterOptions { redact: Some(RedactKey(KEY)) }))]
     {
         let plan = plan(seed);
         let proxy = Proxy::start(&cluster, plan.clone()).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let mut set = FaultyRecorder { seed, rules, folder, proxy, plan, recorder: None };
-        set.start();
-        sets.push(set);
+        let mut faulty_recorder = FaultyRecorder { seed, rules, folder, proxy, plan, recorder: None };
+        faulty_recorder.start();
+        faulty_recorders.push(faulty_recorder);
     }
     let mut watches = Vec::new();
-    for sort in TestKind::ALL {
-        watches.push((sort, watch(&client, sort.path(), "the-end").await));
+    for test_kind in TestKind::ALL {
+        watches.push((test_kind, watch(&client, test_kind.path(), "the-end").await));
     }
     let kinds = TestKind::ALL.map(TestKind::kind);
-    for set in &mut sets {
-        let path = set.path();
-        set.wait("everything is listed", |_| has_listed(&path, &kinds)).await;
+    for faulty_recorder in &mut faulty_recorders {
+        let path = faulty_recorder.path();
+        faulty_recorder.wait("everything is listed", |_| has_listed(&path, &kinds)).await;
     }
 
     // Lasting faults end when the recorder is stopped and started again.
     let churn = Churn::start(&cluster, seed, &TestKind::ALL, 4, Duration::from_millis(20)).await;
     for round in 1..=ROUNDS {
-        for set in &mut sets {
-            set.wait(&format!("the faults of round {round} have been met"), |set| set.has_injected(round))
+        for faulty_recorder in &mut faulty_recorders {
+            faulty_recorder
+                .wait(&format!("the faults of round {round} have been injected"), |faulty_recorder| {
+                    faulty_recorder.has_injected(round)
+                })
                 .await;
-            set.recorder.take().unwrap().stop().await.success();
+            faulty_recorder.recorder.take().unwrap().stop().await.success();
             let made = churn.made();
-            set.start();
-            set.wait("something happens", |_| churn.made() > made).await;
+            faulty_recorder.start();
+            faulty_recorder.wait("something happens", |_| churn.made() > made).await;
         }
     }
     let made = churn.stop().await;
-    for sort in TestKind::ALL {
-        sort.create(&client, "the-end").await;
+    for test_kind in TestKind::ALL {
+        test_kind.create(&client, "the-end").await;
     }
     let mut seen = Vec::new();
-    for (sort, watch) in watches {
-        seen.push((sort, watch.await.unwrap()));
+    for (test_kind, watch) in watches {
+        seen.push((test_kind, watch.await.unwrap()));
     }
 
-    for set in &mut sets {
-        let path = set.path();
-        set.wait("the end is heard", |_| kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
-        let output = set.recorder.take().unwrap().stop().await;
+    for faulty_recorder in &mut faulty_recorders {
+        let path = faulty_recorder.path();
+        faulty_recorder
+            .wait("the end marker is recorded", |_| kinds.iter().all(|kind| has(&path, kind, "the-end")))
+            .await;
+        let output = faulty_recorder.recorder.take().unwrap().stop().await;
         assert!(output.err.contains(" to h.kine in "), "{}", output.err);
         let recording = RecordedHistory::read(&path);
-        let faults = set.proxy.faults();
+        let faults = faulty_recorder.proxy.faults();
         let mut all = ComparisonCounts::default();
-        for (sort, seen) in &seen {
-            let tally = recording.compare(&sort.kind(), seen, set.rules.as_ref());
-            recording.check_state(&client, &sort.kind(), sort.path(), set.rules.as_ref()).await;
-            check_gaps(&recording, *sort, &faults);
-            check_losses(&tally.missing, *sort, seen, &faults);
-            all += tally;
+        for (test_kind, seen) in &seen {
+            let counts = recording.compare(&test_kind.kind(), seen, faulty_recorder.rules.as_ref());
+            recording
+                .check_state(&client, &test_kind.kind(), test_kind.path(), faulty_recorder.rules.as_ref())
+                .await;
+            check_gaps(&recording, *test_kind, &faults);
+            check_losses(&counts.missing, *test_kind, seen, &faults);
+            all += counts;
         }
-        assert!(!all.missing.is_empty(), "the faults of seed {} do no harm: {all}", set.seed);
-        check_export(&recording, set);
-        eprintln!("seed {}: {made} writes; {all}; {}", set.seed, counted(&faults));
+        assert!(
+            !all.missing.is_empty(),
+            "no event was missed in spite of the faults of seed {}: {all}",
+            faulty_recorder.seed
+        );
+        check_export(&recording, faulty_recorder);
+        eprintln!("seed {}: {made} writes; {all}; {}", faulty_recorder.seed, counted(&faults));
     }
     eprintln!("in {:?}", begun.elapsed());
 }
@@ -112,7 +123,7 @@ impl FaultyRecorder {
     }
 
     fn start(&mut self) {
-        let kinds = TestKind::ALL.map(TestKind::word).join(",");
+        let kinds = TestKind::ALL.map(TestKind::kubectl_name).join(",");
         let mut arguments = vec!["--into", "h.kine", "--kinds", &kinds];
         match &self.rules {
             None => arguments.extend(["--everything", "--no-redact"]),
@@ -125,19 +136,20 @@ impl FaultyRecorder {
         self.recorder = Some(Recorder::start(self.folder.path(), self.proxy.kubeconfig(), &arguments));
     }
 
-    async fn wait(&mut self, what: &str, is_so: impl Fn(&FaultyRecorder) -> bool) {
+    async fn wait(&mut self, what: &str, condition: impl Fn(&FaultyRecorder) -> bool) {
         let mut recorder = self.recorder.take().unwrap();
-        recorder.wait(&format!("seed {}: {what}", self.seed), || is_so(self)).await;
+        recorder.wait(&format!("seed {}: {what}", self.seed), || condition(self)).await;
         self.recorder = Some(recorder);
     }
 
     /// Whether all faults up to this round have been injected.
     fn has_injected(&self, round: usize) -> bool {
         let faults = self.proxy.faults();
-        let is_met = |step: &PlannedFault| faults.iter().any(|fault| fault.planned == *step);
+        let is_injected = |planned: &PlannedFault| faults.iter().any(|fault| fault.planned == *planned);
         // Bookmarks are sent once a minute, so a watch may end before there is one to drop.
-        let mut steps = self.plan.faults.iter().filter(|step| step.fault != FaultKind::DropBookmarks);
-        steps.all(|step| round_of(step) > round || is_met(step))
+        let mut planned_faults =
+            self.plan.faults.iter().filter(|planned| planned.fault != FaultKind::DropBookmarks);
+        planned_faults.all(|planned| round_of(planned) > round || is_injected(planned))
     }
 }
 
@@ -148,20 +160,20 @@ const ROUNDS: usize = 2;
 const WATCHES: u32 = 11;
 
 /// The round of a fault.
-fn round_of(step: &PlannedFault) -> usize {
-    match step.request_kind {
+fn round_of(planned: &PlannedFault) -> usize {
+    match planned.request_kind {
         RequestKind::List | RequestKind::Write => 1,
-        RequestKind::Watch => step.nth.div_ceil(WATCHES) as usize,
+        RequestKind::Watch => planned.nth.div_ceil(WATCHES) as usize,
     }
 }
 
 /// All faults for all kinds, in random order.
 fn plan(seed: u64) -> FaultPlan {
-    let mut chance = Pcg64::seed_from_u64(seed);
-    let mut steps = Vec::new();
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let mut planned_faults = Vec::new();
     let lasting: Vec<[FaultKind; TestKind::ALL.len()]> = (1..=ROUNDS)
         .map(|round| {
-            let mut midway = |what| FaultKind::DuringWatch { after: chance.random_range(0..9), what };
+            let mut midway = |what| FaultKind::DuringWatch { after: rng.random_range(0..9), what };
             let mut lasting = [
                 midway(WatchFault::Hang),
                 midway(WatchFault::Hang),
@@ -169,32 +181,27 @@ fn plan(seed: u64) -> FaultPlan {
                 midway(WatchFault::RepeatEvent),
                 // The start of such a watch cannot be observed, so that no other can be awaited after it.
                 if round == ROUNDS { FaultKind::DropBookmarks } else { midway(WatchFault::RepeatEvent) },
-                FaultKind::Delay(Duration::from_millis(chance.random_range(100..900))),
+                FaultKind::Delay(Duration::from_millis(rng.random_range(100..900))),
             ];
-            shuffle(&mut lasting, &mut chance);
+            shuffle(&mut lasting, &mut rng);
             lasting
         })
         .collect();
-    let refused = chance.random_range(0..TestKind::ALL.len());
-    for (index, sort) in TestKind::ALL.into_iter().enumerate() {
-        let mut step = |explain_at, nth, trouble| {
-            steps.push(PlannedFault {
-                path: sort.path().to_owned(),
-                request_kind: explain_at,
-                nth,
-                fault: trouble,
-            })
+    let refused = rng.random_range(0..TestKind::ALL.len());
+    for (index, test_kind) in TestKind::ALL.into_iter().enumerate() {
+        let mut add_fault = |request_kind, nth, fault| {
+            planned_faults.push(PlannedFault { path: test_kind.path().to_owned(), request_kind, nth, fault })
         };
         let mut lists = [
             FaultKind::TruncateList,
             FaultKind::CloseConnection,
             FaultKind::Respond(ErrorResponse::TooManyRequests),
-            FaultKind::Delay(Duration::from_millis(chance.random_range(100..600))),
+            FaultKind::Delay(Duration::from_millis(rng.random_range(100..600))),
             FaultKind::Respond(ErrorResponse::Gone),
         ];
-        shuffle(&mut lists, &mut chance);
-        for (nth, trouble) in [1, 3, 5].into_iter().zip(lists) {
-            step(RequestKind::List, nth, trouble);
+        shuffle(&mut lists, &mut rng);
+        for (nth, fault) in [1, 3, 5].into_iter().zip(lists) {
+            add_fault(RequestKind::List, nth, fault);
         }
         for round in 0..ROUNDS as u32 {
             let mut refusals = [
@@ -207,59 +214,59 @@ fn plan(seed: u64) -> FaultPlan {
             if index == refused && round == 0 {
                 refusals[3] = FaultKind::Respond(ErrorResponse::Unauthorized);
             }
-            shuffle(&mut refusals, &mut chance);
-            let mut midways = [
+            shuffle(&mut refusals, &mut rng);
+            let mut watch_faults = [
                 WatchFault::Gone,
                 WatchFault::Gone,
                 WatchFault::TruncateEvent,
                 WatchFault::TruncateEvent,
                 WatchFault::TruncateEvent,
             ];
-            shuffle(&mut midways, &mut chance);
+            shuffle(&mut watch_faults, &mut rng);
             let first = round * WATCHES + 1;
-            for (nth, (refusal, what)) in (0..).zip(refusals.into_iter().zip(midways)) {
-                step(RequestKind::Watch, first + 2 * nth, refusal);
+            for (nth, (refusal, what)) in (0..).zip(refusals.into_iter().zip(watch_faults)) {
+                add_fault(RequestKind::Watch, first + 2 * nth, refusal);
                 // A watch without any data is retried with growing backoff: once is enough.
-                let after = if nth == 3 { 0 } else { chance.random_range(1..12) };
-                step(RequestKind::Watch, first + 2 * nth + 1, FaultKind::DuringWatch { after, what });
+                let after = if nth == 3 { 0 } else { rng.random_range(1..12) };
+                add_fault(RequestKind::Watch, first + 2 * nth + 1, FaultKind::DuringWatch { after, what });
             }
-            step(RequestKind::Watch, first + WATCHES - 1, lasting[round as usize][index]);
+            add_fault(RequestKind::Watch, first + WATCHES - 1, lasting[round as usize][index]);
         }
     }
-    FaultPlan { seed: Some(seed), faults: steps }
+    FaultPlan { seed: Some(seed), faults: planned_faults }
 }
 
-fn shuffle<T>(list: &mut [T], chance: &mut impl Rng) {
-    for place in (1..list.len()).rev() {
-        list.swap(place, chance.random_range(0..=place));
+fn shuffle<T>(list: &mut [T], rng: &mut impl Rng) {
+    for index in (1..list.len()).rev() {
+        list.swap(index, rng.random_range(0..=index));
     }
 }
 
 // === Further checks ===
 
 /// Checks that each gap has a reason, and that the proxy injected a fault since the last event before it.
-fn check_gaps(recording: &RecordedHistory, sort: TestKind, faults: &[InjectedFault]) {
-    let kind = sort.kind();
+fn check_gaps(recording: &RecordedHistory, test_kind: TestKind, faults: &[InjectedFault]) {
+    let kind = test_kind.kind();
     let gaps = recording.gaps_of(&kind);
     assert!(gaps.iter().all(|gap| !gap.why.is_empty() && gap.from <= gap.to), "{gaps:?}");
     let faults: Vec<Moment> = faults
         .iter()
-        .filter(|fault| fault.planned.path == sort.path())
+        .filter(|fault| fault.planned.path == test_kind.path())
         .map(|fault| moment(fault.at))
         .collect();
     for gap in merge_gaps(&gaps) {
         let before = recording.of(&kind).map(|change| change.seen).filter(|seen| *seen < gap.from);
         let before = before.max().unwrap_or(Moment::MIN);
-        let is_made = faults.iter().any(|at| before <= *at && *at <= gap.to);
-        assert!(is_made, "{gap:?} of {sort:?}: {faults:?}");
+        let is_caused_by_fault = faults.iter().any(|at| before <= *at && *at <= gap.to);
+        assert!(is_caused_by_fault, "{gap:?} of {test_kind:?}: {faults:?}");
     }
 }
 
 /// Checks that missing changes could not be recorded: they happened after the last event of a watch that got 410 Gone,
 /// and before the version of the next watch.
-fn check_losses(missing: &[u64], sort: TestKind, seen: &[WatchedEvent], faults: &[InjectedFault]) {
+fn check_losses(missing: &[u64], test_kind: TestKind, seen: &[WatchedEvent], faults: &[InjectedFault]) {
     let is_watch = |fault: &&InjectedFault| {
-        fault.planned.request_kind == RequestKind::Watch && fault.planned.path == sort.path()
+        fault.planned.request_kind == RequestKind::Watch && fault.planned.path == test_kind.path()
     };
     let watches: Vec<&InjectedFault> = faults.iter().filter(is_watch).collect();
     let begun_at = |fault: &InjectedFault| -> u64 {
@@ -267,8 +274,8 @@ fn check_losses(missing: &[u64], sort: TestKind, seen: &[WatchedEvent], faults: 
         version.split('&').next().unwrap().parse().unwrap()
     };
     let versions: Vec<u64> =
-        seen.iter().filter(|sight| !sight.is_first()).map(WatchedEvent::version).collect();
-    let mut lost: Vec<(u64, u64)> = Vec::new();
+        seen.iter().filter(|event| !event.is_initial()).map(WatchedEvent::version).collect();
+    let mut missed_ranges: Vec<(u64, u64)> = Vec::new();
     for (index, watch) in watches.iter().enumerate() {
         let passed = match watch.planned.fault {
             FaultKind::Respond(ErrorResponse::Gone) => 0,
@@ -276,19 +283,21 @@ fn check_losses(missing: &[u64], sort: TestKind, seen: &[WatchedEvent], faults: 
             _ => continue,
         };
         let begun = begun_at(watch);
-        let heard = versions.iter().filter(|version| **version > begun).take(passed).last().unwrap_or(&begun);
+        let last_received =
+            versions.iter().filter(|version| **version > begun).take(passed).last().unwrap_or(&begun);
         // After the last fault there may be a watch that has no bookmarks to drop.
-        lost.push((*heard, watches.get(index + 1).map_or(u64::MAX, |next| begun_at(next))));
+        missed_ranges.push((*last_received, watches.get(index + 1).map_or(u64::MAX, |next| begun_at(next))));
     }
     for version in missing {
-        let is_lost = lost.iter().any(|(after, until)| after < version && version <= until);
-        assert!(is_lost, "{version} of {sort:?} could have been had: {lost:?}");
+        let is_in_missed_range =
+            missed_ranges.iter().any(|(after, until)| after < version && version <= until);
+        assert!(is_in_missed_range, "{version} of {test_kind:?} was available: {missed_ranges:?}");
     }
 }
 
 /// Checks that an export has all changes and gaps in order, and secrets only where they belong.
-fn check_export(recording: &RecordedHistory, set: &FaultyRecorder) {
-    let lines = run(set.folder.path(), &["export", "h.kine", "--format", "jsonl"]).success();
+fn check_export(recording: &RecordedHistory, faulty_recorder: &FaultyRecorder) {
+    let lines = run(faulty_recorder.folder.path(), &["export", "h.kine", "--format", "jsonl"]).success();
     let mut changes = recording.changes.iter();
     let mut gaps = 0;
     for line in lines.lines() {
@@ -305,21 +314,21 @@ fn check_export(recording: &RecordedHistory, set: &FaultyRecorder) {
     }
     assert!(changes.next().is_none());
     assert_eq!(gaps, recording.gaps.len());
-    assert_eq!(lines.contains(PASSWORD), set.rules.is_none());
-    run(set.folder.path(), &["doctor", "h.kine"]).success();
-    assert!(is_closed(&set.path()));
+    assert_eq!(lines.contains(PASSWORD), faulty_recorder.rules.is_none());
+    run(faulty_recorder.folder.path(), &["doctor", "h.kine"]).success();
+    assert!(is_closed(&faulty_recorder.path()));
 }
 
 /// `12 × cut the next one, …`
 fn counted(faults: &[InjectedFault]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for fault in faults {
-        let words = fault.planned.fault.to_string();
+        let description = fault.planned.fault.to_string();
         // Without the number of events and the duration.
-        let words = words.split_once(" events ").map_or(&*words, |(_, what)| what);
-        let words = if words.starts_with("wait for") { "wait" } else { words };
+        let description = description.split_once(" events ").map_or(&*description, |(_, what)| what);
+        let description = if description.starts_with("wait for") { "wait" } else { description };
         let list = if fault.planned.request_kind == RequestKind::List { " to a list" } else { "" };
-        *counts.entry(format!("{words}{list}")).or_default() += 1;
+        *counts.entry(format!("{description}{list}")).or_default() += 1;
     }
     let parts: Vec<String> = counts.into_iter().map(|(what, count)| format!("{count} × {what}")).collect();
     parts.join(", ")

@@ -1,4 +1,4 @@
-//! Tests of a recorder that is killed repeatedly: after restarts its history is as complete as without.
+//! Tests of a recorder that is killed repeatedly: after restarts its history is as complete as without kills.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::server::{Churn, TestKind, client, seed, shared, start, watch};
 const TEST_KINDS: [TestKind; 2] = [TestKind::Pods, TestKind::Nodes];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_kills_leave_no_trace() {
+async fn repeated_kills_lose_no_events() {
     let Some(cluster) = start(ClusterOptions::default()) else { return };
     let (seed, begun) = (seed(), Instant::now());
-    let mut chance = Pcg64::seed_from_u64(seed);
+    let mut rng = Pcg64::seed_from_u64(seed);
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
@@ -28,8 +28,8 @@ async fn a_hundred_kills_leave_no_trace() {
         Recorder::start(folder.path(), cluster.kubeconfig(), &arguments)
     };
     let mut watches = Vec::new();
-    for sort in TEST_KINDS {
-        watches.push((sort, watch(&client, sort.path(), "the-end").await));
+    for test_kind in TEST_KINDS {
+        watches.push((test_kind, watch(&client, test_kind.path(), "the-end").await));
     }
     let mut recorder = record();
     recorder.wait("everything is listed", || has_listed(&path, &kinds)).await;
@@ -39,27 +39,29 @@ async fn a_hundred_kills_leave_no_trace() {
     // The changes found durable so far, and the number of kills after which there were new ones.
     let mut durable: Vec<Change> = Vec::new();
     let kills = testobjects::case_count(50, 300);
-    let mut fruitful = 0;
+    let mut recording_kills = 0;
     for _ in 0..kills {
         let mut recorder = record();
         // Half of them are killed before they record anything, the others while recording.
-        if chance.random_range(0..2) == 0 {
+        if rng.random_range(0..2) == 0 {
             let before = durable.len();
             recorder.wait("something is recorded", || changes(&path).len() > before).await;
         }
-        tokio::time::sleep(Duration::from_millis(chance.random_range(0..250))).await;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..250))).await;
         recorder.kill();
         let now = changes(&path);
-        assert!(now.starts_with(&durable), "what was durable is no more");
-        fruitful += usize::from(now.len() > durable.len());
+        assert!(now.starts_with(&durable), "a durable change is missing after the kill");
+        recording_kills += usize::from(now.len() > durable.len());
         durable = now;
     }
     let made = churn.stop().await;
-    for sort in TEST_KINDS {
-        sort.create(&client, "the-end").await;
+    for test_kind in TEST_KINDS {
+        test_kind.create(&client, "the-end").await;
     }
     let mut recorder = record();
-    recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
+    recorder
+        .wait("the end marker is recorded", || kinds.iter().all(|kind| has(&path, kind, "the-end")))
+        .await;
     recorder.stop().await.success();
 
     let recording = RecordedHistory::read(&path);
@@ -67,18 +69,21 @@ async fn a_hundred_kills_leave_no_trace() {
     // The server keeps more than a minute of events, so that a restart within that misses nothing.
     assert_eq!(recording.gaps, []);
     let mut all = ComparisonCounts::default();
-    for (sort, watch) in watches {
-        let tally = recording.compare(&sort.kind(), &watch.await.unwrap(), None);
-        assert_eq!((tally.missing.len(), tally.inferred), (0, 0), "{tally}");
-        recording.check_state(&client, &sort.kind(), sort.path(), None).await;
-        all += tally;
+    for (test_kind, watch) in watches {
+        let counts = recording.compare(&test_kind.kind(), &watch.await.unwrap(), None);
+        assert_eq!((counts.missing.len(), counts.inferred), (0, 0), "{counts}");
+        recording.check_state(&client, &test_kind.kind(), test_kind.path(), None).await;
+        all += counts;
     }
     // An unchanged server version is not recorded again.
     let versions = recording.of(&Kind::new("kinescope.io", "ServerVersion")).count();
     assert_eq!(versions, 1);
-    assert!(fruitful > kills / 3, "only {fruitful} of {kills} recorders lived to see anything");
+    assert!(
+        recording_kills > kills / 3,
+        "only {recording_kills} of {kills} recorders recorded anything before the kill"
+    );
     eprintln!(
-        "seed {seed}: {kills} kills, {fruitful} after something was recorded; {made} writes; {all}; in {:?}",
+        "seed {seed}: {kills} kills, {recording_kills} after something was recorded; {made} writes; {all}; in {:?}",
         begun.elapsed()
     );
 }
@@ -87,37 +92,38 @@ async fn a_hundred_kills_leave_no_trace() {
 async fn a_kill_in_the_middle_of_a_list_is_a_gap() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
-    let sort = TestKind::Deployments;
+    let test_kind = TestKind::Deployments;
     // More than one page of a list; of the others some are on the first page and some are not.
     for number in 0..510 {
-        sort.create(&client, &format!("many-{number}")).await;
+        test_kind.create(&client, &format!("many-{number}")).await;
     }
     let others = ["a-changes", "a-goes", "z-changes", "z-goes"];
     for name in others {
-        sort.create(&client, name).await;
+        test_kind.create(&client, name).await;
     }
-    let watch = watch(&client, sort.path(), "the-end").await;
+    let watch = watch(&client, test_kind.path(), "the-end").await;
     let fault = FaultKind::Delay(Duration::from_secs(60));
-    let step = PlannedFault { path: sort.path().to_owned(), request_kind: RequestKind::List, nth: 2, fault };
-    let proxy = Proxy::start(&cluster, FaultPlan { seed: None, faults: vec![step] }).unwrap();
+    let planned_fault =
+        PlannedFault { path: test_kind.path().to_owned(), request_kind: RequestKind::List, nth: 2, fault };
+    let proxy = Proxy::start(&cluster, FaultPlan { seed: None, faults: vec![planned_fault] }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let arguments = ["--into", "h.kine", "--kinds", "deploy", "--everything", "--no-redact"];
     let mut recorder = Recorder::start(folder.path(), proxy.kubeconfig(), &arguments);
-    recorder.wait("the first page is there", || has(&path, &sort.kind(), "a-goes")).await;
+    recorder.wait("the first page is recorded", || has(&path, &test_kind.kind(), "a-goes")).await;
     recorder.kill();
-    assert!(!has_listed(&path, &[sort.kind()]) && !has(&path, &sort.kind(), "z-goes"));
+    assert!(!has_listed(&path, &[test_kind.kind()]) && !has(&path, &test_kind.kind(), "z-goes"));
 
     for name in others {
         match name.ends_with("goes") {
-            true => sort.delete(&client, name).await,
-            false => sort.label(&client, name, "1").await,
+            true => test_kind.delete(&client, name).await,
+            false => test_kind.label(&client, name, "1").await,
         }
     }
     let mut recorder = Recorder::start(folder.path(), proxy.kubeconfig(), &arguments);
-    recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
-    sort.create(&client, "the-end").await;
-    recorder.wait("the end is heard", || has(&path, &sort.kind(), "the-end")).await;
+    recorder.wait("everything is listed", || has_listed(&path, &[test_kind.kind()])).await;
+    test_kind.create(&client, "the-end").await;
+    recorder.wait("the end marker is recorded", || has(&path, &test_kind.kind(), "the-end")).await;
     recorder.stop().await.success();
     let recording = RecordedHistory::read(&path);
     let whys: Vec<&str> = recording.gaps.iter().map(|gap| &*gap.why).collect();
@@ -125,10 +131,10 @@ async fn a_kill_in_the_middle_of_a_list_is_a_gap() {
         !whys.is_empty() && whys.iter().all(|why| *why == "the position to resume from was unknown"),
         "{whys:?}"
     );
-    let tally = recording.compare(&sort.kind(), &watch.await.unwrap(), None);
-    recording.check_state(&client, &sort.kind(), sort.path(), None).await;
+    let counts = recording.compare(&test_kind.kind(), &watch.await.unwrap(), None);
+    recording.check_state(&client, &test_kind.kind(), test_kind.path(), None).await;
     // Both deletions, and the earlier versions of z-changes and z-goes.
-    assert_eq!((tally.missing.len(), tally.inferred), (4, 1), "{tally}");
+    assert_eq!((counts.missing.len(), counts.inferred), (4, 1), "{counts}");
 }
 
 /// All changes, even of a history whose writer was killed.

@@ -65,12 +65,16 @@ async fn a_kind_that_comes_goes_and_comes_back_is_followed() {
     recorder.wait("the kind is picked up", || has(&path, &kind, "first")).await;
 
     cluster.kubectl(&["delete", "crd", "nodepools.karpenter.sh", "--timeout=60s"]).unwrap();
-    recorder.wait("its object has gone", || has_change(&kind, "first", &|what| what.state().is_none())).await;
-    let is_said = || {
+    recorder
+        .wait("the deletion of its object is recorded", || {
+            has_change(&kind, "first", &|what| what.state().is_none())
+        })
+        .await;
+    let has_gap = || {
         let gaps = History::open(&path).and_then(|history| history.gaps()).unwrap_or_default();
         gaps.iter().any(|gap| gap.kinds == [kind.clone()] && gap.why.contains("404"))
     };
-    recorder.wait("that the kind has gone is said", is_said).await;
+    recorder.wait("the gap of the deleted kind is recorded", has_gap).await;
     // As an upgrade of an operator does.
     send(&client, "POST", DEFINITIONS, &define("v2")).await;
     cluster.kubectl(&established).unwrap();
@@ -78,19 +82,21 @@ async fn a_kind_that_comes_goes_and_comes_back_is_followed() {
     recorder.wait("the kind is watched again", || has(&path, &kind, "second")).await;
     send(&client, "DELETE", &format!("{}/second", pools("v2")), "").await;
     recorder
-        .wait("what happens to it is heard", || has_change(&kind, "second", &|what| what.state().is_none()))
+        .wait("its deletion is recorded", || has_change(&kind, "second", &|what| what.state().is_none()))
         .await;
     create("v2", "third").await;
-    recorder.wait("the last one is heard", || has(&path, &kind, "third")).await;
+    recorder.wait("the last object is recorded", || has(&path, &kind, "third")).await;
     let output = recorder.stop().await;
 
-    let film = RecordedHistory::read(&path);
-    film.check_state(&client, &kind, &pools("v2"), None).await;
-    let story: Vec<String> =
-        film.of(&kind).map(|change| format!("{} {}", change.what.event_type(), change.key.name)).collect();
-    assert_eq!(story, ["ADDED first", "DELETED first", "ADDED second", "DELETED second", "ADDED third"]);
-    let gaps = film.gaps_of(&kind);
-    assert_eq!(film.gaps.len(), gaps.len(), "{:?}", film.gaps);
+    let recording = RecordedHistory::read(&path);
+    recording.check_state(&client, &kind, &pools("v2"), None).await;
+    let event_log: Vec<String> = recording
+        .of(&kind)
+        .map(|change| format!("{} {}", change.what.event_type(), change.key.name))
+        .collect();
+    assert_eq!(event_log, ["ADDED first", "DELETED first", "ADDED second", "DELETED second", "ADDED third"]);
+    let gaps = recording.gaps_of(&kind);
+    assert_eq!(recording.gaps.len(), gaps.len(), "{:?}", recording.gaps);
     assert!(gaps.is_sorted_by(|one, next| one.to <= next.from), "{gaps:?}");
     assert!(!gaps.is_empty() && gaps.iter().all(|gap| gap.why.contains("404")), "{gaps:?}");
     // Reported once, however many retries there were.
@@ -114,9 +120,9 @@ async fn kinds_namespaces_and_labels_are_chosen() {
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "labels": {"app": app}},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         });
-        let place = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims");
+        let collection_path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims");
         let client = client.clone();
-        async move { drop(send(&client, "POST", &place, &claim.to_string()).await) }
+        async move { drop(send(&client, "POST", &collection_path, &claim.to_string()).await) }
     };
     for namespace in ["choice-shop", "choice-web", "choice-other"] {
         TestKind::Namespaces.create(&client, namespace).await;
@@ -137,7 +143,7 @@ async fn kinds_namespaces_and_labels_are_chosen() {
 
     let chosen = ["--kinds", "pvc,ns", "-n", "choice-shop,choice-web", "-l", "app in (a,c)"];
     let mut recorder = record(&chosen);
-    recorder.wait("both are told", || claims().len() == 2).await;
+    recorder.wait("both claims are recorded", || claims().len() == 2).await;
     // A kind that the first run did not list would be a gap in the second.
     let kinds_chosen = [TestKind::Claims.kind(), TestKind::Namespaces.kind()];
     recorder.wait("both kinds are listed", || has_listed(&path, &kinds_chosen)).await;
@@ -154,8 +160,8 @@ async fn kinds_namespaces_and_labels_are_chosen() {
     )
     .await;
     let mut recorder = record(&chosen);
-    recorder.wait("the new one is told", || claims().contains(&"choice-web/three".to_owned())).await;
-    recorder.wait("what has lost its label has gone", || claims().len() == 2).await;
+    recorder.wait("the new claim is recorded", || claims().contains(&"choice-web/three".to_owned())).await;
+    recorder.wait("the claim that lost its label is removed", || claims().len() == 2).await;
     recorder.stop().await.success();
     let recording = RecordedHistory::read(&path);
     assert_eq!(
@@ -164,7 +170,7 @@ async fn kinds_namespaces_and_labels_are_chosen() {
     );
     // Another selection records what the first one left out.
     let mut recorder = record(&["--kinds", "pvc", "-n", "choice-shop,choice-web,choice-other"]);
-    recorder.wait("all are told", || claims().len() == 8).await;
+    recorder.wait("all claims are recorded", || claims().len() == 8).await;
     recorder.stop().await.success();
 
     check_kinds(&cluster, &["--kinds", "po,deployments.apps,Node"], &["Pod", "Deployment.apps", "Node"])
@@ -239,14 +245,14 @@ async fn the_schedulers_configuration_is_recorded_once() {
     assert!(shown.contains(r#""parallelism": 8"#), "{shown}");
     let recording = RecordedHistory::read(&folder.path().join("h.kine"));
     assert!(recording.of(&kind).all(|change| change.inferred));
-    check_words(&recording, folder.path());
+    check_event_types(&recording, folder.path());
 }
 
 /// Checks that the second version of the configuration is a modification.
-fn check_words(recording: &RecordedHistory, folder: &Path) {
+fn check_event_types(recording: &RecordedHistory, folder: &Path) {
     let kind = Kind::new("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration");
-    let words: Vec<&str> = recording.of(&kind).map(|change| change.what.event_type()).collect();
-    assert_eq!(words, ["ADDED", "MODIFIED"]);
+    let event_types: Vec<&str> = recording.of(&kind).map(|change| change.what.event_type()).collect();
+    assert_eq!(event_types, ["ADDED", "MODIFIED"]);
     let log = run(folder, &["log", "kubeschedulerconfiguration/kube-scheduler"]).success();
     assert!(log.contains("+ parallelism: 8"), "{log}");
 }

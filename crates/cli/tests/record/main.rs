@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test stops where something is not as it should be, and prints its seed and what came of it"
+    reason = "a test stops where something is not as it should be, and prints its seed and its results"
 )]
 
 mod audit;
@@ -11,10 +11,10 @@ mod audit;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
+mod compaction;
 mod damage;
 mod defaults;
 mod faults;
-mod gone;
 mod kills;
 mod kind_selection;
 mod recorded_history;

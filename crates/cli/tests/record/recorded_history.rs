@@ -40,7 +40,7 @@ type VersionKey = (String, u64, bool);
 
 /// An event, as it should be recorded.
 struct ExpectedChange<'a> {
-    sight: &'a WatchedEvent,
+    event: &'a WatchedEvent,
     /// The object after applying the rules.
     text: Object,
     /// Whether the rules keep it. If the event before was missed the recorder may keep it in its place.
@@ -103,72 +103,82 @@ impl RecordedHistory {
         seen: &[WatchedEvent],
         rules: Option<&FilterOptions>,
     ) -> ComparisonCounts {
-        let due = expected_changes(kind, seen, rules);
-        let by_mark: HashMap<VersionKey, &ExpectedChange<'_>> =
-            due.iter().map(|due| (version_key(&due.sight.object, due.sight.is_delete()), due)).collect();
+        let expected = expected_changes(kind, seen, rules);
+        let by_key: HashMap<VersionKey, &ExpectedChange<'_>> = expected
+            .iter()
+            .map(|expected| (version_key(&expected.event.object, expected.event.is_delete()), expected))
+            .collect();
         let gaps = merge_gaps(&self.gaps_of(kind));
-        let mut tally = ComparisonCounts { gaps: self.gaps_of(kind).len(), ..ComparisonCounts::default() };
+        let mut counts = ComparisonCounts { gaps: self.gaps_of(kind).len(), ..ComparisonCounts::default() };
 
-        let mut told: HashMap<VersionKey, &Change> = HashMap::new();
+        let mut recorded: HashMap<VersionKey, &Change> = HashMap::new();
         let mut last_of: HashMap<String, u64> = HashMap::new();
         let mut ended = HashSet::new();
         let mut last = 0;
         for change in self.of(kind) {
             let is_delete = change.what.state().is_none();
-            let mark = version_key(change.what.object(), is_delete);
+            let key = version_key(change.what.object(), is_delete);
             let is_in_gap = gaps.iter().any(|gap| gap.from <= change.seen && change.seen <= gap.to);
-            let (uid, version, _) = mark.clone();
-            assert!(!ended.contains(&uid), "something happens to {mark:?} after its end");
+            let (uid, version, _) = key.clone();
+            assert!(!ended.contains(&uid), "{key:?} was recorded after the object's deletion");
             if is_delete {
                 ended.insert(uid.clone());
             }
             if change.inferred {
-                let is_so = due.iter().any(|due| due.sight.is_delete() && uid_of(&due.sight.object) == uid);
-                assert!(is_delete && is_so && is_in_gap, "inferred, but not so: {change:?}");
-                tally.inferred += 1;
+                let was_deleted = expected
+                    .iter()
+                    .any(|expected| expected.event.is_delete() && uid_of(&expected.event.object) == uid);
+                assert!(
+                    is_delete && was_deleted && is_in_gap,
+                    "a deletion was inferred that did not happen, or outside of gaps: {change:?}"
+                );
+                counts.inferred += 1;
                 continue;
             }
-            let due = by_mark.get(&mark).unwrap_or_else(|| panic!("this never happened: {change:?}"));
-            assert_eq!(*change.what.object(), due.text);
+            let expected = by_key
+                .get(&key)
+                .unwrap_or_else(|| panic!("the watches did not receive this event: {change:?}"));
+            assert_eq!(*change.what.object(), expected.text);
             // A list has only the last version, as ADDED if the first was missed, and in its own order.
-            let is_as_it_came = change.what.event_type() == due.sight.word && due.is_kept && version > last;
+            let is_in_order =
+                change.what.event_type() == expected.event.event_type && expected.is_kept && version > last;
             assert!(
-                is_as_it_came || due.sight.is_first() || is_in_gap,
-                "{mark:?} comes after {last}: {change:?}"
+                is_in_order || expected.event.is_initial() || is_in_gap,
+                "{key:?} comes after {last}: {change:?}"
             );
             last = last.max(version);
             let before = last_of.insert(uid, version);
-            assert!(before.is_none_or(|before| before < version), "{mark:?} comes after {before:?}");
-            assert!(told.insert(mark, change).is_none(), "told twice: {change:?}");
-            tally.recorded += 1;
+            assert!(before.is_none_or(|before| before < version), "{key:?} comes after {before:?}");
+            assert!(recorded.insert(key, change).is_none(), "recorded twice: {change:?}");
+            counts.recorded += 1;
         }
 
         let mut seen_before = Moment::MIN;
-        for ExpectedChange { sight, is_kept, .. } in &due {
-            let mark = version_key(&sight.object, sight.is_delete());
-            if let Some(change) = told.get(&mark) {
+        for ExpectedChange { event, is_kept, .. } in &expected {
+            let key = version_key(&event.object, event.is_delete());
+            if let Some(change) = recorded.get(&key) {
                 seen_before = seen_before.max(change.seen);
-                tally.happened += usize::from(*is_kept);
+                counts.happened += usize::from(*is_kept);
                 continue;
             }
             if !is_kept {
                 continue;
             }
-            tally.happened += 1;
-            tally.missing.push(mark.1);
+            counts.happened += 1;
+            counts.missing.push(key.1);
             // It would have been recorded after it happened, and after the events before it.
-            let by = sight.at.max(seen_before);
-            let is_said = gaps.iter().any(|gap| gap.from <= by && seen_before <= gap.to);
+            let deadline = event.at.max(seen_before);
+            let is_in_gap = gaps.iter().any(|gap| gap.from <= deadline && seen_before <= gap.to);
             assert!(
-                is_said,
-                "missed unsaid: {} {mark:?}, due by {by} after {seen_before}; gaps {gaps:?}",
-                sight.word
+                is_in_gap,
+                "missed outside of gaps: {} {key:?}, expected by {deadline} after {seen_before}; gaps {gaps:?}",
+                event.event_type
             );
-            if sight.is_delete() && last_of.contains_key(&mark.0) {
-                assert!(ended.contains(&mark.0), "{mark:?} has ended, which is not inferred");
+            if event.is_delete() && last_of.contains_key(&key.0) {
+                assert!(ended.contains(&key.0), "the missed deletion of {key:?} was not inferred");
             }
         }
-        tally
+        counts
     }
 
     /// Checks that the state at the end of the recording is the server's current state.
@@ -201,11 +211,11 @@ impl RecordedHistory {
 
 impl fmt::Display for ComparisonCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ComparisonCounts { happened, recorded: told, missing, inferred, gaps } = self;
+        let ComparisonCounts { happened, recorded, missing, inferred, gaps } = self;
         let missing = missing.len();
         write!(
             f,
-            "{happened} happened, {told} recorded, {missing} missing in {gaps} gaps, {inferred} deletes inferred"
+            "{happened} happened, {recorded} recorded, {missing} missing in {gaps} gaps, {inferred} deletes inferred"
         )
     }
 }
@@ -227,23 +237,23 @@ fn expected_changes<'a>(
     rules: Option<&FilterOptions>,
 ) -> Vec<ExpectedChange<'a>> {
     let source: Arc<str> = "server".into();
-    let mut sieve = rules.map(|rules| ChangeFilter::new(rules.clone()));
-    let mut due = Vec::new();
-    for sight in seen {
-        let key = sight.object.key(&source);
+    let mut change_filter = rules.map(|rules| ChangeFilter::new(rules.clone()));
+    let mut expected = Vec::new();
+    for event in seen {
+        let key = event.object.key(&source);
         assert_eq!(key.kind, *kind);
-        let object = sight.object.clone();
-        let what = if sight.is_delete() { What::Deleted(object) } else { What::Modified(object) };
-        due.push(match (&mut sieve, rules) {
-            (Some(sieve), Some(rules)) => ExpectedChange {
-                sight,
-                is_kept: matches!(sieve.filter(&key, &what), FilterVerdict::Keep(_)),
-                text: apply_rules(rules, &key, &sight.object),
+        let object = event.object.clone();
+        let what = if event.is_delete() { What::Deleted(object) } else { What::Modified(object) };
+        expected.push(match (&mut change_filter, rules) {
+            (Some(change_filter), Some(rules)) => ExpectedChange {
+                event,
+                is_kept: matches!(change_filter.filter(&key, &what), FilterVerdict::Keep(_)),
+                text: apply_rules(rules, &key, &event.object),
             },
-            _ => ExpectedChange { sight, is_kept: true, text: sight.object.clone() },
+            _ => ExpectedChange { event, is_kept: true, text: event.object.clone() },
         });
     }
-    due
+    expected
 }
 
 /// An object after applying the rules, as if it were new.

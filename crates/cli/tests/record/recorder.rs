@@ -16,8 +16,8 @@ pub(crate) struct Recorder {
 }
 
 /// The longest wait of a test.
-const PATIENCE: Duration = Duration::from_secs(90);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_secs(90);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Recorder {
     pub(crate) fn start(folder: &Path, kubeconfig: &Path, arguments: &[&str]) -> Recorder {
@@ -29,8 +29,8 @@ impl Recorder {
     /// Starts the command given.
     pub(crate) fn run(command: &mut Command) -> Recorder {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let out = words(child.stdout.take().unwrap());
-        let err = words(child.stderr.take().unwrap());
+        let out = read_pipe(child.stdout.take().unwrap());
+        let err = read_pipe(child.stderr.take().unwrap());
         Recorder { child, out: Some(out), err: Some(err) }
     }
 
@@ -43,18 +43,18 @@ impl Recorder {
     }
 
     /// Waits until the condition holds. Fails with the recorder's output if it ends first.
-    pub(crate) async fn wait(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !is_so() {
+    pub(crate) async fn wait(&mut self, what: &str, mut condition: impl FnMut() -> bool) {
+        let end = Instant::now() + TIMEOUT;
+        while !condition() {
             if let Some(status) = self.child.try_wait().unwrap() {
-                panic!("{what}: it has ended, {}", self.program_output(status).err);
+                panic!("{what}: the recorder has ended: {}", self.program_output(status).err);
             }
             if Instant::now() >= end {
                 self.child.kill().unwrap();
                 let status = self.child.wait().unwrap();
-                panic!("{what}: not within {PATIENCE:?}; {}", self.program_output(status).err);
+                panic!("{what}: not within {TIMEOUT:?}; {}", self.program_output(status).err);
             }
-            tokio::time::sleep(BETWEEN_LOOKS).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -72,22 +72,22 @@ impl Recorder {
 
     /// Waits for the end of the recorder and returns its output.
     pub(crate) async fn end(mut self) -> ProgramOutput {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return self.program_output(status);
             }
-            assert!(Instant::now() < end, "it does not end");
+            assert!(Instant::now() < end, "the recorder does not end");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
     fn program_output(&mut self, status: ExitStatus) -> ProgramOutput {
-        let words = |words: &mut Option<JoinHandle<String>>| words.take().unwrap().join().unwrap();
+        let text = |reader: &mut Option<JoinHandle<String>>| reader.take().unwrap().join().unwrap();
         ProgramOutput {
             code: status.code().unwrap_or(-1),
-            out: words(&mut self.out),
-            err: words(&mut self.err),
+            out: text(&mut self.out),
+            err: text(&mut self.err),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Drop for Recorder {
 }
 
 /// Reads a pipe in a thread, because a full pipe would block the program.
-fn words(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+fn read_pipe(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         pipe.read_to_end(&mut bytes).unwrap();

@@ -25,11 +25,11 @@ struct ScopeFixture {
 impl ScopeFixture {
     async fn start(cluster: &Cluster, test: &'static str) -> ScopeFixture {
         let (folder, client) = (tempfile::tempdir().unwrap(), client(cluster).await);
-        let stage = ScopeFixture { folder, client, kubeconfig: cluster.kubeconfig().to_owned(), test };
+        let fixture = ScopeFixture { folder, client, kubeconfig: cluster.kubeconfig().to_owned(), test };
         for name in ["shop", "web"] {
-            TestKind::Namespaces.create(&stage.client, &stage.namespace(name)).await;
+            TestKind::Namespaces.create(&fixture.client, &fixture.namespace(name)).await;
         }
-        stage
+        fixture
     }
 
     fn namespace(&self, name: &str) -> String {
@@ -40,15 +40,15 @@ impl ScopeFixture {
         self.folder.path().join("h.kine")
     }
 
-    /// Creates a labelled pod, named like `shop/a`.
+    /// Creates a labeled pod, named like `shop/a`.
     async fn create(&self, name: &str) {
         let (namespace, name) = name.split_once('/').unwrap();
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
             "spec": {"containers": [{"name": "a", "image": "a"}]},
         });
-        let place = format!("/api/v1/namespaces/{}/pods", self.namespace(namespace));
-        send(&self.client, "POST", &place, &pod.to_string()).await;
+        let path = format!("/api/v1/namespaces/{}/pods", self.namespace(namespace));
+        send(&self.client, "POST", &path, &pod.to_string()).await;
     }
 
     async fn delete(&self, name: &str) {
@@ -85,9 +85,9 @@ impl ScopeFixture {
     /// The output of `get pods` for a namespace.
     fn get(&self, namespace: &str, at: Option<Moment>) -> ProgramOutput {
         let (namespace, at) = (self.namespace(namespace), at.map(|at| at.to_string()));
-        let mut words = vec!["get", "pods", "-n", &namespace, "-o", "name", "--history", "h.kine"];
-        words.extend(at.iter().flat_map(|at| ["--at", at]));
-        run(self.folder.path(), &words)
+        let mut arguments = vec!["get", "pods", "-n", &namespace, "-o", "name", "--history", "h.kine"];
+        arguments.extend(at.iter().flat_map(|at| ["--at", at]));
+        run(self.folder.path(), &arguments)
     }
 
     fn gaps(&self) -> Vec<Gap> {
@@ -110,126 +110,126 @@ fn warning(gap: &Gap) -> String {
     format!("warning: changes of Pod {when} may have been missed: {}\n", gap.why)
 }
 
-fn check_whole(folder: &Path) {
+fn check_undamaged(folder: &Path) {
     run(folder, &["doctor", "h.kine"]).success();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_is_left_out_for_a_while_is_a_gap() {
     let Some(cluster) = shared() else { return };
-    let stage = ScopeFixture::start(&cluster, "left").await;
+    let fixture = ScopeFixture::start(&cluster, "left").await;
     for pod in ["shop/old", "shop/same", "web/a"] {
-        stage.create(pod).await;
+        fixture.create(pod).await;
     }
     let all = ["--kinds", "pods,nodes"];
     let web = ["--kinds", "pods,nodes", "-n", "left-web"];
-    stage.record(&all, "shop/old shop/same web/a", nothing, "shop/old shop/same web/a").await;
+    fixture.record(&all, "shop/old shop/same web/a", nothing, "shop/old shop/same web/a").await;
     let stopped = now();
     let meanwhile = async || {
-        stage.delete("shop/old").await;
-        stage.create("shop/new").await;
-        stage.create("web/b").await;
+        fixture.delete("shop/old").await;
+        fixture.create("shop/new").await;
+        fixture.create("web/b").await;
     };
-    stage.record(&web, "web/a", meanwhile, "web/a web/b").await;
+    fixture.record(&web, "web/a", meanwhile, "web/a web/b").await;
 
     // The gap exists at once, and is open.
-    let gaps = stage.gaps();
+    let gaps = fixture.gaps();
     let [open] = &gaps[..] else { panic!("{gaps:?}") };
     let open = &open.clone();
     assert!(open.from <= stopped && open.to == Moment::MAX, "{open:?}");
     assert_eq!(open.why, "only namespace left-web recorded");
-    let shop = stage.get("shop", None);
+    let shop = fixture.get("shop", None);
     assert_eq!((shop.out.as_str(), shop.err), ("", warning(open)));
     let output = format!("  since {}, Pod: only namespace left-web recorded\n", open.from);
-    assert!(stage.info().contains(&output), "{}", stage.info());
+    assert!(fixture.info().contains(&output), "{}", fixture.info());
     // It stays a single gap as long as the scope does.
     let again = [&["--into", "h.kine", "--duration", "3"], &web[..]].concat();
-    Recorder::start(stage.folder.path(), &stage.kubeconfig, &again).end().await.success();
-    assert_eq!((stage.gaps(), stage.alive().as_str()), (gaps, "web/a web/b"));
+    Recorder::start(fixture.folder.path(), &fixture.kubeconfig, &again).end().await.success();
+    assert_eq!((fixture.gaps(), fixture.alive().as_str()), (gaps, "web/a web/b"));
     let middle = now();
 
     let end = "shop/new shop/same web/a web/b";
-    stage.record(&all, end, nothing, end).await;
-    let gaps = stage.gaps();
+    fixture.record(&all, end, nothing, end).await;
+    let gaps = fixture.gaps();
     let [gap] = &gaps[..] else { panic!("{gaps:?}") };
     assert_eq!((gap.from, &gap.why), (open.from, &open.why));
     assert!(middle < gap.to && gap.to < now(), "{gap:?}");
-    let shop = stage.get("shop", Some(middle));
+    let shop = fixture.get("shop", Some(middle));
     assert_eq!((shop.out.as_str(), shop.err), ("", warning(gap)));
-    assert_eq!(stage.get("web", Some(middle)).success(), "pod/a\npod/b\n");
-    let shop = stage.get("shop", None);
+    assert_eq!(fixture.get("web", Some(middle)).success(), "pod/a\npod/b\n");
+    let shop = fixture.get("shop", None);
     assert_eq!((shop.out.as_str(), shop.err.as_str()), ("pod/new\npod/same\n", ""));
     // An object that existed all the time was not seen during the gap.
     let log =
-        run(stage.folder.path(), &["log", "pod/same", "-n", "left-shop", "--history", "h.kine"]).success();
-    let words: Vec<&str> = log.lines().filter(|line| !line.starts_with(' ')).collect();
-    let [first, ended, again] = words[..] else { panic!("{log}") };
+        run(fixture.folder.path(), &["log", "pod/same", "-n", "left-shop", "--history", "h.kine"]).success();
+    let headings: Vec<&str> = log.lines().filter(|line| !line.starts_with(' ')).collect();
+    let [first, ended, again] = headings[..] else { panic!("{log}") };
     assert!(first.contains("ADDED") && ended.contains("DELETED") && again.contains("ADDED"), "{log}");
     assert!(ended.contains("(inferred)"), "{log}");
-    check_whole(stage.folder.path());
+    check_undamaged(fixture.folder.path());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kinds_and_labels_that_are_left_out_for_a_while_are_gaps() {
     let Some(cluster) = shared() else { return };
-    let stage = ScopeFixture::start(&cluster, "apart").await;
+    let fixture = ScopeFixture::start(&cluster, "apart").await;
     for pod in ["shop/a", "web/b"] {
-        stage.create(pod).await;
+        fixture.create(pod).await;
     }
     let all = ["--kinds", "pods,nodes"];
-    stage.record(&all, "shop/a web/b", nothing, "shop/a web/b").await;
-    stage.record(&["--kinds", "pods,nodes", "--skip", "pods"], "", nothing, "").await;
-    let skipped = stage.gaps();
+    fixture.record(&all, "shop/a web/b", nothing, "shop/a web/b").await;
+    fixture.record(&["--kinds", "pods,nodes", "--skip", "pods"], "", nothing, "").await;
+    let skipped = fixture.gaps();
     assert_eq!(skipped.iter().map(|gap| &*gap.why).collect::<Vec<_>>(), ["not recorded"]);
     assert!(skipped[0].is_open());
     // Only some of the kinds return: the gap stays open for the others.
     let labels = [&all[..], &["-l", "app=a"]].concat();
-    stage.record(&labels, "shop/a", nothing, "shop/a").await;
-    let gaps = stage.gaps();
+    fixture.record(&labels, "shop/a", nothing, "shop/a").await;
+    let gaps = fixture.gaps();
     let open: Vec<&Gap> = gaps.iter().filter(|gap| gap.is_open()).collect();
     assert_eq!(open.iter().map(|gap| &*gap.why).collect::<Vec<_>>(), ["only labels app=a recorded"]);
     let closed = gaps.iter().find(|gap| gap.why == "not recorded").unwrap();
     assert!(closed.from == skipped[0].from && open[0].from <= closed.to, "{gaps:?}");
     // With the full scope no gap is open.
-    stage.record(&all, "shop/a web/b", nothing, "shop/a web/b").await;
-    let gaps = stage.gaps();
+    fixture.record(&all, "shop/a web/b", nothing, "shop/a web/b").await;
+    let gaps = fixture.gaps();
     assert!(gaps.iter().all(|gap| !gap.is_open()) && gaps.len() == 2, "{gaps:?}");
     // Only nodes without the label were missed, and only while the selector was set.
-    let recording = RecordedHistory::read(&stage.path());
+    let recording = RecordedHistory::read(&fixture.path());
     let of_nodes = recording.gaps_of(&TestKind::Nodes.kind());
     assert!(of_nodes.iter().any(|gap| gap.why == "only labels app=a recorded"), "{of_nodes:?}");
     assert!(of_nodes.iter().all(|gap| !gap.is_open()), "{of_nodes:?}");
-    check_whole(stage.folder.path());
+    check_undamaged(fixture.folder.path());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_added_to_the_scope_later_has_a_gap_before() {
+async fn a_kind_that_is_added_to_the_scope_later_has_a_gap_before() {
     let Some(cluster) = shared() else { return };
-    let stage = ScopeFixture::start(&cluster, "later").await;
+    let fixture = ScopeFixture::start(&cluster, "later").await;
     for pod in ["shop/a", "web/b"] {
-        stage.create(pod).await;
+        fixture.create(pod).await;
     }
-    stage.record(&["--kinds", "nodes"], "", nothing, "").await;
-    assert_eq!(stage.gaps(), []);
+    fixture.record(&["--kinds", "nodes"], "", nothing, "").await;
+    assert_eq!(fixture.gaps(), []);
     let before = now();
     let both = "shop/a web/b";
-    stage.record(&["--kinds", "pods,nodes"], both, nothing, both).await;
-    let gaps = stage.gaps();
+    fixture.record(&["--kinds", "pods,nodes"], both, nothing, both).await;
+    let gaps = fixture.gaps();
     let [gap] = &gaps[..] else { panic!("{gaps:?}") };
-    let (start, _) = History::open(&stage.path()).unwrap().span().unwrap().unwrap();
+    let (start, _) = History::open(&fixture.path()).unwrap().span().unwrap().unwrap();
     assert!(gap.from == start && before < gap.to && gap.why == "not recorded", "{gap:?}");
-    assert_eq!(stage.get("shop", Some(before)).err.matches("warning: ").count(), 1);
-    assert_eq!(stage.get("shop", None).err, "");
+    assert_eq!(fixture.get("shop", Some(before)).err.matches("warning: ").count(), 1);
+    assert_eq!(fixture.get("shop", None).err, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_that_is_not_recorded_any_more_is_a_gap() {
+async fn a_control_plane_that_is_no_longer_recorded_is_a_gap() {
     let (Some(cluster), Some(seed)) = (shared(), start(ClusterOptions::default())) else { return };
     seed.kubectl(&["create", "namespace", "shoot"]).unwrap();
     seed.kubectl(&["create", "deployment", "cluster-autoscaler", "--image=a", "-n", "shoot"]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
-    let record = async |control_plane: &str, what: &str, is_so: &dyn Fn() -> bool| {
+    let record = async |control_plane: &str, what: &str, condition: &dyn Fn() -> bool| {
         let mut shoot = json!({"name": "h", "kubeconfig": cluster.kubeconfig(), "kinds": ["ns"]});
         if !control_plane.is_empty() {
             shoot["controlPlane"] = json!({"kubeconfig": seed.kubeconfig(), "namespace": control_plane});
@@ -238,7 +238,7 @@ async fn a_control_plane_that_is_not_recorded_any_more_is_a_gap() {
         std::fs::write(&file, json!({"clusters": [shoot]}).to_string()).unwrap();
         let mut recorder =
             Recorder::run(command(folder.path()).args(["record", "--config", "clusters.yaml"]));
-        recorder.wait(what, is_so).await;
+        recorder.wait(what, condition).await;
         recorder.stop().await.success();
     };
     let deployments = TestKind::Deployments.kind();
@@ -253,7 +253,7 @@ async fn a_control_plane_that_is_not_recorded_any_more_is_a_gap() {
     };
     record("shoot", "the autoscaler is recorded", &is_there).await;
     assert_eq!(open(), []);
-    record("", "it is over", &|| !is_there() && !open().is_empty()).await;
+    record("", "the autoscaler is removed from the state", &|| !is_there() && !open().is_empty()).await;
     assert_eq!(open()[0].why, "not recorded");
     // With another shoot's namespace that one is recorded, and the first one's gap stays open.
     seed.kubectl(&["create", "namespace", "other"]).unwrap();
@@ -263,5 +263,5 @@ async fn a_control_plane_that_is_not_recorded_any_more_is_a_gap() {
     record("shoot", "the first is recorded again", &|| open().iter().any(|gap| gap.why.contains("other")))
         .await;
     assert_eq!(open().len(), 1);
-    check_whole(folder.path());
+    check_undamaged(folder.path());
 }

@@ -34,7 +34,7 @@ pub(crate) enum TestKind {
 pub(crate) struct WatchedEvent {
     /// When it was received; `Moment::MIN` for objects that existed before.
     pub(crate) at: Moment,
-    pub(crate) word: String,
+    pub(crate) event_type: String,
     pub(crate) object: Object,
 }
 
@@ -96,8 +96,8 @@ pub(crate) async fn client(cluster: &Cluster) -> Client {
 pub(crate) async fn send(client: &Client, method: &str, path: &str, body: &str) -> String {
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path).header("Content-Type", kind);
-    let answer = client.request_text(request.body(body.as_bytes().to_vec()).unwrap()).await;
-    answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    let response = client.request_text(request.body(body.as_bytes().to_vec()).unwrap()).await;
+    response.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
 /// Lists and then watches, until an object of this name arrives.
@@ -108,10 +108,10 @@ pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandl
         #[serde(borrow)]
         object: &'a RawValue,
     }
-    let (version, there) = list(client, path).await;
-    let mut seen: Vec<WatchedEvent> = there
+    let (version, existing) = list(client, path).await;
+    let mut seen: Vec<WatchedEvent> = existing
         .into_iter()
-        .map(|object| WatchedEvent { at: Moment::MIN, word: "ADDED".to_owned(), object })
+        .map(|object| WatchedEvent { at: Moment::MIN, event_type: "ADDED".to_owned(), object })
         .collect();
     let request =
         Request::get(format!("{path}?watch=true&resourceVersion={version}")).body(Body::empty()).unwrap();
@@ -127,7 +127,7 @@ pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandl
                 let line: Line<'_> = serde_json::from_slice(&line).unwrap();
                 let object = Object::parse(line.object.get()).unwrap();
                 let is_last = object.meta().name == until;
-                seen.push(WatchedEvent { at: now(), word: line.r#type, object });
+                seen.push(WatchedEvent { at: now(), event_type: line.r#type, object });
                 if is_last {
                     return seen;
                 }
@@ -185,7 +185,7 @@ impl TestKind {
     }
 
     /// The kind's name in kubectl.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn kubectl_name(self) -> &'static str {
         match self {
             TestKind::Pods => "pods",
             TestKind::Deployments => "deploy",
@@ -209,7 +209,7 @@ impl TestKind {
     }
 
     /// The path for create.
-    fn place(self) -> &'static str {
+    fn create_path(self) -> &'static str {
         match self {
             TestKind::Pods => "/api/v1/namespaces/default/pods",
             TestKind::Deployments => "/apis/apps/v1/namespaces/default/deployments",
@@ -245,17 +245,17 @@ impl TestKind {
     }
 
     pub(crate) async fn create(self, client: &Client, name: &str) {
-        send(client, "POST", self.place(), &self.manifest(name)).await;
+        send(client, "POST", self.create_path(), &self.manifest(name)).await;
     }
 
     pub(crate) async fn label(self, client: &Client, name: &str, value: &str) {
         let patch = format!(r#"{{"metadata":{{"labels":{{"turn":"{value}"}}}}}}"#);
-        send(client, "PATCH", &format!("{}/{name}", self.place()), &patch).await;
+        send(client, "PATCH", &format!("{}/{name}", self.create_path()), &patch).await;
     }
 
     /// Deletes the object at once: there is no kubelet to finish a graceful deletion.
     pub(crate) async fn delete(self, client: &Client, name: &str) {
-        let one = format!("{}/{name}", self.place());
+        let one = format!("{}/{name}", self.create_path());
         send(client, "DELETE", &format!("{one}?gracePeriodSeconds=0"), "").await;
         match self {
             TestKind::Claims => {
@@ -276,7 +276,7 @@ impl TestKind {
 
 impl WatchedEvent {
     pub(crate) fn is_delete(&self) -> bool {
-        self.word == "DELETED"
+        self.event_type == "DELETED"
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -284,7 +284,7 @@ impl WatchedEvent {
     }
 
     /// Whether the object existed before the watch.
-    pub(crate) fn is_first(&self) -> bool {
+    pub(crate) fn is_initial(&self) -> bool {
         self.at == Moment::MIN
     }
 }
@@ -296,7 +296,7 @@ impl Churn {
     pub(crate) async fn start(
         cluster: &Cluster,
         seed: u64,
-        sorts: &'static [TestKind],
+        test_kinds: &'static [TestKind],
         workers: u64,
         pace: Duration,
     ) -> Churn {
@@ -304,27 +304,27 @@ impl Churn {
         let mut tasks = JoinSet::new();
         for worker in 0..workers {
             let client = client(cluster).await;
-            let mut chance = Pcg64::seed_from_u64(seed ^ (worker << 32));
+            let mut rng = Pcg64::seed_from_u64(seed ^ (worker << 32));
             let (stop, made) = (stop.clone(), made.clone());
             tasks.spawn(async move {
                 let mut alive = BTreeSet::new();
                 let mut ticks = tokio::time::interval(pace);
                 while !stop.load(Ordering::SeqCst) {
                     ticks.tick().await;
-                    let sort = sorts[chance.random_range(0..sorts.len())];
-                    let name = format!("w{worker}-{}", chance.random_range(0..8));
+                    let test_kind = test_kinds[rng.random_range(0..test_kinds.len())];
+                    let name = format!("w{worker}-{}", rng.random_range(0..8));
                     let turn = made.fetch_add(1, Ordering::SeqCst).to_string();
-                    if alive.insert((sort, name.clone())) {
-                        sort.create(&client, &name).await;
+                    if alive.insert((test_kind, name.clone())) {
+                        test_kind.create(&client, &name).await;
                         continue;
                     }
-                    match (chance.random_range(0..10), sort) {
+                    match (rng.random_range(0..10), test_kind) {
                         (0..2, _) => {
-                            alive.remove(&(sort, name.clone()));
-                            sort.delete(&client, &name).await;
+                            alive.remove(&(test_kind, name.clone()));
+                            test_kind.delete(&client, &name).await;
                         }
                         (2..6, TestKind::Nodes) => heartbeat(&client, &name).await,
-                        _ => sort.label(&client, &name, &turn).await,
+                        _ => test_kind.label(&client, &name, &turn).await,
                     }
                 }
             });

@@ -20,8 +20,8 @@ async fn a_recording_is_complete_and_resumable_however_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let mut watches = Vec::new();
-    for sort in TEST_KINDS {
-        watches.push((sort, watch(&client, sort.path(), "the-end-of-ends").await));
+    for test_kind in TEST_KINDS {
+        watches.push((test_kind, watch(&client, test_kind.path(), "the-end-of-ends").await));
     }
     let kinds = TEST_KINDS.map(TestKind::kind);
     let mut recorder = record(&cluster, folder.path(), &[]);
@@ -36,27 +36,29 @@ async fn a_recording_is_complete_and_resumable_however_it_ends() {
         if how != "--duration" {
             let made = churn.made();
             recorder.wait("a lot happens", || churn.made() > made + 200).await;
-            let told = Instant::now();
+            let signaled_at = Instant::now();
             recorder.signal(how);
             check_end(recorder, &path, before, why).await;
-            assert!(told.elapsed() < STOP_TIMEOUT, "{how}: {:?}", told.elapsed());
+            assert!(signaled_at.elapsed() < STOP_TIMEOUT, "{how}: {:?}", signaled_at.elapsed());
         } else {
             check_end(recorder, &path, before, why).await;
             assert!(begun.elapsed() >= Duration::from_secs(2));
         }
     }
     churn.stop().await;
-    for sort in TEST_KINDS {
-        sort.create(&client, "the-end-of-ends").await;
+    for test_kind in TEST_KINDS {
+        test_kind.create(&client, "the-end-of-ends").await;
     }
     let mut recorder = record(&cluster, folder.path(), &[]);
-    recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end-of-ends"))).await;
+    recorder
+        .wait("the end marker is recorded", || kinds.iter().all(|kind| has(&path, kind, "the-end-of-ends")))
+        .await;
     recorder.stop().await.success();
     let recording = RecordedHistory::read(&path);
     assert_eq!(recording.gaps, []);
-    for (sort, watch) in watches {
-        let tally = recording.compare(&sort.kind(), &watch.await.unwrap(), None);
-        assert_eq!((tally.missing.len(), tally.inferred), (0, 0), "{tally}");
+    for (test_kind, watch) in watches {
+        let counts = recording.compare(&test_kind.kind(), &watch.await.unwrap(), None);
+        assert_eq!((counts.missing.len(), counts.inferred), (0, 0), "{counts}");
     }
 }
 

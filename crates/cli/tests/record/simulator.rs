@@ -82,7 +82,7 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     let arguments = ["--format", "sched-record", "--path", "record.jsonl", "--flush-interval", "1s"];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
     // Events are flushed soon, and not only at the end.
-    recorder.wait("the file has what was there", || text(&path).contains(r#""name":"web-"#)).await;
+    recorder.wait("the file has the existing objects", || text(&path).contains(r#""name":"web-"#)).await;
     cluster.kubectl(&["-n=shop", "scale", "deployment/web", "--replicas=6"]).unwrap();
     cluster.kubectl(&["-n=shop", "set", "env", "deployment/web", "A=<b>"]).unwrap();
     let rolled = ["-n=shop", "rollout", "status", "deployment/web", "--timeout=60s"];
@@ -117,9 +117,9 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     check_lines(&recorded, &seen, begun);
 
     // The program can import it.
-    let answer = run(folder.path(), &["import", "record.jsonl"]);
-    assert_eq!(answer.err, "", "{}", answer.out);
-    answer.success();
+    let output = run(folder.path(), &["import", "record.jsonl"]);
+    assert_eq!(output.err, "", "{}", output.out);
+    output.success();
     let info: Value =
         serde_json::from_str(&run(folder.path(), &["info", "record.kine", "-o", "json"]).success()).unwrap();
     assert_eq!(info["changes"], json!(count));
@@ -189,13 +189,13 @@ fn check_lines(recorded: &str, seen: &[Vec<WatchedEvent>], begun: Moment) {
             .map(|(_, number, rest)| (*number, &**rest))
             .collect();
         // The recorder started its watch some time after the test did.
-        let first_events = seen.iter().position(|sight| !sight.is_first()).unwrap();
+        let first_events = seen.iter().position(|event| !event.is_initial()).unwrap();
         let fitting = (first_events..seen.len()).find_map(|events| {
-            let (there, expected) = expected(&seen[..events], &seen[events..]);
+            let (existing, expected) = expected(&seen[..events], &seen[events..]);
             let found = of_kind.iter().map(|(_, rest)| *rest).take(expected.len());
-            found.eq(expected.iter().map(String::as_str)).then_some(there)
+            found.eq(expected.iter().map(String::as_str)).then_some(existing)
         });
-        let there = fitting.unwrap_or_else(|| {
+        let existing = fitting.unwrap_or_else(|| {
             let (_, expected) = expected(&seen[..first_events], &seen[first_events..]);
             let different =
                 of_kind.iter().zip(&expected).find(|((_, found), expected)| *found != expected.as_str());
@@ -207,8 +207,8 @@ fn check_lines(recorded: &str, seen: &[Vec<WatchedEvent>], begun: Moment) {
         });
         // All existing objects of a kind precede those of the next kind.
         assert!(of_kind[0].0 >= end_of_first, "{path} begins at {}, before {end_of_first}", of_kind[0].0);
-        assert!(there > 0, "{path} had nothing at first");
-        end_of_first = of_kind[there - 1].0 + 1;
+        assert!(existing > 0, "{path} had nothing at first");
+        end_of_first = of_kind[existing - 1].0 + 1;
     }
 }
 
@@ -222,22 +222,22 @@ fn kind_of(line: &str) -> usize {
 
 /// The number of objects that existed after `before`, and the lines for them and for `after`, without their times.
 fn expected(before: &[WatchedEvent], after: &[WatchedEvent]) -> (usize, Vec<String>) {
-    let mut there: BTreeMap<(String, String), &Object> = BTreeMap::new();
-    for sight in before {
-        let meta = sight.object.meta();
+    let mut existing: BTreeMap<(String, String), &Object> = BTreeMap::new();
+    for event in before {
+        let meta = event.object.meta();
         let name = (meta.namespace.into_owned(), meta.name.into_owned());
-        match sight.is_delete() {
-            true => there.remove(&name),
-            false => there.insert(name, &sight.object),
+        match event.is_delete() {
+            true => existing.remove(&name),
+            false => existing.insert(name, &event.object),
         };
     }
-    let mut lines: Vec<String> = there.values().map(|object| line("Add", object)).collect();
-    for sight in after {
-        lines.push(match &*sight.word {
-            "ADDED" => line("Add", &sight.object),
-            "MODIFIED" => line("Update", &sight.object),
+    let mut lines: Vec<String> = existing.values().map(|object| line("Add", object)).collect();
+    for event in after {
+        lines.push(match &*event.event_type {
+            "ADDED" => line("Add", &event.object),
+            "MODIFIED" => line("Update", &event.object),
             _ => {
-                let meta = sight.object.meta();
+                let meta = event.object.meta();
                 format!(
                     r#","event":"Delete","resource":{{"apiVersion":"{}","kind":"{}","metadata":{{"name":"{}","namespace":"{}"}}}}}}"#,
                     meta.api_version, meta.kind, meta.name, meta.namespace
@@ -245,7 +245,7 @@ fn expected(before: &[WatchedEvent], after: &[WatchedEvent]) -> (usize, Vec<Stri
             }
         });
     }
-    (there.len(), lines)
+    (existing.len(), lines)
 }
 
 fn line(event: &str, object: &Object) -> String {
@@ -287,10 +287,14 @@ async fn check_other_kinds(cluster: &Cluster, folder: &Path) {
     cluster.kubectl(&["-n=shop", "create", "deployment", "late", "--image=a"]).unwrap();
     let arguments =
         ["--format", "sched-record", "--path", "kinds.jsonl", "--kinds", "deploy,ns", "--duration", "2"];
-    let said = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
+    let output = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
     let recorded = text(&folder.join("kinds.jsonl"));
     let count = recorded.lines().count();
-    assert!(said.err.contains(&format!("{count} changes recorded from real to kinds.jsonl")), "{}", said.err);
+    assert!(
+        output.err.contains(&format!("{count} changes recorded from real to kinds.jsonl")),
+        "{}",
+        output.err
+    );
     assert!(
         recorded.contains(r#""kind":"Deployment""#) && recorded.contains(r#""kind":"Namespace""#),
         "{recorded}"
@@ -298,14 +302,14 @@ async fn check_other_kinds(cluster: &Cluster, folder: &Path) {
     let of_kinds = [r#""kind":"Deployment""#, r#""kind":"Namespace""#];
     assert!(recorded.lines().all(|line| of_kinds.iter().any(|kind| line.contains(kind))), "{recorded}");
     // An existing file is not overwritten.
-    let said = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
-    assert!(said.failure(1).contains("cannot create kinds.jsonl"));
+    let output = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
+    assert!(output.failure(1).contains("cannot create kinds.jsonl"));
     assert_eq!(text(&folder.join("kinds.jsonl")), recorded);
 }
 
 /// Checks that a killed recorder leaves complete lines, except perhaps the last.
 async fn check_kill(cluster: &Cluster, folder: &Path) {
-    let mut chance = Pcg64::seed_from_u64(seed());
+    let mut rng = Pcg64::seed_from_u64(seed());
     for turn in 0..5 {
         let name = format!("killed-{turn}.jsonl");
         let path = folder.join(&name);
@@ -314,17 +318,17 @@ async fn check_kill(cluster: &Cluster, folder: &Path) {
         let replicas = format!("--replicas={}", 4 + turn % 2);
         cluster.kubectl(&["-n=shop", "scale", "deployment/late", &replicas]).unwrap();
         recorder.wait("something is in the file", || !text(&path).is_empty()).await;
-        tokio::time::sleep(Duration::from_millis(chance.random_range(0..200))).await;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..200))).await;
         recorder.kill();
         let recorded = text(&path);
         let whole = recorded.rsplit_once('\n').map_or("", |(whole, _)| whole);
         for line in whole.lines() {
             serde_json::from_str::<Value>(line).unwrap();
         }
-        let answer = run(folder, &["import", &name]);
+        let output = run(folder, &["import", &name]);
         let is_cut = !recorded.ends_with('\n');
-        assert_eq!(answer.err.contains("the last line is truncated"), is_cut, "{}", answer.err);
-        answer.success();
+        assert_eq!(output.err.contains("the last line is truncated"), is_cut, "{}", output.err);
+        output.success();
     }
 }
 

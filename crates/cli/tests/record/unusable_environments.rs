@@ -54,7 +54,7 @@ fn kubeconfig(server: &str, token: &str) -> String {
 }
 
 /// A server that sends the same response to every request, or none.
-fn fake_server(answer: &'static str) -> String {
+fn fake_server(response: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -62,10 +62,10 @@ fn fake_server(answer: &'static str) -> String {
         for client in listener.incoming() {
             let mut client = client.unwrap();
             let _ = client.read(&mut [0; 4096]);
-            if answer.is_empty() {
+            if response.is_empty() {
                 clients.push(client);
             } else {
-                let _ = client.write_all(answer.as_bytes());
+                let _ = client.write_all(response.as_bytes());
             }
         }
     });
@@ -122,21 +122,21 @@ async fn the_server_must_be_a_reachable_api_server() {
         silent.set_nonblocking(true).unwrap();
         with(&format!("http://{}", silent.local_addr().unwrap()));
         let mut recorder = Recorder::run(command(folder).arg("record").args(record));
-        let mut asked = None;
+        let mut connection = None;
         recorder
-            .wait("it asks", || {
-                asked = silent.accept().ok();
-                asked.is_some()
+            .wait("the recorder sends a request", || {
+                connection = silent.accept().ok();
+                connection.is_some()
             })
             .await;
-        let told = Instant::now();
+        let signaled_at = Instant::now();
         recorder.signal(signal);
         let output = recorder.end().await;
-        assert!(told.elapsed() < STOP_TIMEOUT, "{:?}", told.elapsed());
+        assert!(signaled_at.elapsed() < STOP_TIMEOUT, "{:?}", signaled_at.elapsed());
         assert!(output.err.contains("0 changes recorded from here to h.kine"), "{}", output.err);
         output.success();
         assert!(!folder.join("h.kine").exists());
-        drop(asked);
+        drop(connection);
     }
 }
 

@@ -8,21 +8,21 @@ use crate::common::{program_output, run};
 use crate::server::{seed, start};
 use crate::{import_recording, line_count, objects, replay, replaying, wait};
 
-const LABELLED: [&str; 4] = ["get", "pods", "-A", "--selector=replay.kinescope.io/run"];
+const LABELED: [&str; 4] = ["get", "pods", "-A", "--selector=replay.kinescope.io/run"];
 
 #[test]
 fn a_flaky_server_gets_everything() {
     let folder = tempfile::tempdir().unwrap();
     let Some(history) = import_recording(folder.path(), "small") else { return };
     let Some(cluster) = start(ClusterOptions::default()) else { return };
-    let troubles = [
+    let faults = [
         FaultKind::Respond(ErrorResponse::TooManyRequests),
         FaultKind::Respond(ErrorResponse::InternalError),
         FaultKind::Respond(ErrorResponse::Unavailable),
         FaultKind::CloseConnection,
         FaultKind::DropResponse,
     ];
-    let proxy = Proxy::start(&cluster, FaultPlan::seeded_for_writes(seed(), &troubles, 40, 800)).unwrap();
+    let proxy = Proxy::start(&cluster, FaultPlan::seeded_for_writes(seed(), &faults, 40, 800)).unwrap();
     let output = replay(folder.path(), proxy.kubeconfig(), &[&history, "--speed", "max"]).success();
     assert_eq!(proxy.faults().len(), 40, "{output}");
     assert!(!output.contains("Rejected"), "{output}");
@@ -37,7 +37,7 @@ fn a_server_that_restarts_half_way_gets_the_rest() {
     let kubeconfig = cluster.kubeconfig().to_owned();
     let mut command = replaying(folder.path(), &kubeconfig, &[&history, "--speed", "max"]);
     let playing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait("some pods are there", || line_count(&cluster, &LABELLED) > 20);
+    wait("some pods exist", || line_count(&cluster, &LABELED) > 20);
     cluster.restart_apiserver().unwrap();
     let output = program_output(playing.wait_with_output().unwrap()).success();
     objects::check(&cluster, folder.path(), &history, &output);
@@ -51,14 +51,14 @@ fn a_killed_run_can_be_resumed() {
     let arguments = [history.as_str(), "--speed", "max"];
     let mut command = replaying(folder.path(), cluster.kubeconfig(), &arguments);
     let mut playing = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait("some pods are there", || line_count(&cluster, &LABELLED) > 100);
+    wait("some pods exist", || line_count(&cluster, &LABELED) > 100);
     playing.kill().unwrap();
     playing.wait().unwrap();
-    let busy = line_count(&cluster, &LABELLED);
+    let busy = line_count(&cluster, &LABELED);
     // A run with a recent heartbeat may still be active.
     let resume = [&arguments[..], &["--resume"]].concat();
     let mut output = replay(folder.path(), cluster.kubeconfig(), &resume);
-    wait("nobody is at work any more", || {
+    wait("the killed run counts as ended", || {
         let is_busy = output.err.contains("is running in another process");
         if is_busy {
             output = replay(folder.path(), cluster.kubeconfig(), &resume);
@@ -66,7 +66,7 @@ fn a_killed_run_can_be_resumed() {
         !is_busy
     });
     let output = output.success();
-    eprintln!("killed with {busy} pods there\n{output}");
+    eprintln!("killed with {busy} pods\n{output}");
     objects::check(&cluster, folder.path(), &history, &output);
     // The run is complete: it can neither be resumed nor started again under this name.
     let again = replay(folder.path(), cluster.kubeconfig(), &resume).failure(1);
@@ -87,7 +87,7 @@ fn a_run_that_is_interrupted_says_where_it_stopped() {
     let arguments = [history.as_str(), "--speed", "20"];
     let mut command = replaying(folder.path(), cluster.kubeconfig(), &arguments);
     let playing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait("some pods are there", || line_count(&cluster, &LABELLED) > 5);
+    wait("some pods exist", || line_count(&cluster, &LABELED) > 5);
     std::process::Command::new("kill").args(["-INT", &playing.id().to_string()]).status().unwrap();
     let stopped = program_output(playing.wait_with_output().unwrap()).success();
     assert!(stopped.contains("Stopped") && stopped.contains("--resume"), "{stopped}");

@@ -102,7 +102,7 @@ fn has(cluster: &Cluster, arguments: &[&str]) -> bool {
 }
 
 #[test]
-fn nothing_that_is_replayed_reaches_outside() {
+fn replayed_objects_have_no_external_effects() {
     let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let (both, volumes) = volume_sources();
@@ -200,8 +200,8 @@ fn nothing_that_is_replayed_reaches_outside() {
     let Some(cluster) = start(ClusterOptions::default()) else { return };
     let arguments = ["prod.kine", "--speed", "max", "--keep-volume-handles", "--allow-external-effects"];
     let output = replay(folder.path(), cluster.kubeconfig(), &arguments);
-    for words in ["write to disks of the recorded cluster", "load balancers, DNS names, certificates"] {
-        assert!(output.err.contains("warning: ") && output.err.contains(words), "{}", output.err);
+    for message in ["write to disks of the recorded cluster", "load balancers, DNS names, certificates"] {
+        assert!(output.err.contains("warning: ") && output.err.contains(message), "{}", output.err);
     }
     output.success();
     let volume = one(&cluster, &["pv", "volume-0"]);
@@ -235,7 +235,7 @@ fn existing_volumes_claims_and_namespaces_are_kept() {
     for object in [theirs("free"), theirs("named"), object("Namespace", "", "theirs", &json!({})), wanting] {
         cluster.kubectl_with_input(&["create", "-f", "-"], &object.to_string()).unwrap();
     }
-    wait("volumes can be had", || is_free(&cluster, "free") && is_free(&cluster, "named"));
+    wait("the existing volumes are available", || is_free(&cluster, "free") && is_free(&cluster, "named"));
     let folder = tempfile::tempdir().unwrap();
     let mut reaching = volume(
         "reaching",
@@ -257,12 +257,12 @@ fn existing_volumes_claims_and_namespaces_are_kept() {
     );
     replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).success();
     // The volume controller has looked for volumes, and reports that none matches.
-    let looked = |claim: &str| {
+    let has_events = |claim: &str| {
         let of_it = format!("involvedObject.name={claim}");
         line_count(&cluster, &["get", "events", "-n", "shop", "--field-selector", &of_it]) > 0
     };
     for claim in ["any", "by-name"] {
-        wait(&format!("somebody looks at the claim {claim}"), || looked(claim));
+        wait(&format!("the volume controller has processed the claim {claim}"), || has_events(claim));
     }
     wait("the volume has its phase", || one(&cluster, &["pv", "reaching"])["status"]["phase"] == "Released");
     let check = |when: &str| {
@@ -274,7 +274,7 @@ fn existing_volumes_claims_and_namespaces_are_kept() {
         let claim = one(&cluster, &["pvc", "wanting", "-n", "theirs"]);
         assert_eq!(claim["spec"].get("volumeName"), None, "{when}");
     };
-    check("when it was played");
+    check("after the replay");
 
     // Another client has created an object in the namespace that the run created.
     cluster.kubectl(&["create", "configmap", "theirs", "-n", "shop"]).unwrap();
@@ -288,15 +288,15 @@ fn existing_volumes_claims_and_namespaces_are_kept() {
     );
     assert!(has(&cluster, &["configmap", "theirs", "-n", "shop"]), "{}", output.out);
     assert!(one(&cluster, &["namespace", "shop"])["metadata"].get("deletionTimestamp").is_none());
-    for gone in [["configmap", "ours"], ["pvc", "any"], ["pvc", "by-name"]] {
-        wait(&format!("{gone:?} is gone"), || !has(&cluster, &[&gone[..], &["-n", "shop"]].concat()));
+    for object in [["configmap", "ours"], ["pvc", "any"], ["pvc", "by-name"]] {
+        wait(&format!("{object:?} is deleted"), || !has(&cluster, &[&object[..], &["-n", "shop"]].concat()));
     }
-    check("when it was removed");
+    check("after the cleanup");
 
     // Once that is deleted the namespace is removed too.
     cluster.kubectl(&["delete", "configmap", "theirs", "-n", "shop"]).unwrap();
     run(folder.path(), &clean).success();
-    wait("the namespace is gone", || !has(&cluster, &["namespace", "shop"]));
+    wait("the namespace is deleted", || !has(&cluster, &["namespace", "shop"]));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn existing_objects_own_nothing_that_is_replayed() {
 }
 
 #[test]
-fn kinds_that_the_target_had_before_are_given_if_they_are_named() {
+fn custom_kinds_that_the_target_already_had_are_applied_if_named() {
     let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let definition = |plural: &str, kind: &str| {
@@ -374,7 +374,7 @@ fn kinds_that_the_target_had_before_are_given_if_they_are_named() {
 }
 
 #[test]
-fn nodes_of_others_are_refused_unless_kwok_plays_them() {
+fn a_target_with_other_nodes_is_rejected_unless_they_are_kwok_nodes() {
     let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     import_objects(folder.path(), &[object("Node", "", "node-1", &json!({}))]);
@@ -385,17 +385,17 @@ fn nodes_of_others_are_refused_unless_kwok_plays_them() {
     create("{name: played, annotations: {kwok.x-k8s.io/node: fake}}");
     replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max"]).success();
     // Nodes of another run may be managed by another program by now.
-    let refused = |run: &str| {
+    let error_of = |run: &str| {
         let output =
             replay(folder.path(), cluster.kubeconfig(), &["prod.kine", "--speed", "max", "--run", run]);
         output.failure(1)
     };
-    let error = refused("another");
+    let error = error_of("another");
     assert!(error.contains("node node-1 of") && error.contains("use --yes"), "{error}");
     cluster.kubectl(&["delete", "node", "node-1"]).unwrap();
     // A node without a kubelet may still get one.
     create("{name: idle}");
-    let error = refused("another");
+    let error = error_of("another");
     assert!(error.contains("node idle of") && error.contains("use --yes"), "{error}");
     let arguments = ["prod.kine", "--speed", "max", "--run", "another", "--yes"];
     let output = replay(folder.path(), cluster.kubeconfig(), &arguments);

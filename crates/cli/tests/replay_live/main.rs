@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test stops where something is not as it should be, and prints what came of it"
+    reason = "a test stops where something is not as it should be, and prints its results"
 )]
 
 mod all_recordings;
@@ -57,10 +57,10 @@ fn replaying(folder: &Path, kubeconfig: &Path, arguments: &[&str]) -> std::proce
 
 /// Waits until the condition holds.
 #[track_caller]
-fn wait(what: &str, mut holds: impl FnMut() -> bool) {
+fn wait(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < TIMEOUT, "{what} is waited for in vain");
+    while !condition() {
+        assert!(began.elapsed() < TIMEOUT, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

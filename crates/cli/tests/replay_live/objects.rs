@@ -36,7 +36,8 @@ const KINDS: [&str; 7] = [
 fn objects(list: &str) -> BTreeMap<String, Value> {
     let list: Value = serde_json::from_str(list).unwrap();
     let named = |mut object: Value| {
-        let text = |place: &str| object.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let name = [text("/kind"), text("/metadata/namespace"), text("/metadata/name")].join(" ");
         strip(&mut object);
         (name, object)

@@ -37,7 +37,7 @@ fn no_pod_carries_a_recorded_placement() {
     cluster.start_scheduler(16, &[]).unwrap();
     let rules = file(folder.path(), "rules.yaml", OWN_NODES);
     let arguments =
-        [history.as_str(), "--speed", "2", "--rules", rules.to_str().unwrap(), "--record", "--out", "came"];
+        [history.as_str(), "--speed", "2", "--rules", rules.to_str().unwrap(), "--record", "--out", "out"];
     let output = replay(folder.path(), cluster.kubeconfig(), &arguments).success();
     eprintln!("{output}");
     assert!(output.contains("dropped by nodes of its own"), "{output}");
@@ -62,7 +62,7 @@ fn no_pod_carries_a_recorded_placement() {
     }
     // The result is a history in the time of the recording, and its report is printed.
     assert!(output.contains("Pods bound") && output.contains("Placements"), "{output}");
-    let report = std::fs::read_to_string(folder.path().join("came/report.json")).unwrap();
+    let report = std::fs::read_to_string(folder.path().join("out/report.json")).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     let (was, is) = (&report["recorded"]["podsBound"], &report["replayed"]["podsBound"]);
     assert!(was.as_u64().unwrap() > 100 && is.as_u64().unwrap() > 100, "{was} {is}");
@@ -71,7 +71,7 @@ fn no_pod_carries_a_recorded_placement() {
     let elsewhere = placements["elsewhere"].as_u64().unwrap() + placements["sameClass"].as_u64().unwrap();
     assert!(elsewhere * 3 > was.as_u64().unwrap(), "{placements}");
     let nodes =
-        run(folder.path(), &["get", "nodes", "--history", "came/replay.kine", "--no-headers"]).success();
+        run(folder.path(), &["get", "nodes", "--history", "out/replay.kine", "--no-headers"]).success();
     assert_eq!(nodes.lines().filter(|line| line.starts_with("fresh-")).count(), 8, "{nodes}");
 }
 
@@ -88,7 +88,7 @@ fn clean_removes_exactly_what_was_created() {
     cluster.kubectl(&["create", "namespace", "theirs"]).unwrap();
     let before = [("namespaces", 5), ("priorityclasses", 3), ("nodes", 0)];
     let count = |kind: &str| line_count(&cluster, &["get", kind, "-A"]);
-    crate::wait("the account of pods is there", || {
+    crate::wait("the default service account exists", || {
         line_count(&cluster, &["get", "serviceaccounts", "-n", "theirs"]) == 1
     });
     replay(folder.path(), cluster.kubeconfig(), &[&history, "--speed", "max"]).success();

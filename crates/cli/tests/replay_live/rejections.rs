@@ -127,11 +127,11 @@ fn another_object_of_the_same_name_is_left_alone() {
     let of_run = |command: &str| {
         run(folder.path(), &["replay", command, "--target", cluster.kubeconfig().to_str().unwrap()]).success()
     };
-    wait("it waits", || of_run("runs").contains("paused"));
+    wait("the run is paused", || of_run("runs").contains("paused"));
     of_run("resume");
-    wait("the pod is there", || !get("name").is_empty());
+    wait("the pod exists", || !get("name").is_empty());
     of_run("pause");
-    wait("it waits again", || of_run("runs").contains("paused"));
+    wait("the run is paused again", || of_run("runs").contains("paused"));
     cluster.kubectl(&["delete", "pod", "web", "--force"]).unwrap();
     cluster.kubectl(&["run", "web", "--image=theirs"]).unwrap();
     of_run("resume");
@@ -158,7 +158,7 @@ fn a_rejected_object_is_reported_and_the_rest_continues() {
 }
 
 #[test]
-fn kinds_that_a_recording_defines_are_there_before_their_objects() {
+fn kinds_that_a_recording_defines_are_created_before_their_objects() {
     let Some(cluster) = start(ClusterOptions::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let line = |uid: &str, resource: &str| {

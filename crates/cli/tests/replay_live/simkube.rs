@@ -124,7 +124,7 @@ fn workloads_are_played_as_simkube_plays_them() {
             run(folder.path(), &["replay", "runs", "--target", cluster.kubeconfig().to_str().unwrap()]);
         replay_output.out.contains(word)
     };
-    wait("it waits", || runs("paused"));
+    wait("the run is paused", || runs("paused"));
     assert_eq!(text(&cluster, &["get", "deployments", "-A", "--no-headers"]), "");
     assert!(target(&cluster, folder.path(), "resume").contains("resumed"));
 
@@ -159,9 +159,9 @@ fn workloads_are_played_as_simkube_plays_them() {
     // It ran for three seconds; times have a resolution of one second.
     assert!(ran.is_some_and(|ran| (2..=6).contains(&ran)), "{ran:?}");
 
-    wait("the pod of nobody runs", || in_shop("pod/bare", "jsonpath={.status.phase}") == "Running");
+    wait("the bare pod runs", || in_shop("pod/bare", "jsonpath={.status.phase}") == "Running");
     cluster.kubectl(&["delete", "pod", "bare", "-n", "virtual-shop", "--wait=false"]).unwrap();
-    wait("it is made again", || in_shop("pod/bare-clone-0", "jsonpath={.status.phase}") == "Running");
+    wait("its clone runs", || in_shop("pod/bare-clone-0", "jsonpath={.status.phase}") == "Running");
     let output = program_output(playing.wait_with_output().unwrap());
     eprintln!("{}{}", output.out, output.err);
     assert_eq!(output.code, 0);
@@ -179,7 +179,7 @@ fn workloads_are_played_as_simkube_plays_them() {
 }
 
 #[test]
-fn it_is_replayed_as_often_as_requested() {
+fn a_run_is_repeated_as_often_as_requested() {
     let hooks = "preRunHooks: [{cmd: echo, args: [once more]}]\npostRunHooks: [{cmd: 'false'}]\n\
         postStopHooks: [{cmd: 'false', ignoreFailure: false}]\n";
     let Some((cluster, folder)) = prepared(hooks) else { return };

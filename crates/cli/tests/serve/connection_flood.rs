@@ -38,17 +38,17 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 /// when they are evicted, until `stop`.
 fn flood(address: SocketAddr, is_full: &AtomicBool, stop: &AtomicBool) {
     let runtime = Builder::new_current_thread().enable_io().build().unwrap();
-    let enter = |number: usize| {
+    let connect = |number: usize| {
         let mut stream = connect_from(&runtime, 1 + (number % 6) as u8, address);
         let _ = stream.write_all(b"GET /api/v1/histories HTTP/1.1\r\nHost: localhost\r\nX: ");
         stream
     };
-    let mut all: Vec<TcpStream> = (0..CONNECTION_LIMIT + 20).map(enter).collect();
+    let mut all: Vec<TcpStream> = (0..CONNECTION_LIMIT + 20).map(connect).collect();
     while !stop.load(Ordering::Relaxed) {
         for (number, stream) in all.iter_mut().enumerate() {
             if is_closed(stream) || stream.write_all(b"x").is_err() {
                 is_full.store(true, Ordering::Relaxed);
-                *stream = enter(number);
+                *stream = connect(number);
             }
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -67,27 +67,33 @@ fn a_flood_of_connections_blocks_neither_probes_nor_clients() {
         let (is_full, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| flood(address, &is_full, &stop));
-            let ask = |address: SocketAddr, path: &str| {
+            let send_request = |address: SocketAddr, path: &str| {
                 let mut stream = TcpStream::connect(address).unwrap();
                 stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
                 let token = format!("Authorization: Bearer {TOKEN}");
                 write_request(&mut stream, "GET", path, &[&token], b"", &address.to_string());
-                let mut answer = Vec::new();
-                let _ = stream.read_to_end(&mut answer);
-                String::from_utf8(answer).unwrap()
+                let mut response = Vec::new();
+                let _ = stream.read_to_end(&mut response);
+                String::from_utf8(response).unwrap()
             };
             let begun = Instant::now();
             while !is_full.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(60) {
                 std::thread::yield_now();
             }
-            let answers: Vec<String> = (0..20)
-                .flat_map(|_| [ask(probes, "/healthz"), ask(probes, "/readyz"), ask(address, path)])
+            let responses: Vec<String> = (0..20)
+                .flat_map(|_| {
+                    [
+                        send_request(probes, "/healthz"),
+                        send_request(probes, "/readyz"),
+                        send_request(address, path),
+                    ]
+                })
                 .collect();
             // Before any assertion, or the threads of the flood would never end.
             stop.store(true, Ordering::Relaxed);
             assert!(is_full.load(Ordering::Relaxed));
-            for answer in answers {
-                assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
+            for response in responses {
+                assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response:?}");
             }
         });
     }
@@ -101,21 +107,21 @@ fn probes_are_served_on_their_own_listener() {
         Server::start(shop.path(), &["--token-file", "token", "--health-probe-bind-address", "127.0.0.1:0"]);
     let output = server.next_line();
     let probes: SocketAddr = output.trim().strip_prefix("health probes on http://").unwrap().parse().unwrap();
-    let ask = |path: &str| {
+    let send_request = |path: &str| {
         let mut stream = TcpStream::connect(probes).unwrap();
         write_request(&mut stream, "GET", path, &["Host: kinescope-0.kinescope"], b"", "");
         HttpResponse::read(&mut stream)
     };
     for path in ["/healthz", "/readyz"] {
-        let answer = ask(path);
-        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-        assert_eq!(answer.success(), b"ok\n");
+        let response = send_request(path);
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(response.success(), b"ok\n");
         // On the other listener unauthenticated requests are rejected without any work.
         server.get(path).failure(401);
-        server.ask("GET", path, &[&format!("Authorization: Bearer {TOKEN}")], b"").success();
+        server.request("GET", path, &[&format!("Authorization: Bearer {TOKEN}")], b"").success();
     }
     for path in ["/", "/metrics", "/api/v1/histories", "/openapi.json"] {
-        ask(path).failure(404);
+        send_request(path).failure(404);
     }
     let error = crate::common::run(shop.path(), &["serve", "--health-probe-bind-address", "8081"]).failure(1);
     assert!(error.contains("invalid address \"8081\": expected ADDRESS:PORT"), "{error}");
@@ -137,9 +143,9 @@ fn unauthenticated_connections_are_closed_after_the_response() {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(format!("{line} HTTP/1.1\r\nHost: localhost\r\n{rest}").as_bytes()).unwrap();
-        let answer = HttpResponse::read(&mut stream);
-        assert_eq!(answer.header("connection"), Some("close"), "{line}");
-        assert_eq!(answer.code.to_string(), code, "{line}");
+        let response = HttpResponse::read(&mut stream);
+        assert_eq!(response.header("connection"), Some("close"), "{line}");
+        assert_eq!(response.code.to_string(), code, "{line}");
     }
     // Connections of authenticated clients stay open.
     let mut stream = TcpStream::connect(server.address).unwrap();
@@ -147,12 +153,12 @@ fn unauthenticated_connections_are_closed_after_the_response() {
         let token = format!("Authorization: Bearer {TOKEN}");
         let request = format!("GET /api/v1/recordings HTTP/1.1\r\nHost: localhost\r\n{token}\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"{\"recordings\":[]}") {
+        let mut response = Vec::new();
+        while !response.ends_with(b"{\"recordings\":[]}") {
             let mut byte = [0];
             stream.read_exact(&mut byte).unwrap();
-            answer.extend(byte);
+            response.extend(byte);
         }
-        assert!(!String::from_utf8(answer).unwrap().contains("connection: close"));
+        assert!(!String::from_utf8(response).unwrap().contains("connection: close"));
     }
 }

@@ -26,12 +26,12 @@ fn start(folder: &Path, scratch: &TempDir, arguments: &[&str]) -> Server {
 }
 
 /// A folder with a history of this many incompressible pods, about 1,500 bytes each.
-fn bulky(pods: u64) -> TempDir {
+fn incompressible_history(pods: u64) -> TempDir {
     const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     let folder = tempfile::tempdir().unwrap();
     let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
-    let mut chance = Pcg32::seed_from_u64(19);
-    let mut letter = || char::from(LETTERS[chance.random_range(0..LETTERS.len())]);
+    let mut rng = Pcg32::seed_from_u64(19);
+    let mut letter = || char::from(LETTERS[rng.random_range(0..LETTERS.len())]);
     for first in (0..pods).step_by(500) {
         let pod = |number| {
             let mut pod = added_pod("many", number);
@@ -76,10 +76,10 @@ fn named_files(scratch: &Path) -> usize {
 }
 
 #[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "in vain: {what}");
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -89,9 +89,9 @@ fn file_bytes(folder: &TempDir, name: &str) -> u64 {
 }
 
 #[test]
-fn downloads_of_one_history_share_a_copy_that_goes_with_the_last() {
-    let (folder, scratch) = (bulky(12_000), tempfile::tempdir().unwrap());
-    assert!(file_bytes(&folder, "many.kine") > 12 << 20, "all of it would fit into the buffers between");
+fn downloads_of_one_history_share_a_copy_until_the_last_ends() {
+    let (folder, scratch) = (incompressible_history(12_000), tempfile::tempdir().unwrap());
+    assert!(file_bytes(&folder, "many.kine") > 12 << 20, "the whole file would fit into the socket buffers");
     let server = start(folder.path(), &scratch, &[]);
     let mut slow: Vec<TcpStream> = (0..8).map(|_| begin(&server, DOWNLOAD)).collect();
     assert_eq!(open_files(&server, &scratch).len(), 1);
@@ -123,7 +123,7 @@ fn downloads_of_one_history_share_a_copy_that_goes_with_the_last() {
 
 #[test]
 fn copies_keep_within_the_scratch_size() {
-    let (folder, scratch) = (bulky(12_000), tempfile::tempdir().unwrap());
+    let (folder, scratch) = (incompressible_history(12_000), tempfile::tempdir().unwrap());
     std::fs::copy(folder.path().join("many.kine"), folder.path().join("other.kine")).unwrap();
     let size = file_bytes(&folder, "many.kine");
     let server = start(folder.path(), &scratch, &["--scratch-size", &(size * 3 / 2).to_string()]);
@@ -135,7 +135,7 @@ fn copies_keep_within_the_scratch_size() {
     // Sharing an existing copy needs no further space.
     server.get(DOWNLOAD).success();
     drop(slow);
-    until("there is room again", || server.get(other).code == 200);
+    until("there is space again", || server.get(other).code == 200);
 
     // A retry would not help here.
     let small = start(folder.path(), &scratch, &["--scratch-size", "100Ki"]);
@@ -144,14 +144,16 @@ fn copies_keep_within_the_scratch_size() {
     assert!(small.get("/api/db/many.db").failure(507).contains("restart the server with a larger one"));
     let export = small.post("/export?history=many", &serde_json::from_str(EXPORT).unwrap());
     assert!(export.failure(507).contains("restart the server with a larger one"));
-    until("nothing is left", || open_files(&small, &scratch).is_empty() && named_files(scratch.path()) == 0);
+    until("no scratch files are left", || {
+        open_files(&small, &scratch).is_empty() && named_files(scratch.path()) == 0
+    });
     let error = run(folder.path(), &["serve", "--scratch-size", "much"]).failure(2);
     assert!(error.contains("invalid size \"much\": expected 500Mi or 10Gi"), "{error}");
 }
 
 #[test]
 fn a_full_disk_is_reported() {
-    let (folder, scratch) = (bulky(1_000), tempfile::tempdir().unwrap());
+    let (folder, scratch) = (incompressible_history(1_000), tempfile::tempdir().unwrap());
     let mut limited = Command::new("sh");
     // Half the size of the copy, in blocks of 512 bytes.
     let blocks = (file_bytes(&folder, "many.kine") / 1024).to_string();
@@ -160,11 +162,11 @@ fn a_full_disk_is_reported() {
     let server = Server::of(limited.args([PROGRAM, "serve", "--listen", "127.0.0.1:0"]));
     let message = server.get(DOWNLOAD).failure(507);
     assert!(message.contains("cannot copy"), "{message}");
-    until("nothing is left", || named_files(scratch.path()) == 0);
+    until("no scratch files are left", || named_files(scratch.path()) == 0);
 }
 
 #[test]
-fn a_server_that_is_killed_leaves_nothing_that_the_next_does_not_remove() {
+fn files_of_a_killed_server_are_removed_by_the_next() {
     let (folder, scratch) = (many(1_000), tempfile::tempdir().unwrap());
     let is_empty = || std::fs::read_dir(scratch.path()).unwrap().next().is_none();
     let neighbor = start(folder.path(), &scratch, &[]);

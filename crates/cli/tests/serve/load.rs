@@ -8,7 +8,7 @@ use crate::folders::{EXPORT, demo_history, many, shop};
 use crate::server::{HttpResponse, Server};
 
 #[test]
-fn a_large_answer_waits_for_a_slow_reader_and_takes_no_memory() {
+fn a_large_response_to_a_slow_reader_takes_little_memory() {
     let folder = many(150_000);
     let server = Server::start(folder.path(), &[]);
     let mut first = server.send("GET", "/api/v1/histories/many/changes", &[], b"");
@@ -23,25 +23,26 @@ fn a_large_answer_waits_for_a_slow_reader_and_takes_no_memory() {
         rest.extend_from_slice(&piece[..length]);
     }
     first.read_to_end(&mut rest).unwrap();
-    let answer = HttpResponse::read(&mut &rest[..]);
-    let body = answer.success();
+    let response = HttpResponse::read(&mut &rest[..]);
+    let body = response.success();
     assert!(body.len() > 150_000_000, "{}", body.len());
     assert_eq!(body.iter().filter(|byte| **byte == b'\n').count(), 150_000);
     assert!(server.peak() < 80_000_000, "{} bytes of memory", server.peak());
 }
 
 #[test]
-fn long_answers_are_bounded_and_end_with_their_clients() {
+fn long_responses_are_limited_and_end_with_their_clients() {
     let folder = many(60_000);
     let server = Server::start(folder.path(), &[]);
-    let place = "/api/v1/histories/many/changes";
+    let changes_path = "/api/v1/histories/many/changes";
     let mut slow: Vec<TcpStream> = Vec::new();
     for _ in 0..16 {
-        let mut stream = server.send("GET", place, &[], b"");
+        let mut stream = server.send("GET", changes_path, &[], b"");
         stream.read_exact(&mut [0; 100]).unwrap();
         slow.push(stream);
     }
-    for path in [place, "/api/v1/histories/many/objects", "/api/v1/histories/many/download", "/get-snapshot"]
+    for path in
+        [changes_path, "/api/v1/histories/many/objects", "/api/v1/histories/many/download", "/get-snapshot"]
     {
         assert!(server.get(path).failure(503).contains("16 long requests are running"), "{path}");
     }
@@ -55,16 +56,16 @@ fn long_answers_are_bounded_and_end_with_their_clients() {
     server.get("/api/v1/histories/many").success();
     server.get("/metrics").success();
     drop(slow);
-    wait_for_room(&server, Duration::from_secs(60));
+    wait_for_free_slots(&server, Duration::from_secs(60));
 
     // Work that writes nothing until its end is stopped too: all of it would take many times as long.
     let silent: Vec<TcpStream> = (0..16).map(|_| server.send("GET", "/api/db/many.db", &[], b"")).collect();
     let began = Instant::now();
     while server.get(SHORT_HEAVY_REQUEST).code == 200 {
-        assert!(began.elapsed() < Duration::from_secs(60), "no work is under way");
+        assert!(began.elapsed() < Duration::from_secs(60), "no heavy request is running");
     }
     drop(silent);
-    wait_for_room(&server, Duration::from_secs(20));
+    wait_for_free_slots(&server, Duration::from_secs(20));
 }
 
 /// A heavy request with a short response.
@@ -72,21 +73,21 @@ const SHORT_HEAVY_REQUEST: &str = "/api/v1/histories/many/changes?to=start";
 
 /// Retries until all slots for heavy requests are free.
 #[track_caller]
-fn wait_for_room(server: &Server, patience: Duration) {
+fn wait_for_free_slots(server: &Server, timeout: Duration) {
     let began = Instant::now();
     loop {
-        let asked: Vec<TcpStream> =
+        let streams: Vec<TcpStream> =
             (0..16).map(|_| server.send("GET", SHORT_HEAVY_REQUEST, &[], b"")).collect();
-        let answers = asked.into_iter().map(|mut stream| HttpResponse::read(&mut stream).code);
-        if answers.collect::<Vec<_>>() == [200; 16] {
+        let responses = streams.into_iter().map(|mut stream| HttpResponse::read(&mut stream).code);
+        if responses.collect::<Vec<_>>() == [200; 16] {
             return;
         }
-        assert!(began.elapsed() < patience, "the work of clients that have gone does not end");
+        assert!(began.elapsed() < timeout, "requests of disconnected clients do not end");
     }
 }
 
 #[test]
-fn a_hundred_clients_at_once_are_answered() {
+fn a_hundred_concurrent_clients_are_served() {
     let day = demo_history();
     let server = Server::start(day.path(), &[]);
     let info = server.get("/api/v1/histories/day").success();
@@ -97,12 +98,12 @@ fn a_hundred_clients_at_once_are_answered() {
                 scope.spawn(move || {
                     assert!(server.get("/api/v1/histories/day").success() == *info);
                     let heavy = ["/api/v1/histories/day/objects", "/get-snapshot"][number % 2];
-                    let answer = server.get(heavy);
-                    let code = answer.code;
+                    let response = server.get(heavy);
+                    let code = response.code;
                     if code == 200 {
-                        assert!(!answer.success().is_empty());
+                        assert!(!response.success().is_empty());
                     } else {
-                        answer.failure(503);
+                        response.failure(503);
                     }
                     code
                 })
@@ -124,9 +125,9 @@ fn an_aborted_response_is_incomplete() {
         assert_eq!(sqlite.execute(&sql, []).unwrap(), 1);
     };
     damage("max(frame)");
-    let answer = server.get("/api/v1/histories/many/changes");
-    assert_eq!((answer.code, answer.whole), (200, false));
-    assert!(answer.body.len() > 1_000_000);
+    let response = server.get("/api/v1/histories/many/changes");
+    assert_eq!((response.code, response.is_complete), (200, false));
+    assert!(response.body.len() > 1_000_000);
     // An error before the first chunk has its own status code.
     damage("min(frame)");
     assert!(server.get("/api/v1/histories/many/changes").failure(409).contains("is damaged"));
@@ -134,7 +135,7 @@ fn an_aborted_response_is_incomplete() {
 }
 
 #[test]
-fn a_locked_history_is_to_be_retried() {
+fn a_locked_history_is_reported_as_retryable() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
     let sqlite = rusqlite::Connection::open(shop.path().join("shop.kine")).unwrap();
@@ -176,28 +177,29 @@ fn a_history_that_has_not_changed_is_not_opened_for_each_list() {
 fn idle_clients_are_evicted_for_others() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
-    let mut crowd: Vec<TcpStream> = (0..600).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let mut connections: Vec<TcpStream> =
+        (0..600).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     for _ in 0..10 {
         server.get("/healthz").success();
         server.get("/api/v1/histories").success();
     }
     // The oldest idle connection is evicted first.
-    crowd[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let read = crowd[0].read(&mut [0; 100]);
+    connections[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let read = connections[0].read(&mut [0; 100]);
     assert!(matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
 }
 
 #[test]
-fn it_shuts_down_gracefully_and_soon() {
+fn the_server_shuts_down_gracefully_within_seconds() {
     let folder = many(60_000);
-    for (name, path, pruned_to) in [
+    for (name, path, has_response) in [
         ("-TERM", "/healthz", true),
         ("-INT", "/api/v1/histories/many/changes", true),
         ("-TERM", "/api/db/many.db", false),
     ] {
         let mut server = Server::start(folder.path(), &[]);
         let mut client = server.send("GET", path, &[], b"");
-        if pruned_to {
+        if has_response {
             client.read_exact(&mut [0; 50]).unwrap();
         }
         let began = Instant::now();

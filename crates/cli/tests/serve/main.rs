@@ -25,10 +25,10 @@ use server::Server;
 fn every_route_responds_as_documented() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
-    assert_eq!(server.said, format!("serving 1 history on http://{}\n", server.address));
+    assert_eq!(server.first_line, format!("serving 1 history on http://{}\n", server.address));
     let document = server.get("/openapi.json").json();
     let paths = document["paths"].as_object().unwrap();
-    assert!(paths.len() >= 15, "routes have got lost");
+    assert!(paths.len() >= 15, "routes are missing");
     let operations = paths.iter().flat_map(|(path, item)| {
         let methods = item.as_object().unwrap().iter().filter(|(name, _)| *name != "parameters");
         methods.map(move |(method, operation)| (path, method.to_uppercase(), operation))
@@ -38,16 +38,16 @@ fn every_route_responds_as_documented() {
         if path.contains("{id}") {
             continue;
         }
-        let (asked, sent) = required_input(path, &method);
-        let place = format!("{}{asked}", path.replace("{name}", "shop"));
-        let answer = server.ask(&method, &place, &[], sent.as_bytes());
+        let (query, request_body) = required_input(path, &method);
+        let url = format!("{}{query}", path.replace("{name}", "shop"));
+        let response = server.request(&method, &url, &[], request_body.as_bytes());
         let mut codes = operation["responses"].as_object().unwrap().iter();
         let (code, described) = codes.find(|(code, _)| *code != "default").unwrap();
-        assert_eq!(answer.code.to_string(), *code, "{path}");
+        assert_eq!(response.code.to_string(), *code, "{path}");
         let (media, content) = described["content"].as_object().unwrap().iter().next().unwrap();
-        assert_eq!(answer.header("content-type"), Some(&**media), "{path}: {}", answer.code);
-        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
-        let body = answer.body;
+        assert_eq!(response.header("content-type"), Some(&**media), "{path}: {}", response.code);
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{path}");
+        let body = response.body;
         assert!(!body.is_empty(), "{path}");
         if let Some(schema) = content.get("schema") {
             check_schema(&document, schema, &serde_json::from_slice(&body).unwrap(), path);
@@ -55,15 +55,15 @@ fn every_route_responds_as_documented() {
         // Every documented parameter is accepted, and no other.
         for parameter in operation["parameters"].as_array().unwrap() {
             let name = parameter["name"].as_str().unwrap();
-            if asked.contains(&format!("{name}=")) {
+            if query.contains(&format!("{name}=")) {
                 continue;
             }
-            let empty = format!("{place}&{name}=");
+            let empty = format!("{url}&{name}=");
             let empty = if empty.contains("state=") { empty + "false" } else { empty };
-            server.ask(&method, &empty, &[], sent.as_bytes()).success();
+            server.request(&method, &empty, &[], request_body.as_bytes()).success();
         }
         if !operation["parameters"].as_array().unwrap().is_empty() {
-            let unknown = server.ask(&method, &format!("{place}&colour=red"), &[], b"{}");
+            let unknown = server.request(&method, &format!("{url}&colour=red"), &[], b"{}");
             let media =
                 operation["responses"]["default"]["content"].as_object().unwrap().keys().next().unwrap();
             assert_eq!(unknown.header("content-type"), Some(&**media), "{path}");
@@ -94,7 +94,11 @@ fn histories_are_described_as_by_the_commands() {
     let shop = shop();
     run(shop.path(), &["import", "shop.jsonl", "--into", "a \"second\".kine", "--source", "west"]).success();
     let server = Server::start(shop.path(), &["."]);
-    assert!(server.said.starts_with("serving 2 histories on http://127.0.0.1:"), "{}", server.said);
+    assert!(
+        server.first_line.starts_with("serving 2 histories on http://127.0.0.1:"),
+        "{}",
+        server.first_line
+    );
     let list = server.get("/api/v1/histories").json();
     let names: Vec<&Value> = list["histories"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["a \"second\"", "shop"]);
@@ -103,11 +107,11 @@ fn histories_are_described_as_by_the_commands() {
     assert_eq!(list["histories"][0]["sources"], json!(["west"]));
     assert_eq!(list["histories"][1]["gaps"], 1);
 
-    let mut told: Value =
+    let mut info: Value =
         serde_json::from_str(&run(shop.path(), &["info", "shop.kine", "-o", "json"]).success()).unwrap();
-    told["history"] = json!("shop");
-    assert_eq!(server.get("/api/v1/histories/shop").json(), told);
-    assert_eq!(server.get("/api/v1/histories/shop/gaps").json()["gaps"], told["gaps"]);
+    info["history"] = json!("shop");
+    assert_eq!(server.get("/api/v1/histories/shop").json(), info);
+    assert_eq!(server.get("/api/v1/histories/shop/gaps").json()["gaps"], info["gaps"]);
     assert_eq!(server.get("/api/v1/histories/a%20%22second%22").json()["history"], "a \"second\"");
 
     // A history added later is listed; a file that is not a history has an error, and does no harm.
@@ -144,9 +148,9 @@ fn histories_are_described_as_by_the_commands() {
 fn objects_are_those_of_the_moment() {
     let shop = shop();
     let server = Server::start(shop.path(), &["shop.kine"]);
-    let objects = |question: &str| server.get(&format!("/api/v1/histories/shop/objects{question}"));
-    let names = |question: &str| -> Vec<String> {
-        let list = objects(question).json();
+    let objects = |query: &str| server.get(&format!("/api/v1/histories/shop/objects{query}"));
+    let names = |query: &str| -> Vec<String> {
+        let list = objects(query).json();
         assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("List"), &json!("v1")));
         let items = list["items"].as_array().unwrap().iter();
         items.map(|item| format!("{}/{}", item["kind"], item["metadata"]["name"]).replace('"', "")).collect()
@@ -163,19 +167,19 @@ fn objects_are_those_of_the_moment() {
     assert_eq!(list["items"][0]["status"]["phase"], "Running");
     assert_eq!(list["at"], "2026-11-01T14:11:00Z");
 
-    for (question, code, message) in [
+    for (query, code, message) in [
         ("?at=teatime", 400, "invalid time \"teatime\": expected 2026-11-01T14:03Z"),
         ("?kind=wombats", 400, "unknown resource type \"wombats\"; the history has: nodes, pods"),
         ("?labelSelector=a%3Db%3Dc", 400, "invalid selector"),
         ("?source=east", 400, "source \"east\" not found; the history has: shop"),
         ("?colour=red", 400, "unknown field `colour`, expected one of `at`, `kind`"),
     ] {
-        let error = objects(question).failure(code);
-        assert!(error.contains(message), "{question}: {error}");
+        let error = objects(query).failure(code);
+        assert!(error.contains(message), "{query}: {error}");
     }
     for name in ["shp", "..%2Fshop", "shop.kine", ".", "%2e%2e", "shop%00", "%2Fetc%2Fpasswd"] {
-        let answer = server.get(&format!("/api/v1/histories/{name}/objects"));
-        let error = answer.failure(404);
+        let response = server.get(&format!("/api/v1/histories/{name}/objects"));
+        let error = response.failure(404);
         assert!(error.contains("available: shop"), "{name}: {error}");
     }
     assert!(server.get("/api/v1/histories/%FF").failure(400).contains("UTF-8"));
@@ -194,31 +198,31 @@ fn changes_are_the_lines_of_an_export() {
     let export = |arguments: &[&str]| {
         run(day.path(), &[&["export", "day.kine", "--format", "jsonl"], arguments].concat()).success()
     };
-    let changes = |question: &str| {
-        let answer = server.get(&format!("/api/v1/histories/day/changes{question}"));
-        String::from_utf8(answer.success()).unwrap()
+    let changes = |query: &str| {
+        let response = server.get(&format!("/api/v1/histories/day/changes{query}"));
+        String::from_utf8(response.success()).unwrap()
     };
     let all = export(&[]);
     assert!(all.lines().count() > 100);
     assert!(changes("") == all);
     let window = ["--from", "2026-11-02T14:04:30Z", "--to", "2026-11-02T14:10:00Z"];
-    let question = "?from=2026-11-02T14:04:30Z&to=2026-11-02T14:10:00Z";
-    let lines = changes(question);
+    let query = "?from=2026-11-02T14:04:30Z&to=2026-11-02T14:10:00Z";
+    let lines = changes(query);
     assert!(!lines.is_empty());
     assert!(lines == export(&[&window[..], &["--changes-only"]].concat()));
-    assert!(changes(&format!("{question}&state=true")) == export(&window));
+    assert!(changes(&format!("{query}&state=true")) == export(&window));
     let narrow = [&window[..], &["--kinds", "pods", "-n", "shop", "-l", "app=checkout"]].concat();
-    let narrowed = format!("{question}&state=true&kind=pods&namespace=shop&labelSelector=app%3Dcheckout");
+    let narrowed = format!("{query}&state=true&kind=pods&namespace=shop&labelSelector=app%3Dcheckout");
     assert!(changes(&narrowed) == export(&narrow));
     assert_eq!(changes("?name=nobody"), "");
-    let wrong = |question: &str| server.get(&format!("/api/v1/histories/day/changes{question}")).failure(400);
+    let wrong = |query: &str| server.get(&format!("/api/v1/histories/day/changes{query}")).failure(400);
     assert!(wrong("?from=end&to=start").contains("is before from="));
     assert!(wrong("?state=true").contains("requires from="));
     assert!(wrong("?state=perhaps").contains("state"));
 }
 
 #[test]
-fn a_download_is_whole_while_the_history_is_written() {
+fn a_download_is_complete_while_the_history_is_written() {
     let folder = many(2_000);
     let server = Server::start(folder.path(), &[]);
     let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
@@ -236,11 +240,11 @@ fn a_download_is_whole_while_the_history_is_written() {
         });
         let mut last = 0;
         for turn in 0..4 {
-            let answer = server.get("/api/v1/histories/many/download");
-            assert_eq!(answer.header("content-type"), Some("application/vnd.sqlite3"));
-            assert_eq!(answer.header("content-disposition"), Some("attachment; filename=many.kine"));
+            let response = server.get("/api/v1/histories/many/download");
+            assert_eq!(response.header("content-type"), Some("application/vnd.sqlite3"));
+            assert_eq!(response.header("content-disposition"), Some("attachment; filename=many.kine"));
             let name = format!("copy-{turn}.kin");
-            std::fs::write(folder.path().join(&name), answer.success()).unwrap();
+            std::fs::write(folder.path().join(&name), response.success()).unwrap();
             let output = run(folder.path(), &["doctor", &name]);
             assert_eq!(output.code, 0, "{}{}", output.out, output.err);
             let info = run(folder.path(), &["info", &name, "-o", "json"]).success();
@@ -260,10 +264,10 @@ fn a_download_is_whole_while_the_history_is_written() {
 
 /// Checks a value against a schema: types, required members, and no undocumented members.
 #[track_caller]
-fn check_schema(document: &Value, schema: &Value, value: &Value, place: &str) {
+fn check_schema(document: &Value, schema: &Value, value: &Value, json_path: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
         let schema = document.pointer(reference.trim_start_matches('#')).unwrap();
-        return check_schema(document, schema, value, place);
+        return check_schema(document, schema, value, json_path);
     }
     let kind = match value {
         Value::Null => "null",
@@ -277,18 +281,19 @@ fn check_schema(document: &Value, schema: &Value, value: &Value, place: &str) {
     let kinds = &schema["type"];
     assert!(
         kinds == kind || kinds.as_array().is_some_and(|kinds| kinds.contains(&json!(kind))),
-        "{place}: {value} is not {kinds}"
+        "{json_path}: {value} is not {kinds}"
     );
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        check_schema(document, &schema["items"], item, &format!("{place}[{index}]"));
+        check_schema(document, &schema["items"], item, &format!("{json_path}[{index}]"));
     }
     if let (Some(members), Some(described)) = (value.as_object(), schema["properties"].as_object()) {
         for name in schema["required"].as_array().unwrap() {
-            assert!(members.contains_key(name.as_str().unwrap()), "{place} has no {name}");
+            assert!(members.contains_key(name.as_str().unwrap()), "{json_path} has no {name}");
         }
         for (name, member) in members {
-            let schema = described.get(name).unwrap_or_else(|| panic!("{place}.{name} is not described"));
-            check_schema(document, schema, member, &format!("{place}.{name}"));
+            let schema =
+                described.get(name).unwrap_or_else(|| panic!("{json_path}.{name} is not documented"));
+            check_schema(document, schema, member, &format!("{json_path}.{name}"));
         }
     }
 }

@@ -31,13 +31,14 @@ fn clients_of_simkube_get_the_trace_that_is_exported() {
         "2026-11-02T14:09:59.999999999Z",
     ];
     run(day.path(), &[&export[..], &["--out", "all.sktrace"]].concat()).success();
-    let answer = server.post("/export", &request(json!({"excluded_namespaces": [], "excluded_labels": []})));
-    assert_eq!(answer.header("content-type"), Some("application/octet-stream"));
-    let all = answer.success();
+    let response =
+        server.post("/export", &request(json!({"excluded_namespaces": [], "excluded_labels": []})));
+    assert_eq!(response.header("content-type"), Some("application/octet-stream"));
+    let all = response.success();
     assert!(all == std::fs::read(day.path().join("all.sktrace")).unwrap());
     assert!(all.starts_with(b"\x85\xa7version\x02"));
-    std::fs::write(day.path().join("answer.sktrace"), &all).unwrap();
-    run(day.path(), &["import", "answer.sktrace", "--into", "back.kin"]).success();
+    std::fs::write(day.path().join("response.sktrace"), &all).unwrap();
+    run(day.path(), &["import", "response.sktrace", "--into", "back.kin"]).success();
 
     let filters = json!({
         "excluded_namespaces": ["shop"],
@@ -53,9 +54,9 @@ fn clients_of_simkube_get_the_trace_that_is_exported() {
     let with = |name: &str, value: Value| {
         let mut request = request(json!({"excluded_namespaces": [], "excluded_labels": []}));
         request[name] = value;
-        let answer = server.post("/export", &request);
-        assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
-        answer.failure(400)
+        let response = server.post("/export", &request);
+        assert_eq!(response.header("content-type"), Some("text/plain; charset=utf-8"));
+        response.failure(400)
     };
     for cloud in ["s3", "gs", "az", "azure"] {
         let error = with("export_path", json!(format!("{cloud}://bucket/trace")));
@@ -82,20 +83,20 @@ fn clients_of_simkube_get_the_trace_that_is_exported() {
 fn clients_of_kai_get_the_snapshot_that_is_exported() {
     let day = demo_history();
     let server = Server::start(day.path(), &["day.kine"]);
-    for (question, arguments) in [
+    for (query, arguments) in [
         ("", &[][..]),
         ("?at=2026-11-02T14:04:30Z", &["--at", "2026-11-02T14:04:30Z"][..]),
         ("?at=14:05&partition=team%3Dweb&history=day", &["--at", "14:05", "--partition", "team=web"]),
     ] {
         let out = ["export", "day.kine", "--format", "kai-snapshot", "--out", "snapshot.zip"];
         run(day.path(), &[&out[..], arguments].concat()).success();
-        let answer = server.get(&format!("/get-snapshot{question}"));
-        assert_eq!(answer.header("content-type"), Some("application/zip"));
-        assert_eq!(answer.header("content-disposition"), Some("attachment; filename=snapshot.zip"));
-        assert!(answer.success() == std::fs::read(day.path().join("snapshot.zip")).unwrap(), "{question}");
+        let response = server.get(&format!("/get-snapshot{query}"));
+        assert_eq!(response.header("content-type"), Some("application/zip"));
+        assert_eq!(response.header("content-disposition"), Some("attachment; filename=snapshot.zip"));
+        assert!(response.success() == std::fs::read(day.path().join("snapshot.zip")).unwrap(), "{query}");
     }
     // KAI's server ignores the method.
-    server.ask("POST", "/get-snapshot", &[], b"").success();
+    server.request("POST", "/get-snapshot", &[], b"").success();
     assert!(server.get("/get-snapshot?partition=a%20b").failure(400).contains("invalid partition"));
     assert!(server.get("/get-snapshot?history=night").failure(404).contains("available: day"));
     let both = tempfile::tempdir().unwrap();
@@ -112,9 +113,9 @@ fn clients_of_gardeners_recorder_get_its_database() {
     let day = demo_history();
     let server = Server::start(day.path(), &["day.kine"]);
     assert_eq!(String::from_utf8(server.get("/api/db").success()).unwrap(), "day.db\n");
-    let answer = server.get("/api/db/day.db");
-    assert_eq!(answer.header("content-disposition"), Some("attachment; filename=day_copy.db"));
-    std::fs::write(day.path().join("served.db"), answer.success()).unwrap();
+    let response = server.get("/api/db/day.db");
+    assert_eq!(response.header("content-disposition"), Some("attachment; filename=day_copy.db"));
+    std::fs::write(day.path().join("served.db"), response.success()).unwrap();
     run(day.path(), &["export", "day.kine", "--format", "scaling-history", "--out", "exported.db"]).success();
     let rows = |file: &str| -> Vec<String> {
         let database = rusqlite::Connection::open(day.path().join(file)).unwrap();

@@ -38,17 +38,17 @@ fn reach(folder: &Path, kubeconfig: &Path) {
 fn probes_report_recordings() {
     let folder = unreachable();
     let server = Server::start(folder.path(), &["--config", "clusters.yaml"]);
-    until("it is tried in vain", || recording(&server, "a")["state"] == "waiting");
-    let told = server.get("/readyz").failure(503);
-    assert_eq!(told, "[+]histories ok\n[-]a failed: waiting\nreadyz check failed\n");
+    until("the recording is retried", || recording(&server, "a")["state"] == "waiting");
+    let body = server.get("/readyz").failure(503);
+    assert_eq!(body, "[+]histories ok\n[-]a failed: waiting\nreadyz check failed\n");
     // A restart would not help, so that it is alive.
     assert_eq!(server.get("/healthz").success(), b"[+]a ok\nhealthz check passed\n");
 
     let Some(cluster) = cluster() else { return };
     reach(folder.path(), cluster.kubeconfig());
-    until("it is ready", || server.get("/readyz").code == 200);
+    until("the server is ready", || server.get("/readyz").code == 200);
     assert_eq!(server.get("/readyz").success(), b"[+]histories ok\n[+]a ok\nreadyz check passed\n");
-    until("it is recorded", || server.get("/api/v1/histories/a").code == 200);
+    until("the cluster is recorded", || server.get("/api/v1/histories/a").code == 200);
 
     // Damage the history while it is written.
     for file in ["a.kine", "a.kine-wal"] {
@@ -58,8 +58,8 @@ fn probes_report_recordings() {
         file.write_all(&vec![0xa5; length as usize]).unwrap();
     }
     let damaged = "kinescope_recorder_damaged_histories_total{cluster=\"a\"} 1";
-    until("it is set aside", || server.get("/metrics").text().contains(damaged));
-    until("it is recorded again", || {
+    until("the history is set aside", || server.get("/metrics").text().contains(damaged));
+    until("the cluster is recorded again", || {
         server.get("/readyz").code == 200 && server.get("/api/v1/histories/a").code == 200
     });
     let figures = recording(&server, "a");

@@ -49,28 +49,28 @@ fn create_pods(cluster: &Cluster, namespace: &str, names: impl Iterator<Item = S
 
 /// Waits until the condition holds, with a long timeout.
 #[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "in vain: {what}");
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// The state of a recording; null if there is none of this name.
+/// The state of a recording; null if none has this name.
 pub(crate) fn recording(server: &Server, name: &str) -> Value {
     let all = server.get("/api/v1/recordings").json();
     let found = all["recordings"].as_array().unwrap().iter().find(|recording| recording["name"] == name);
     found.cloned().unwrap_or_default()
 }
 
-fn of_kind(recording: &Value, kind: &str, figure: &str) -> Value {
+fn of_kind(recording: &Value, kind: &str, field: &str) -> Value {
     let kinds = recording["kinds"].as_array().cloned().unwrap_or_default();
-    kinds.iter().find(|found| found["kind"] == kind).map(|found| found[figure].clone()).unwrap_or_default()
+    kinds.iter().find(|found| found["kind"] == kind).map(|found| found[field].clone()).unwrap_or_default()
 }
 
 /// The names of the pods in a namespace at the history's end.
-fn pods_recorded(path: &Path, namespace: &str) -> Vec<String> {
+fn recorded_pods(path: &Path, namespace: &str) -> Vec<String> {
     let history = History::open(path).unwrap();
     let pods = Selection {
         kinds: Some(vec![Kind::new("", "Pod")]),
@@ -84,7 +84,7 @@ fn pods_recorded(path: &Path, namespace: &str) -> Vec<String> {
     names
 }
 
-fn pods_there(cluster: &Cluster, namespace: &str) -> Vec<String> {
+fn existing_pods(cluster: &Cluster, namespace: &str) -> Vec<String> {
     let names =
         ["get", "pods", "-n", namespace, "-o=jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}"];
     let mut names: Vec<String> = cluster.kubectl(&names).unwrap().lines().map(str::to_owned).collect();
@@ -123,13 +123,13 @@ fn twenty_clusters_are_recorded_in_parallel() {
     // One cluster becomes unreachable and one is removed; the others are not affected.
     proxies.truncate(19);
     assign(1..20);
-    until("one is taken out", || recording(&server, "c0").is_null());
+    until("one recording is removed", || recording(&server, "c0").is_null());
     create_pods(&cluster, "twenty", (0..5).map(|number| format!("late-{number}")));
     let changes_of = |name: &str| of_kind(&recording(&server, name), "Pod", "changes");
     for number in 1..19 {
-        until("the others go on", || changes_of(&format!("c{number}")) == 10);
+        until("the other recordings continue", || changes_of(&format!("c{number}")) == 10);
     }
-    until("what cannot be reached says so", || {
+    until("the unreachable cluster is reported as waiting", || {
         let pods = of_kind(&recording(&server, "c19"), "Pod", "state");
         pods == "waiting"
     });
@@ -153,15 +153,15 @@ fn twenty_clusters_are_recorded_in_parallel() {
     // An invalid file changes nothing until it is valid again.
     std::fs::write(folder.path().join("clusters.yaml"), "clusters: [{name: c1, colour: red}]").unwrap();
     create_pods(&cluster, "twenty", ["last".to_owned()].into_iter());
-    until("it goes on as before", || changes_of("c7") == 11);
+    until("recording continues as before", || changes_of("c7") == 11);
 
     let mut server = server;
     server.signal("-TERM");
     assert!(server.child.wait().unwrap().success());
-    let there = pods_there(&cluster, "twenty");
+    let existing = existing_pods(&cluster, "twenty");
     for number in 1..19 {
         let path = folder.path().join(format!("films/c{number}.kine"));
-        assert_eq!(pods_recorded(&path, "twenty"), there);
+        assert_eq!(recorded_pods(&path, "twenty"), existing);
         let history = History::open(&path).unwrap();
         assert_eq!(history.gaps().unwrap(), []);
         let beside = |end: &str| folder.path().join(format!("films/c{number}.kine{end}"));
@@ -170,7 +170,7 @@ fn twenty_clusters_are_recorded_in_parallel() {
             assert!(!version.unwrap().what.object().as_str().contains("hush"));
         }
     }
-    assert_eq!(pods_recorded(&folder.path().join("films/c0.kine"), "twenty").len(), 5);
+    assert_eq!(recorded_pods(&folder.path().join("films/c0.kine"), "twenty").len(), 5);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_shoot_is_recorded_with_its_control_plane() {
     let built_in = live::default_resources().into_iter().map(|(kind, _)| kind);
     let built_in: Vec<String> =
         built_in.filter(|kind| kubernetes::kinds::of(kind).is_some()).map(|kind| kind.to_string()).collect();
-    until("both planes are recorded", || {
+    until("shoot and control plane are recorded", || {
         let recording = recording(&server, name);
         let count = |kind: &str| of_kind(&recording, kind, "changes").as_u64().unwrap_or(0);
         count("MachineDeployment.machine.sapcloud.io") >= 2
@@ -257,13 +257,13 @@ fn a_shoot_is_recorded_with_its_control_plane() {
     assert!(server.child.wait().unwrap().success());
     let path = folder.path().join("live_dev_web.kine");
     let controlled = Selection { namespace: Some("shoot--dev--web".to_owned()), ..Selection::default() };
-    let told = || -> Vec<_> {
+    let recorded_changes = || -> Vec<_> {
         let history = History::open(&path).unwrap();
         history.between(Window::ALL, &controlled).unwrap().map(Result::unwrap).collect()
     };
-    let before = told();
+    let before = recorded_changes();
     let mut server = Server::start(folder.path(), &arguments);
-    until("it is recorded again", || {
+    until("both are recorded again", || {
         let recording = recording(&server, name);
         of_kind(&recording, "MachineDeployment.machine.sapcloud.io", "state") == "watching"
             && of_kind(&recording, "Deployment.apps", "state") == "watching"
@@ -273,11 +273,11 @@ fn a_shoot_is_recorded_with_its_control_plane() {
     let history = History::open(&path).unwrap();
     assert_eq!(history.gaps().unwrap(), []);
     assert!(!before.iter().any(|change| matches!(change.what, What::Deleted(_))));
-    assert_eq!(told(), before);
+    assert_eq!(recorded_changes(), before);
 }
 
 #[test]
-fn a_tracers_configuration_is_recorded_and_exported_by() {
+fn a_tracer_configuration_selects_what_is_recorded_and_exported() {
     let Some(cluster) = cluster() else { return };
     cluster.kubectl(&["create", "namespace", "traced"]).unwrap();
     cluster.kubectl(&["create", "serviceaccount", "somebody", "-n", "traced"]).unwrap();
@@ -288,7 +288,7 @@ fn a_tracers_configuration_is_recorded_and_exported_by() {
     std::fs::create_dir(folder.path().join(".kube")).unwrap();
     std::fs::copy(cluster.kubeconfig(), folder.path().join(".kube/config")).unwrap();
     let server = Server::start(folder.path(), &["--config", "tracer.yml"]);
-    until("what is tracked is recorded", || {
+    until("the tracked objects are recorded", || {
         let recording = recording(&server, "cluster");
         of_kind(&recording, "ServiceAccount", "changes").as_u64().unwrap_or(0) > 0
             && of_kind(&recording, "Deployment.apps", "changes").as_u64().unwrap_or(0) > 0
@@ -371,7 +371,7 @@ fn recording_resumes_after_a_full_disk() {
         match output.try_recv() {
             Ok(line) => break line,
             Err(_) => {
-                let round = rounds.next().expect("the disk is full some time");
+                let round = rounds.next().expect("the disk is full before 500 rounds");
                 create_pods(&cluster, "full", (0..20).map(|number| format!("p-{round}-{number}")));
             }
         }
@@ -382,8 +382,8 @@ fn recording_resumes_after_a_full_disk() {
     assert!(Command::new("prlimit").args(unlimited).status().unwrap().success());
     let resumed = output.recv_timeout(Duration::from_secs(60)).unwrap();
     assert_eq!(resumed, "warning: recording resumed");
-    let (path, there) = (folder.path().join("full.kine"), pods_there(&cluster, "full"));
-    until("all is recorded", || pods_recorded(&path, "full") == there);
+    let (path, existing) = (folder.path().join("full.kine"), existing_pods(&cluster, "full"));
+    until("all pods are recorded", || recorded_pods(&path, "full") == existing);
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     assert!(child.wait().unwrap().success());
     assert!(history::doctor(&path).unwrap().is_clean());
@@ -403,7 +403,7 @@ fn recording_resumes_after_a_full_disk() {
     let count = versions.len();
     versions.sort();
     versions.dedup();
-    assert_eq!((versions.len(), count), (there.len(), there.len()));
+    assert_eq!((versions.len(), count), (existing.len(), existing.len()));
 }
 
 #[test]
@@ -423,9 +423,9 @@ fn retention_limits_a_recording() {
     .unwrap();
     let server = Server::start(folder.path(), &["--config", "clusters.yaml"]);
     let pruned = || server.get("/api/v1/histories/a").json()["prunedTo"].clone();
-    until("it is recorded", || of_kind(&recording(&server, "a"), "Pod", "objects") == 3);
+    until("the pods are recorded", || of_kind(&recording(&server, "a"), "Pod", "objects") == 3);
     let mut number = 0;
-    until("the past is forgotten", || {
+    until("older changes are pruned", || {
         number += 1;
         let label = format!("number={number}");
         cluster.kubectl(&["label", "pod", "p-0", &label, "--overwrite", "-n=short"]).unwrap();
@@ -434,6 +434,6 @@ fn retention_limits_a_recording() {
     // Recording continues afterwards, and the current state is complete.
     create_pods(&cluster, "short", ["p-3".to_owned()].into_iter());
     let path = folder.path().join("a.kine");
-    until("it goes on", || pods_recorded(&path, "short").len() == 4);
+    until("recording continues", || recorded_pods(&path, "short").len() == 4);
     assert_eq!(History::open(&path).unwrap().gaps().unwrap(), []);
 }

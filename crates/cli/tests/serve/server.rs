@@ -15,7 +15,7 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
     /// The first line that it printed.
-    pub(crate) said: String,
+    pub(crate) first_line: String,
     out: BufReader<ChildStdout>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct HttpResponse {
     headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     /// Whether the body was complete.
-    pub(crate) whole: bool,
+    pub(crate) is_complete: bool,
 }
 
 impl Server {
@@ -46,7 +46,7 @@ impl Server {
         out.read_line(&mut output).unwrap();
         let address =
             output.trim().rsplit_once("//").unwrap_or_else(|| panic!("{output}")).1.parse().unwrap();
-        Server { child, address, said: output, out }
+        Server { child, address, first_line: output, out }
     }
 
     /// The next line that it prints.
@@ -57,14 +57,14 @@ impl Server {
     }
 
     pub(crate) fn get(&self, path: &str) -> HttpResponse {
-        self.ask("GET", path, &[], b"")
+        self.request("GET", path, &[], b"")
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> HttpResponse {
-        self.ask("POST", path, &["Content-Type: application/json"], body.to_string().as_bytes())
+        self.request("POST", path, &["Content-Type: application/json"], body.to_string().as_bytes())
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> HttpResponse {
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> HttpResponse {
         let mut stream = self.send(method, path, headers, body);
         HttpResponse::read(&mut stream)
     }
@@ -123,7 +123,7 @@ impl HttpResponse {
         // An aborted response may end with a connection reset.
         let _ = stream.read_to_end(&mut bytes);
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| {
-            panic!("no answer: {:?}", String::from_utf8_lossy(&bytes));
+            panic!("no response: {:?}", String::from_utf8_lossy(&bytes));
         });
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
         let mut lines = head.lines();
@@ -133,13 +133,13 @@ impl HttpResponse {
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             .collect();
         let body = &bytes[end + 4..];
-        let mut answer = HttpResponse { code, headers, body: body.to_vec(), whole: true };
-        if answer.header("transfer-encoding") == Some("chunked") {
-            (answer.body, answer.whole) = unchunked(body);
-        } else if let Some(length) = answer.header("content-length") {
-            answer.whole = length.parse::<usize>().unwrap() == answer.body.len();
+        let mut response = HttpResponse { code, headers, body: body.to_vec(), is_complete: true };
+        if response.header("transfer-encoding") == Some("chunked") {
+            (response.body, response.is_complete) = unchunked(body);
+        } else if let Some(length) = response.header("content-length") {
+            response.is_complete = length.parse::<usize>().unwrap() == response.body.len();
         }
-        answer
+        response
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -153,7 +153,7 @@ impl HttpResponse {
     #[track_caller]
     pub(crate) fn success(self) -> Vec<u8> {
         assert_eq!(self.code, 200, "{}", self.text());
-        assert!(self.whole, "the answer broke off");
+        assert!(self.is_complete, "the response is incomplete");
         self.body
     }
 

@@ -200,7 +200,7 @@ impl AutoscalerCase {
         let id = json.id;
         let within = |error: String| format!("{id}: {error}");
         if !json.steps.iter().eq(json.expect.iter().map(|step| &step.at)) {
-            return Err(within("steps and expectations are not of the same seconds".to_owned()));
+            return Err(within("steps and expectations are not at the same seconds".to_owned()));
         }
         let settings = settings(&json.options.unwrap_or_default()).map_err(within)?;
         let objects = parse_objects(json.objects.unwrap_or_default()).map_err(within)?;
@@ -210,7 +210,7 @@ impl AutoscalerCase {
         }
         timeline.sort_by_key(|entry| entry.at);
         let cloud = build_cloud(json.node_groups, json.pricing, &objects).map_err(within)?;
-        let binds = matches!(json.binding, Binding::FirstFit);
+        let binds_pods = matches!(json.binding, Binding::FirstFit);
         let (family, loose, expect) = (json.family, json.loose, json.expect);
         Ok(AutoscalerCase {
             id,
@@ -219,7 +219,7 @@ impl AutoscalerCase {
             cloud,
             objects,
             timeline,
-            binds_pods: binds,
+            binds_pods,
             interchangeable_nodes: loose,
             expect,
         })
@@ -232,7 +232,7 @@ impl TimelineEntry {
     fn parse(json: TimelineEntryJson<'_>) -> std::result::Result<TimelineEntry, String> {
         let pod = |text: &String| match text.splitn(3, '/').collect::<Vec<_>>()[..] {
             ["Pod", namespace, name] => Ok((namespace.to_owned(), name.to_owned())),
-            _ => Err(format!("{text:?} is no pod to delete")),
+            _ => Err(format!("{text:?} is not a pod to delete")),
         };
         Ok(TimelineEntry {
             at: json.at,
@@ -276,30 +276,30 @@ fn build_cloud(
 ) -> std::result::Result<SimulatedCloud, String> {
     let names: BTreeSet<&str> = groups.iter().map(|group| &*group.name).collect();
     if names.len() < groups.len() {
-        return Err("two groups of one name".to_owned());
+        return Err("two groups have the same name".to_owned());
     }
     let nodes: Vec<(&Object, String)> = objects
         .iter()
         .filter(|object| object.meta().kind == "Node")
         .map(|node| (node, provider_id(node)))
         .collect();
-    let lost: Vec<(String, i64)> =
+    let unregistered: Vec<(String, i64)> =
         groups.iter().map(|group| (group.name.clone(), group.unregistered)).collect();
-    let mut made = Vec::new();
+    let mut node_groups = Vec::new();
     for group in groups {
         let prefix = format!("fake://{}/", group.name);
-        let own = nodes.iter().filter(|(_, id)| id.starts_with(&prefix)).count() as i64;
-        made.push(group.into_group(&prefix, own)?);
+        let node_count = nodes.iter().filter(|(_, id)| id.starts_with(&prefix)).count() as i64;
+        node_groups.push(group.into_group(&prefix, node_count)?);
     }
-    let mut cloud = SimulatedCloud::new(made, 0);
+    let mut cloud = SimulatedCloud::new(node_groups, 0);
     if let Some(pricing) = pricing {
         cloud = cloud.with_pricing(PodPricing { cpu: pricing.cpu, memory_gib: pricing.memory_gib });
     }
     for (node, _) in nodes {
         cloud.adopt(node);
     }
-    for (index, (name, lost)) in lost.into_iter().enumerate() {
-        for number in 1..=lost {
+    for (index, (name, count)) in unregistered.into_iter().enumerate() {
+        for number in 1..=count {
             cloud.adopt_unregistered(GroupId(index as u32), &format!("{name}-lost-{number}"));
         }
     }
@@ -314,7 +314,7 @@ fn provider_id(node: &Object) -> String {
 // === impl GroupJson ===
 
 impl GroupJson<'_> {
-    fn into_group(self, prefix: &str, own: i64) -> std::result::Result<NodeGroup, String> {
+    fn into_group(self, prefix: &str, node_count: i64) -> std::result::Result<NodeGroup, String> {
         let constant = |seconds| Delay::Constant(Duration::from_secs(seconds));
         let template = Object::parse(self.template.get())
             .map_err(|error| format!("the template of {}: {error}", self.name))?;
@@ -332,7 +332,7 @@ impl GroupJson<'_> {
             name: self.name.into(),
             min: self.min,
             max: self.max,
-            target: Some(own + self.unregistered + self.missing),
+            target: Some(node_count + self.unregistered + self.missing),
             members: Membership::ProviderIdPrefix(prefix.into()),
             template,
             pods: Vec::new(),
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
     use autoscaler::CloudProvider;
 
-    const WHOLE: &str = r#"{"id":"x-1","family":"x","options":{"max-nodes-total":"3"},"nodeGroups":[{"name":"a",
+    const CASE: &str = r#"{"id":"x-1","family":"x","options":{"max-nodes-total":"3"},"nodeGroups":[{"name":"a",
         "min":0,"max":5,"missing":1,"unregistered":2,"template":{"apiVersion":"v1","kind":"Node",
         "metadata":{"name":"t"}}}],"objects":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"a-1"},
         "spec":{"providerID":"fake://a/a-1"}}],"timeline":[{"at":3,"delete":["Pod/b/c"]}],"binding":"first-fit",
@@ -372,8 +372,8 @@ mod tests {
     }
 
     #[test]
-    fn the_cloud_begins_with_registered_lost_and_missing_nodes() {
-        let case = AutoscalerCase::parse(WHOLE).unwrap();
+    fn the_cloud_begins_with_registered_unregistered_and_missing_nodes() {
+        let case = AutoscalerCase::parse(CASE).unwrap();
         assert_eq!(case.settings.max_nodes_total, 3);
         assert_eq!(case.timeline[0].delete, [("b".to_owned(), "c".to_owned())]);
         assert_eq!(case.cloud.target_size(GroupId(0)), 4);
@@ -384,16 +384,16 @@ mod tests {
 
     #[test]
     fn an_invalid_case_is_rejected_with_the_reason() {
-        assert_rejected(&WHOLE[..WHOLE.len() - 1], "EOF");
-        assert_rejected(&WHOLE.replace(r#""missing""#, r#""mising""#), "unknown field `mising`");
-        assert_rejected(&WHOLE.replace(r#""at":0"#, r#""at":10"#), "not of the same seconds");
-        assert_rejected(&WHOLE.replace("max-nodes-total", "max-nodes-totals"), "max-nodes-totals");
-        assert_rejected(&WHOLE.replace("Pod/b/c", "Node/b"), "is no pod to delete");
+        assert_rejected(&CASE[..CASE.len() - 1], "EOF");
+        assert_rejected(&CASE.replace(r#""missing""#, r#""mising""#), "unknown field `mising`");
+        assert_rejected(&CASE.replace(r#""at":0"#, r#""at":10"#), "not at the same seconds");
+        assert_rejected(&CASE.replace("max-nodes-total", "max-nodes-totals"), "max-nodes-totals");
+        assert_rejected(&CASE.replace("Pod/b/c", "Node/b"), "is not a pod to delete");
     }
 
     #[test]
-    fn a_scheduler_case_is_recognized() {
-        assert!(AutoscalerCase::is_autoscaler_case(WHOLE));
+    fn autoscaler_cases_are_distinguished_from_scheduler_cases() {
+        assert!(AutoscalerCase::is_autoscaler_case(CASE));
         assert!(!AutoscalerCase::is_autoscaler_case(
             r#"{"id":"x-1","family":"x","objects":[],"pending":[],"expect":[]}"#
         ));

@@ -105,13 +105,13 @@ impl CaseCluster {
     /// Removes a node with its pods.
     pub(super) fn remove_node(&mut self, name: &str) {
         let Some(node) = self.nodes.remove(name) else { return };
-        let on_it: Vec<(String, String)> = self
+        let pods_on_node: Vec<(String, String)> = self
             .pods
             .iter()
             .filter(|(_, pod)| pod["spec"]["nodeName"] == name)
             .map(|(key, _)| key.clone())
             .collect();
-        for key in on_it {
+        for key in pods_on_node {
             self.remove_pod(&key);
         }
         self.apply(What::Deleted(node));
@@ -153,10 +153,10 @@ impl CaseCluster {
     }
 
     fn tainted(&self, key: &str) -> Vec<String> {
-        let has = |node: &Object| {
+        let has_taint = |node: &Object| {
             taints(&node.value().unwrap_or(Value::Null)).iter().any(|taint| taint["key"] == key)
         };
-        self.nodes.iter().filter(|(_, node)| has(node)).map(|(name, _)| name.clone()).collect()
+        self.nodes.iter().filter(|(_, node)| has_taint(node)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Sets the autoscaler's taints on these nodes and removes them from all others.
@@ -170,8 +170,8 @@ impl CaseCluster {
                     self.cordon(node, false);
                 }
             }
-            let there = self.tainted(key);
-            for node in wanted.iter().filter(|node| !there.contains(node)) {
+            let tainted = self.tainted(key);
+            for node in wanted.iter().filter(|node| !tainted.contains(node)) {
                 let value = (now.nanos() / 1_000_000_000).to_string();
                 self.taint(node, key, &value, effect);
                 if key == HARD_TAINT {
@@ -239,7 +239,7 @@ impl CaseCluster {
             let old = pod["metadata"][field].as_str().unwrap_or_default();
             pod["metadata"][field] = format!("{old}-r").into();
         }
-        debug_assert_eq!(pod["metadata"]["name"], format!("{}-r", key.1), "a pod is kept under its name");
+        debug_assert_eq!(pod["metadata"]["name"], format!("{}-r", key.1), "a pod is stored under its name");
         pod["metadata"]["creationTimestamp"] = now.to_string().into();
         if let Some(spec) = pod["spec"].as_object_mut() {
             spec.remove("nodeName");
@@ -357,44 +357,48 @@ mod tests {
 
     #[test]
     fn the_highest_priority_is_bound_first_and_an_evicted_pod_is_recreated() {
-        let (weak, strong) = (pod("a", "ReplicaSet"), pod("z", "ReplicaSet").priority(7));
-        let mut world = cluster(node(), [weak, strong]);
-        world.bind_all(moment(10), 10);
-        assert_eq!(take_events(&mut world), ["10 PodBound b/z n-1"]);
+        let (low, high) = (pod("a", "ReplicaSet"), pod("z", "ReplicaSet").priority(7));
+        let mut cluster = cluster(node(), [low, high]);
+        cluster.bind_all(moment(10), 10);
+        assert_eq!(take_events(&mut cluster), ["10 PodBound b/z n-1"]);
         let name = NamespacedName { namespace: "b".into(), name: "z".into() };
-        world.apply_actions(&[Action::Evict { pod: name, grace: 0 }], true, moment(15), 15);
-        assert_eq!(take_events(&mut world), ["15 PodEvicted b/z n-1", "15 PodCreated b/z-r "]);
+        cluster.apply_actions(&[Action::Evict { pod: name, grace: 0 }], true, moment(15), 15);
+        assert_eq!(take_events(&mut cluster), ["15 PodEvicted b/z n-1", "15 PodCreated b/z-r "]);
         let new = NamespacedName { namespace: "b".into(), name: "z-r".into() };
-        assert_eq!(world.owner_name(&new), "b/o");
-        world.bind_all(moment(20), 20);
-        assert_eq!(take_events(&mut world), ["20 PodBound b/z-r n-1"], "its priority stays");
+        assert_eq!(cluster.owner_name(&new), "b/o");
+        cluster.bind_all(moment(20), 20);
+        assert_eq!(
+            take_events(&mut cluster),
+            ["20 PodBound b/z-r n-1"],
+            "the recreated pod has the same priority"
+        );
     }
 
     #[test]
     fn an_evicted_daemon_pod_is_not_recreated_and_a_node_is_removed_with_its_pods() {
         let pods = [pod("d", "DaemonSet"), pod("r", "ReplicaSet")];
-        let mut world = cluster(node(), pods.map(|pod| pod.on("n-1")));
+        let mut cluster = cluster(node(), pods.map(|pod| pod.on("n-1")));
         let name = NamespacedName { namespace: "b".into(), name: "d".into() };
-        world.apply_actions(&[Action::Evict { pod: name, grace: 0 }], true, moment(5), 5);
-        assert_eq!(take_events(&mut world), ["5 PodEvicted b/d n-1"]);
-        world.remove_node("n-1");
-        assert!(world.pods.is_empty() && !world.has_node("n-1"));
+        cluster.apply_actions(&[Action::Evict { pod: name, grace: 0 }], true, moment(5), 5);
+        assert_eq!(take_events(&mut cluster), ["5 PodEvicted b/d n-1"]);
+        cluster.remove_node("n-1");
+        assert!(cluster.pods.is_empty() && !cluster.has_node("n-1"));
     }
 
     #[test]
-    fn an_update_leaves_the_autoscalers_own_taints() {
-        let mut world = cluster(node(), []);
-        world.force_taints(&["n-1".to_owned()], &[], moment(0));
+    fn an_update_keeps_the_autoscalers_own_taints() {
+        let mut cluster = cluster(node(), []);
+        cluster.force_taints(&["n-1".to_owned()], &[], moment(0));
         let tainted = json!([{"key": "tpu", "effect": "NoSchedule"}]);
-        world.update_node(&node().set("spec.taints", tainted).label("pool", "m").object());
-        let node = world.nodes["n-1"].value().unwrap();
+        cluster.update_node(&node().set("spec.taints", tainted).label("pool", "m").object());
+        let node = cluster.nodes["n-1"].value().unwrap();
         let keys: Vec<String> =
             taints(&node).iter().map(|taint| taint["key"].as_str().unwrap().to_owned()).collect();
         assert_eq!(
             (keys, &node["metadata"]["labels"]["pool"]),
             (vec!["tpu".to_owned(), SOFT_TAINT.to_owned()], &json!("m"))
         );
-        world.force_taints(&[], &["n-1".to_owned()], moment(0));
-        assert_eq!((world.soft_tainted().len(), world.hard_tainted().len()), (0, 1));
+        cluster.force_taints(&[], &["n-1".to_owned()], moment(0));
+        assert_eq!((cluster.soft_tainted().len(), cluster.hard_tainted().len()), (0, 1));
     }
 }

@@ -25,28 +25,29 @@ const EVENTS: [&str; 9] = [
 pub(super) type PodNames<'a> = &'a dyn Fn(&NamespacedName) -> String;
 
 /// The record of a loop, without the events around it, which the caller adds.
-pub(super) fn record_loop(done: &LoopResult, names: PodNames<'_>) -> LoopRecord {
+pub(super) fn record_loop(result: &LoopResult, names: PodNames<'_>) -> LoopRecord {
     // A scale-up that was not attempted is not recorded along with that of groups below their minimum size.
-    let is_told = |round: &&ScaleUpStatus| done.min_size_scale_up.is_none() || was_attempted(round.result);
-    let mut rounds = done.scale_ups.iter().filter(is_told).map(|round| scale_up(round, names));
+    let is_recorded =
+        |round: &&ScaleUpStatus| result.min_size_scale_up.is_none() || was_attempted(round.result);
+    let mut rounds = result.scale_ups.iter().filter(is_recorded).map(|round| scale_up(round, names));
     let mut unhealthy: Vec<String> = Vec::new();
-    if !done.healthy {
+    if !result.healthy {
         unhealthy.push("cluster".to_owned());
     }
-    let groups = || done.groups.iter();
+    let groups = || result.groups.iter();
     unhealthy.extend(groups().filter(|group| !group.healthy).map(|group| group.name.to_string()));
     LoopRecord {
-        at: second(done.at),
-        error: done.error.clone(),
+        at: second(result.at),
+        error: result.error.clone(),
         scale_up: rounds.next(),
         salvo: rounds.collect(),
-        min_size_scale_up: done.min_size_scale_up.as_ref().map(|round| scale_up(round, names)),
-        scale_down: scale_down(done),
+        min_size_scale_up: result.min_size_scale_up.as_ref().map(|round| scale_up(round, names)),
+        scale_down: scale_down(result),
         targets: groups().map(|group| (group.name.to_string(), group.target)).collect(),
         upcoming: groups().map(|group| (group.name.to_string(), group.upcoming)).collect(),
         backoff: groups().filter(|group| group.backed_off).map(|group| group.name.to_string()).collect(),
         unhealthy,
-        events: done.events.iter().filter_map(event_text).collect(),
+        events: result.events.iter().filter_map(event_text).collect(),
         ..LoopRecord::default()
     }
 }
@@ -58,8 +59,8 @@ fn was_attempted(result: ScaleUpResult) -> bool {
 
 /// The text of an Event, if cases record its reason.
 pub(super) fn event_text(event: &Event) -> Option<String> {
-    let told = EVENTS.contains(&event.reason) || event.reason.starts_with("PriorityConfigMap");
-    told.then(|| format!("{}: {}", event.reason, event.message))
+    let is_recorded = EVENTS.contains(&event.reason) || event.reason.starts_with("PriorityConfigMap");
+    is_recorded.then(|| format!("{}: {}", event.reason, event.message))
 }
 
 fn scale_up(round: &ScaleUpStatus, names: PodNames<'_>) -> loop_record::ScaleUpRecord {
@@ -113,13 +114,13 @@ fn remaining(round: &ScaleUpStatus, names: PodNames<'_>) -> Vec<loop_record::Rem
             .entry((names(&one.pod), reasons(&one.rejected_groups), reasons(&one.skipped_groups)))
             .or_default() += 1;
     }
-    let told =
+    let remaining =
         |((pod, rejected, skipped), count)| loop_record::RemainingPods { pod, count, rejected, skipped };
-    counts.into_iter().map(told).collect()
+    counts.into_iter().map(remaining).collect()
 }
 
-fn scale_down(done: &LoopResult) -> loop_record::ScaleDownRecord {
-    let down = &done.scale_down;
+fn scale_down(result: &LoopResult) -> loop_record::ScaleDownRecord {
+    let down = &result.scale_down;
     let text = |pod: &NamespacedName| format!("{}/{}", pod.namespace, pod.name);
     let removed = |one: &autoscaler::RemovedNode| loop_record::RemovedNode {
         node: one.node.to_string(),
@@ -138,7 +139,7 @@ fn scale_down(done: &LoopResult) -> loop_record::ScaleDownRecord {
             pod_reason,
         }
     };
-    let ended = |result: &DeleteResult| match result {
+    let delete_result = |result: &DeleteResult| match result {
         DeleteResult::NodeDeleteOk => "Ok".to_owned(),
         other => other.to_string(),
     };
@@ -155,7 +156,7 @@ fn scale_down(done: &LoopResult) -> loop_record::ScaleDownRecord {
         delete_results: down
             .delete_results
             .iter()
-            .map(|(node, result)| (node.to_string(), ended(result)))
+            .map(|(node, result)| (node.to_string(), delete_result(result)))
             .collect(),
     }
 }

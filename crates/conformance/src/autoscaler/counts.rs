@@ -28,7 +28,7 @@ struct LoopRatio {
 // === impl CaseCounts ===
 
 impl CaseCounts {
-    /// Counts a case and its loops. Returns those of its loops to report that are among the first `most` of the family.
+    /// Counts a case and its loops. Returns its loops to report, at most `most` of them for each family in total.
     pub fn add<'a>(
         &mut self,
         case: &AutoscalerCase,
@@ -50,7 +50,7 @@ impl CaseCounts {
         self.families.is_empty()
     }
 
-    /// Whether all is equal.
+    /// Whether all cases and loops are equal.
     pub fn is_all_equal(&self) -> bool {
         self.families.values().all(|one| one.cases.is_all_equal() && one.stepwise.is_all_equal())
     }
@@ -62,7 +62,7 @@ impl fmt::Display for CaseCounts {
         let mut sum = FamilyCounts::default();
         let line = |f: &mut fmt::Formatter<'_>, name: &str, one: &FamilyCounts| {
             let [cases, closed, stepwise] =
-                [one.cases, one.closed, one.stepwise].map(|share| share.to_string());
+                [one.cases, one.closed, one.stepwise].map(|ratio| ratio.to_string());
             write!(f, "{name:<16}{cases:>10}{closed:>14}{stepwise:>14}")
         };
         for (family, count) in &self.families {

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_set_wants_nodes_that_its_pods_select_and_tolerate_however_full() {
+    fn a_daemon_set_runs_on_full_nodes_that_its_pods_select_and_tolerate() {
         let set = |pod: PodBuilder| {
             let set = resource("apps/v1", "DaemonSet", "d").namespace("b");
             set.set("spec.template.spec", pod.request("cpu", "99").json()["spec"].take()).json()
@@ -68,7 +68,10 @@ mod tests {
         let plain = plain.allocatable("pods", "9");
         let tolerant = || pod("p").set("spec.tolerations", json!([{"operator": "Exists"}]));
         assert!(should_run_daemon_pod(&set(tolerant()), &plain.clone().object()));
-        assert!(!should_run_daemon_pod(&set(pod("p")), &plain.clone().object()), "the taint");
+        assert!(
+            !should_run_daemon_pod(&set(pod("p")), &plain.clone().object()),
+            "the taint is not tolerated"
+        );
         assert!(!should_run_daemon_pod(&set(tolerant().node_selector("pool", "m")), &plain.clone().object()));
         assert!(should_run_daemon_pod(&set(tolerant()), &plain.cordoned().object()));
     }

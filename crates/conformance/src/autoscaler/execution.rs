@@ -73,12 +73,12 @@ impl<'a> CaseRun<'a> {
         run
     }
 
-    /// The next moment before `before` at which something happens.
+    /// The next moment before `before` at which anything is due.
     fn next_moment(&mut self, before: Moment) -> Option<Moment> {
-        let script = self.timeline.peek().map(|entry| moment(entry.at));
-        let wakes = [Some(self.cluster.autoscaler.next_wake()), self.cloud.next_wake(), script];
-        let to_come = |wake: &Moment| self.now < *wake && *wake < before;
-        wakes.into_iter().flatten().filter(to_come).min()
+        let timeline = self.timeline.peek().map(|entry| moment(entry.at));
+        let wakes = [Some(self.cluster.autoscaler.next_wake()), self.cloud.next_wake(), timeline];
+        let is_due = |wake: &Moment| self.now < *wake && *wake < before;
+        wakes.into_iter().flatten().filter(is_due).min()
     }
 
     /// Advances to a moment and does everything due there except a loop.
@@ -97,7 +97,7 @@ impl<'a> CaseRun<'a> {
     /// Applies the changes of the cloud. Returns whether there were any.
     fn apply_cloud_changes(&mut self) -> bool {
         let changes = self.cloud.advance(self.now);
-        let happened = !changes.is_empty();
+        let has_changes = !changes.is_empty();
         for change in changes {
             match change {
                 CloudChange::Registered { node, .. } => {
@@ -121,11 +121,11 @@ impl<'a> CaseRun<'a> {
                 }
             }
         }
-        happened
+        has_changes
     }
 
-    /// Applies the timeline's changes that are due.
-    fn apply_timeline(&mut self, is_noted: bool) {
+    /// Applies the timeline's changes that are due. Deletions of pods are recorded if `is_recorded`.
+    fn apply_timeline(&mut self, is_recorded: bool) {
         let now = self.now;
         while let Some(entry) = self.timeline.next_if(|entry| moment(entry.at) <= now) {
             for object in &entry.create {
@@ -135,7 +135,7 @@ impl<'a> CaseRun<'a> {
                 self.cluster.update_node(node);
             }
             for pod in &entry.delete {
-                if self.cluster.remove_pod(pod).is_some() && is_noted {
+                if self.cluster.remove_pod(pod).is_some() && is_recorded {
                     let name = format!("{}/{}", pod.0, pod.1);
                     self.cluster.record(entry.at, ClusterEventKind::PodDeleted, String::new(), name);
                 }
@@ -152,11 +152,11 @@ impl<'a> CaseRun<'a> {
     fn run_background_work(&mut self, evicts: bool) -> bool {
         let (now, at) = (self.now, second(self.now));
         let mut cloud = RecordingCloud::new(&mut self.cloud);
-        let done = self.cluster.autoscaler.background(now, &mut cloud);
+        let result = self.cluster.autoscaler.background(now, &mut cloud);
         let calls = cloud.calls;
-        self.cluster.apply_actions(&done.actions, evicts, now, at);
-        self.events.extend(done.events.iter().filter_map(event_text));
-        let was_busy = !calls.is_empty() || !done.actions.is_empty();
+        self.cluster.apply_actions(&result.actions, evicts, now, at);
+        self.events.extend(result.events.iter().filter_map(event_text));
+        let was_busy = !calls.is_empty() || !result.actions.is_empty();
         self.calls.extend(calls.into_iter().map(|call| format!("{at} {call}")));
         was_busy
     }
@@ -165,20 +165,21 @@ impl<'a> CaseRun<'a> {
     fn run_loop(&mut self) -> LoopRecord {
         let now = self.now;
         let mut cloud = RecordingCloud::new(&mut self.cloud);
-        let done = self.cluster.autoscaler.run_once(now, &mut cloud);
+        let result = self.cluster.autoscaler.run_once(now, &mut cloud);
         let calls = cloud.calls;
-        let mut step = record_loop(&done, &|pod| self.cluster.owner_name(pod));
-        self.cluster.apply_actions(&done.actions, false, now, second(now));
-        step.calls = calls;
-        step.async_calls = std::mem::take(&mut self.calls);
-        step.events.splice(0..0, std::mem::take(&mut self.events));
-        step.soft_taint = self.cluster.soft_tainted();
-        step.to_be_deleted = self.cluster.hard_tainted();
-        step
+        let mut record = record_loop(&result, &|pod| self.cluster.owner_name(pod));
+        self.cluster.apply_actions(&result.actions, false, now, second(now));
+        record.calls = calls;
+        record.async_calls = std::mem::take(&mut self.calls);
+        record.events.splice(0..0, std::mem::take(&mut self.events));
+        record.soft_taint = self.cluster.soft_tainted();
+        record.to_be_deleted = self.cluster.hard_tainted();
+        record
     }
 
     // Step by step.
 
+    /// Runs a loop after the recorded events, and makes the cluster and the cloud equal to the recorded ones after it.
     fn run_forced_loop(&mut self, theirs: &LoopRecord) -> LoopRecord {
         let until = moment(theirs.at);
         let start = self.cloud.clone();
@@ -189,8 +190,8 @@ impl<'a> CaseRun<'a> {
             self.advance_forced(self.now, theirs, &mut before);
         }
         loop {
-            let script = recorded_times.iter().copied().filter(|at| self.now < *at && *at < until).min();
-            let next = self.next_moment(until).into_iter().chain(script).min().unwrap_or(until);
+            let recorded = recorded_times.iter().copied().filter(|at| self.now < *at && *at < until).min();
+            let next = self.next_moment(until).into_iter().chain(recorded).min().unwrap_or(until);
             self.advance_forced(next, theirs, &mut before);
             if next == until {
                 break;
@@ -207,11 +208,11 @@ impl<'a> CaseRun<'a> {
             self.cloud.advance(until);
         }
         before.extend(self.bind_as_recorded(theirs));
-        let as_it_was = self.cloud.clone();
+        let cloud_before = self.cloud.clone();
         let mut ours = self.run_loop();
         ours.before = before;
         if sorted(&ours.calls) != sorted(&theirs.calls) {
-            self.cloud = cloud_after_calls(&as_it_was, until, theirs);
+            self.cloud = cloud_after_calls(&cloud_before, until, theirs);
         }
         self.cluster.force_taints(&theirs.soft_taint, &theirs.to_be_deleted, until);
         ours
@@ -222,13 +223,13 @@ impl<'a> CaseRun<'a> {
     fn advance_forced(&mut self, now: Moment, theirs: &LoopRecord, before: &mut Vec<ClusterEvent>) {
         self.now = now;
         let at = second(now);
-        let mut made: BTreeMap<String, Object> = BTreeMap::new();
+        let mut registered: BTreeMap<String, Object> = BTreeMap::new();
         for change in self.cloud.advance(now) {
             let (what, node) = match change {
                 CloudChange::Registered { node, .. } => {
                     let (_, what) = registration(&node);
                     let name = node.meta().name.to_string();
-                    made.insert(name.clone(), node);
+                    registered.insert(name.clone(), node);
                     (what, name)
                 }
                 CloudChange::Ready { node, .. } => (ClusterEventKind::NodeReady, node.to_string()),
@@ -236,35 +237,35 @@ impl<'a> CaseRun<'a> {
             };
             before.push(ClusterEvent { at, what, node, pod: String::new() });
         }
-        let happens = |kind: ClusterEventKind| {
+        let recorded = |kind: ClusterEventKind| {
             theirs.before.iter().filter(move |one| moment(one.at) == now && one.what == kind)
         };
-        for one in happens(ClusterEventKind::NodeRegistered).chain(happens(ClusterEventKind::NodeReady)) {
-            match made.get(&one.node) {
+        for one in recorded(ClusterEventKind::NodeRegistered).chain(recorded(ClusterEventKind::NodeReady)) {
+            match registered.get(&one.node) {
                 _ if self.cluster.has_node(&one.node) => self.cluster.mark_ready(&one.node, now),
                 Some(node) => self.cluster.register(node, now),
                 None => {}
             }
         }
         self.apply_timeline(false);
-        // Only once: an autoscaler that evicts a pod again takes the first eviction as refused.
+        // Only once: an autoscaler that evicts a pod again assumes that the first eviction was rejected.
         self.run_background_work(false);
-        for one in happens(ClusterEventKind::PodEvicted) {
+        for one in recorded(ClusterEventKind::PodEvicted) {
             let Some(pod) = self.cluster.remove_pod(&pod_key(&one.pod)) else { continue };
-            if happens(ClusterEventKind::PodCreated).any(|new| new.pod == format!("{}-r", one.pod)) {
+            if recorded(ClusterEventKind::PodCreated).any(|new| new.pod == format!("{}-r", one.pod)) {
                 self.cluster.recreate(&pod_key(&one.pod), pod, now);
             }
         }
         self.run_forced_background();
-        for one in happens(ClusterEventKind::NodeDeleted) {
+        for one in recorded(ClusterEventKind::NodeDeleted) {
             self.cluster.remove_node(&one.node);
         }
         self.run_forced_background();
-        let is_given = |one: &&ClusterEvent| {
+        let is_caused_elsewhere = |one: &&ClusterEvent| {
             use ClusterEventKind::{NodeDeleted, PodCreated, PodDeleted, PodEvicted};
             moment(one.at) == now && matches!(one.what, PodDeleted | PodEvicted | PodCreated | NodeDeleted)
         };
-        before.extend(theirs.before.iter().filter(is_given).cloned());
+        before.extend(theirs.before.iter().filter(is_caused_elsewhere).cloned());
     }
 
     fn run_forced_background(&mut self) {
@@ -314,14 +315,14 @@ fn cloud_after_calls(cloud: &SimulatedCloud, now: Moment, theirs: &LoopRecord) -
         calls.for_each(|call| repeat_call(&mut cloud, now, call));
         cloud
     });
-    let is_right = |cloud: &SimulatedCloud| {
+    let has_recorded_targets = |cloud: &SimulatedCloud| {
         cloud.groups().iter().enumerate().all(|(index, group)| {
             let target = cloud.target_size(autoscaler::GroupId(index as u32));
             theirs.targets.get(&*group.name) == Some(&target)
         })
     };
     let [first, second] = outcomes;
-    if is_right(&first) || !is_right(&second) { first } else { second }
+    if has_recorded_targets(&first) || !has_recorded_targets(&second) { first } else { second }
 }
 
 fn pod_key(pod: &str) -> (String, String) {

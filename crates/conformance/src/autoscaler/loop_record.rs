@@ -194,8 +194,8 @@ impl LoopRecord {
             async_calls: count_names(self.async_calls.iter().map(without_node)),
             calls: count_names(self.calls.iter().map(without_node)),
             removed: count_names(down.nodes.iter().map(|one| {
-                let how = if one.drain.is_empty() { "" } else { " drain" };
-                format!("{}{how}", group_of(&one.node))
+                let suffix = if one.drain.is_empty() { "" } else { " drain" };
+                format!("{}{suffix}", group_of(&one.node))
             })),
             unneeded: count_names(
                 down.unneeded.iter().map(|one| format!("{} {}", group_of(&one.node), one.since)),

@@ -55,7 +55,7 @@ pub struct AutoscalerStatement {
 struct PlaybackResult {
     triggered: BTreeMap<String, BTreeSet<String>>,
     deleted: BTreeSet<String>,
-    /// The group statuses of each loop, by group.
+    /// The status of each group after each loop.
     statuses: Vec<BTreeMap<String, String>>,
 }
 
@@ -75,10 +75,9 @@ pub fn compare_autoscaler(lines: JsonLines) -> Result<Option<AutoscalerReport>> 
     let name = lines.file().rsplit('/').next().unwrap_or_default().to_owned();
     let recording = AutoscalerRecording::read(lines)?;
     let Some((first, _)) = recording.loops.first() else { return Ok(None) };
-    let known: Vec<(Moment, What)> =
-        recording.events.iter().take_while(|(at, _)| at <= first).cloned().collect();
+    // The state of the cluster when the first loop began.
     let mut objects = BTreeMap::new();
-    for (_, what) in &known {
+    for (_, what) in recording.events.iter().take_while(|(at, _)| at <= first) {
         let object = what.object();
         match what {
             What::Added(_) | What::Modified(_) => objects.insert(object.key(&"".into()), object.clone()),
@@ -87,33 +86,35 @@ pub fn compare_autoscaler(lines: JsonLines) -> Result<Option<AutoscalerReport>> 
     }
     let derived = derive_node_groups(objects.values());
     let runs: Vec<PlaybackResult> = LAGS.iter().map(|lag| play_back(&recording, &derived, *lag)).collect();
-    let statement = |at: Moment,
-                     about: &str,
-                     real: &str,
-                     of: &dyn Fn(&PlaybackResult) -> BTreeSet<String>| {
-        AutoscalerStatement {
-            at,
-            subject: about.to_owned(),
-            theirs: real.to_owned(),
-            ours: of(&runs[0]),
-            equal_at_lag: LAGS.iter().zip(&runs).find(|(_, run)| of(run).contains(real)).map(|(lag, _)| *lag),
-            equal_for_other_pod: runs[0].triggered.values().any(|statement| statement.contains(real)),
-        }
-    };
-    let scale_ups = recording.triggered.iter().map(|(at, about, real)| {
-        statement(*at, about, real, &|run| run.triggered.get(about).cloned().unwrap_or_default())
-    });
-    let scale_downs = recording.marked_nodes.iter().map(|(at, about)| {
-        let of = |run: &PlaybackResult| {
-            run.deleted.contains(about).then(|| DELETED.to_owned()).into_iter().collect()
+    let statement =
+        |at: Moment, subject: &str, theirs: &str, of: &dyn Fn(&PlaybackResult) -> BTreeSet<String>| {
+            AutoscalerStatement {
+                at,
+                subject: subject.to_owned(),
+                theirs: theirs.to_owned(),
+                ours: of(&runs[0]),
+                equal_at_lag: LAGS
+                    .iter()
+                    .zip(&runs)
+                    .find(|(_, run)| of(run).contains(theirs))
+                    .map(|(lag, _)| *lag),
+                equal_for_other_pod: runs[0].triggered.values().any(|messages| messages.contains(theirs)),
+            }
         };
-        statement(*at, about, DELETED, &of)
+    let scale_ups = recording.triggered.iter().map(|(at, subject, theirs)| {
+        statement(*at, subject, theirs, &|run| run.triggered.get(subject).cloned().unwrap_or_default())
+    });
+    let scale_downs = recording.marked_nodes.iter().map(|(at, subject)| {
+        let of = |run: &PlaybackResult| {
+            run.deleted.contains(subject).then(|| DELETED.to_owned()).into_iter().collect()
+        };
+        statement(*at, subject, DELETED, &of)
     });
     let mut statuses = Vec::new();
-    for (place, (now, written)) in recording.loops.iter().enumerate() {
-        for (group, real) in group_summaries(written) {
-            let of = |run: &PlaybackResult| run.statuses[place].get(&group).cloned().into_iter().collect();
-            statuses.push(statement(*now, &group, &real, &of));
+    for (index, (now, status)) in recording.loops.iter().enumerate() {
+        for (group, theirs) in group_summaries(status) {
+            let of = |run: &PlaybackResult| run.statuses[index].get(&group).cloned().into_iter().collect();
+            statuses.push(statement(*now, &group, &theirs, &of));
         }
     }
     Ok(Some(AutoscalerReport {
@@ -157,7 +158,7 @@ fn play_back(recording: &AutoscalerRecording, derived: &DerivedGroups, lag: i64)
 /// Summarizes the status of each group in a line.
 fn group_summaries(status: &Value) -> BTreeMap<String, String> {
     let groups = status["nodeGroups"].as_array().map_or(&[][..], Vec::as_slice);
-    let statement = groups.iter().map(|group| {
+    let summaries = groups.iter().map(|group| {
         let health = &group["health"];
         let counts = &health["nodeCounts"]["registered"];
         let number = |value: &Value| value.as_i64().unwrap_or(0);
@@ -172,7 +173,7 @@ fn group_summaries(status: &Value) -> BTreeMap<String, String> {
         );
         (group["name"].as_str().unwrap_or_default().to_owned(), line)
     });
-    statement.collect()
+    summaries.collect()
 }
 
 // === impl AutoscalerRecording ===
@@ -223,14 +224,14 @@ impl AutoscalerRecording {
         Ok(())
     }
 
-    /// Records what an Event says about the autoscaler's decisions.
+    /// Records the autoscaler's decision that an Event reports, if it reports one.
     fn read_event(&mut self, at: Moment, event: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let about = text(&event["regarding"]["name"]);
+        let subject = text(&event["regarding"]["name"]);
         match (text(&event["reason"]).as_str(), text(&event["note"])) {
-            ("TriggeredScaleUp", note) => self.triggered.push((at, about, note)),
+            ("TriggeredScaleUp", note) => self.triggered.push((at, subject, note)),
             ("ScaleDown", note) if note.starts_with("marked the node as toBeDeleted") => {
-                self.marked_nodes.push((at, about));
+                self.marked_nodes.push((at, subject));
             }
             _ => {}
         }
@@ -269,24 +270,27 @@ impl fmt::Display for AutoscalerReport {
         let parts = [
             ("scale-ups", &self.scale_ups),
             ("scale-downs", &self.scale_downs),
-            ("group states", &self.statuses),
+            ("statuses", &self.statuses),
         ];
-        for (what, statement) in parts {
-            let equal = statement.iter().filter(|one| one.is_equal()).count();
-            write!(f, "  {what:<14}{equal}/{} equal", statement.len())?;
-            for within in [5, 10, 20, 50, 100, 200] {
+        for (title, statements) in parts {
+            let equal = statements.iter().filter(|one| one.is_equal()).count();
+            write!(f, "  {title:<14}{equal}/{} equal", statements.len())?;
+            for lag in [5, 10, 20, 50, 100, 200] {
                 let near = |one: &&AutoscalerStatement| {
-                    one.equal_at_lag.is_some_and(|lag| lag != 0 && lag.abs() == within)
+                    one.equal_at_lag.is_some_and(|equal_lag| equal_lag.abs() == lag)
                 };
-                match statement.iter().filter(near).count() {
+                match statements.iter().filter(near).count() {
                     0 => {}
-                    count => write!(f, ", {count} more looking {within} ms earlier or later")?,
+                    count => write!(f, ", {count} more with a lag of ±{lag} ms")?,
                 }
             }
-            match statement.iter().filter(|one| one.equal_at_lag.is_none() && one.equal_for_other_pod).count()
+            match statements
+                .iter()
+                .filter(|one| one.equal_at_lag.is_none() && one.equal_for_other_pod)
+                .count()
             {
                 0 => {}
-                count => write!(f, ", {count} more of other pods")?,
+                count => write!(f, ", {count} more for other pods")?,
             }
             writeln!(f)?;
         }

@@ -96,12 +96,12 @@ impl RecordingCloud<'_> {
 /// Repeats a recorded call on a cloud. A call that failed fails again.
 pub(super) fn repeat_call(cloud: &mut SimulatedCloud, now: Moment, call: &str) {
     let call = call.trim_end_matches(": error");
-    let [what, group, how] = call.split(' ').collect::<Vec<_>>()[..] else { return };
+    let [verb, group, argument] = call.split(' ').collect::<Vec<_>>()[..] else { return };
     let Some(index) = cloud.groups().iter().position(|known| &*known.name == group) else { return };
-    let (group_id, number) = (GroupId(index as u32), how.trim_start_matches('-').parse().unwrap_or(0));
-    let _ = match what {
+    let (group_id, number) = (GroupId(index as u32), argument.trim_start_matches('-').parse().unwrap_or(0));
+    let _ = match verb {
         "increase" => cloud.increase_size(now, group_id, number),
         "decrease" => cloud.decrease_target_size(now, group_id, number),
-        _ => cloud.delete_nodes(now, group_id, &[format!("fake://{group}/{how}").into()]),
+        _ => cloud.delete_nodes(now, group_id, &[format!("fake://{group}/{argument}").into()]),
     };
 }

@@ -27,13 +27,13 @@ const MAX_WATCH_LAG: i64 = 200_000_000;
 const DAEMON_BINDINGS: &str = "bindings of daemon pods";
 const BEING_DELETED: &str = "pods skipped because they are being deleted";
 const FAILED_BINDINGS: &str = "bindings that failed";
-const BEFORE_RECORDING: &str = "decisions from before the film";
-const UNKNOWN_PODS: &str = "decisions about pods that are not in the film";
+const BEFORE_RECORDING: &str = "decisions before the recording";
+const UNKNOWN_PODS: &str = "decisions about pods that are not in the recording";
 
 /// Returns the decisions, those from Events first, and the counts of those that cannot be compared.
 pub(super) fn find_decisions(
     events: &[WatchEvent],
-    notes: Vec<SchedulerEvent>,
+    scheduler_events: Vec<SchedulerEvent>,
 ) -> (Vec<RecordedDecision>, Vec<(&'static str, u64)>) {
     let mut versions: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
     for (index, _) in events.iter().enumerate().filter(|(_, one)| one.pod.is_some()) {
@@ -47,11 +47,11 @@ pub(super) fn find_decisions(
     let mut count_not_compared =
         |why| not_compared.iter_mut().filter(|one| one.0 == why).for_each(|one| one.1 += 1);
 
-    let mut decided = Vec::new();
+    let mut decisions = Vec::new();
     let mut bound: FxHashMap<usize, (Moment, Option<u64>)> = FxHashMap::default();
     let mut reported = FxHashSet::default();
-    for event in notes {
-        let Some(refused) = &event.failure_message else {
+    for event in scheduler_events {
+        let Some(message) = &event.failure_message else {
             bound.insert(event.uid_index, (event.event_time, event.seen_version));
             continue;
         };
@@ -65,33 +65,35 @@ pub(super) fn find_decisions(
         };
         if event.event_time < start {
             count_not_compared(BEFORE_RECORDING);
-        } else if refused.starts_with("skip schedule deleting pod") {
+        } else if message.starts_with("skip schedule deleting pod") {
             count_not_compared(BEING_DELETED);
-        } else if is_binding_failure(refused) {
+        } else if is_binding_failure(message) {
             count_not_compared(FAILED_BINDINGS);
         } else {
-            let write = find_status_write(events, of_pod, &event, refused);
-            let condition = differing_condition(events, of_pod, &event, refused);
-            let did = AttemptOutcome::Unschedulable(refused.clone());
-            let one = recorded_decision(events, of_pod, did, event.event_time, event.seen_version, write);
-            decided.push(RecordedDecision { condition_message: condition, ..one });
+            let write = find_status_write(events, of_pod, &event, message);
+            let condition = differing_condition(events, of_pod, &event, message);
+            let outcome = AttemptOutcome::Unschedulable(message.clone());
+            let one = recorded_decision(events, of_pod, outcome, event.event_time, event.seen_version, write);
+            decisions.push(RecordedDecision { condition_message: condition, ..one });
         }
     }
-    let writes: FxHashSet<usize> = decided.iter().filter_map(|one| one.write_index).collect();
+    let writes: FxHashSet<usize> = decisions.iter().filter_map(|one| one.write_index).collect();
     for index in find_bindings(events, &versions) {
-        let (life, pod) = (events[index].uid_index, events[index].pod.as_ref().expect("only pods are bound"));
+        let (uid_index, pod) =
+            (events[index].uid_index, events[index].pod.as_ref().expect("only pods are bound"));
         if pod.is_daemon {
             count_not_compared(DAEMON_BINDINGS);
         }
-        // Without an Event all that is known is that it was decided before it was received.
-        let (stamped, looked_at) = bound.get(&life).copied().unwrap_or((events[index].at, None));
-        let did = AttemptOutcome::Bound(pod.node.clone());
-        let promise = find_nomination(events, &versions[&life], index, &writes);
-        let one = recorded_decision(events, &versions[&life], did, stamped, looked_at, Some(index));
-        decided.push(RecordedDecision { nomination_index: promise, ..one });
+        // Without an Event it is only known that the decision was taken before the binding was received.
+        let (event_time, seen_version) = bound.get(&uid_index).copied().unwrap_or((events[index].at, None));
+        let outcome = AttemptOutcome::Bound(pod.node.clone());
+        let nomination = find_nomination(events, &versions[&uid_index], index, &writes);
+        let one =
+            recorded_decision(events, &versions[&uid_index], outcome, event_time, seen_version, Some(index));
+        decisions.push(RecordedDecision { nomination_index: nomination, ..one });
     }
     not_compared.retain(|one| one.1 > 0);
-    (decided, not_compared)
+    (decisions, not_compared)
 }
 
 /// Whether the scheduling cycle had found a node and the binding cycle failed.
@@ -104,7 +106,7 @@ fn is_binding_failure(message: &str) -> bool {
 fn recorded_decision(
     events: &[WatchEvent],
     of_pod: &[usize],
-    did: AttemptOutcome,
+    outcome: AttemptOutcome,
     event_time: Moment,
     seen_version: Option<u64>,
     write: Option<usize>,
@@ -112,24 +114,24 @@ fn recorded_decision(
     let first = &events[of_pod[0]];
     let meta = first.what.object().meta();
     let is_compared = !first.pod.as_ref().is_some_and(|pod| pod.is_daemon)
-        || matches!(did, AttemptOutcome::Unschedulable(_));
+        || matches!(outcome, AttemptOutcome::Unschedulable(_));
     let is_first = seen_version == Some(version(events, of_pod[0]));
-    let fresh = first.pod.as_ref().filter(|_| is_first).map(|pod| pod.priority);
+    let first_attempt_priority = first.pod.as_ref().filter(|_| is_first).map(|pod| pod.priority);
     let next = seen_version
         .and_then(|seen_version| version_pair(events, of_pod, seen_version))
         .map(|(_, next)| next);
     // The queue may keep an old version of a pod that was being scheduled when the new version arrived.
     let may_be_unseen = |index: &usize| event_time.nanos_since(events[*index].at) < MAX_WATCH_LAG;
-    let not_seen = next.filter(may_be_unseen).map(|index| version(events, index));
+    let unseen_version = next.filter(may_be_unseen).map(|index| version(events, index));
     RecordedDecision {
         namespace: Arc::from(&*meta.namespace),
         name: Arc::from(&*meta.name),
-        outcome: did,
+        outcome,
         is_compared,
         event_time,
         seen_version,
-        first_attempt_priority: fresh,
-        unseen_version: not_seen,
+        first_attempt_priority,
+        unseen_version,
         write_index: write,
         nomination_index: None,
         condition_message: None,
@@ -155,7 +157,7 @@ fn find_nomination(
     events: &[WatchEvent],
     of_pod: &[usize],
     binding: usize,
-    of_refusals: &FxHashSet<usize>,
+    status_writes: &FxHashSet<usize>,
 ) -> Option<usize> {
     let bound = events[binding].pod.as_ref().filter(|pod| pod.has_claims)?;
     let before = &of_pod[..of_pod.iter().position(|index| *index == binding)?];
@@ -163,7 +165,7 @@ fn find_nomination(
     let is_nomination =
         |two: &[usize]| nominated(two[0]) != nominated(two[1]) && nominated(two[1]) == Some(&bound.node);
     let nominated_index = before.windows(2).rev().find(|two| is_nomination(two))?[1];
-    (!of_refusals.contains(&nominated_index)).then_some(nominated_index)
+    (!status_writes.contains(&nominated_index)).then_some(nominated_index)
 }
 
 /// The index of the pod's next version, if the decision wrote it: its status has the message, or another nominated
@@ -188,14 +190,15 @@ fn differing_condition(
     message: &str,
 ) -> Option<String> {
     let (_, after) = version_pair(events, of_pod, event.seen_version?)?;
-    let says = &events[after].pod.as_ref()?.message;
+    let condition = &events[after].pod.as_ref()?.message;
     let is_soon = events[after].at.nanos_since(event.event_time) < STATUS_DELAY;
-    (event.is_series && is_soon && !says.is_empty() && !is_same_text(message, says)).then(|| says.clone())
+    (event.is_series && is_soon && !condition.is_empty() && !is_same_text(message, condition))
+        .then(|| condition.clone())
 }
 
 /// The indexes of the version the scheduler had and of the next one.
-fn version_pair(events: &[WatchEvent], of_pod: &[usize], looked_at: u64) -> Option<(usize, usize)> {
-    let next = of_pod.iter().position(|index| version(events, *index) > looked_at)?;
+fn version_pair(events: &[WatchEvent], of_pod: &[usize], seen_version: u64) -> Option<(usize, usize)> {
+    let next = of_pod.iter().position(|index| version(events, *index) > seen_version)?;
     Some((of_pod[next.checked_sub(1)?], of_pod[next]))
 }
 

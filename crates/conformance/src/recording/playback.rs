@@ -54,7 +54,7 @@ impl WatchRecording {
         assumption: TimingAssumption,
         evaluated_nodes: &mut [Option<usize>],
         wanted: impl Fn(usize) -> bool,
-        mut tell: impl FnMut(usize, PlayedDecision<'_>),
+        mut report: impl FnMut(usize, PlayedDecision<'_>),
     ) {
         let times = estimate_times(&self.events, &self.decisions, assumption);
         let mut order: Vec<usize> = (0..self.decisions.len()).collect();
@@ -71,16 +71,16 @@ impl WatchRecording {
         let mut playback = SchedulerPlayback::new(&self.events);
         for (index, limit) in order.into_iter().zip(limits) {
             let (decision, at) = (&self.decisions[index], times[index]);
-            let has_come = |index: &usize| self.events[*index].at.plus_nanos(assumption.watch_lag) <= at;
-            while let Some(other) = others.next_if(has_come) {
+            let has_arrived = |index: &usize| self.events[*index].at.plus_nanos(assumption.watch_lag) <= at;
+            while let Some(other) = others.next_if(has_arrived) {
                 playback.apply_event(at, other);
             }
-            let shown = decision.seen_version.unwrap_or_default();
+            let seen_version = decision.seen_version.unwrap_or_default();
             while let Some(pod) = pods.next_if(|index| {
                 let version = version(&self.events, *index);
-                version <= shown || has_come(index) && version < limit
+                version <= seen_version || has_arrived(index) && version < limit
             }) {
-                if !is_own[pod] || version(&self.events, pod) <= shown {
+                if !is_own[pod] || version(&self.events, pod) <= seen_version {
                     playback.apply_event(at, pod);
                 }
             }
@@ -90,7 +90,7 @@ impl WatchRecording {
                 evaluated_nodes[index]
                     .get_or_insert_with(|| explanation.as_ref().map_or(0, evaluated_node_count));
                 if is_wanted {
-                    tell(
+                    report(
                         index,
                         PlayedDecision { decided: decision, at, explanation, nominated: playback.nominated },
                     );
@@ -116,58 +116,60 @@ fn evaluated_node_count(explanation: &Explanation) -> usize {
 /// Estimates when each decision was taken.
 fn estimate_times(
     events: &[WatchEvent],
-    decision: &[RecordedDecision],
+    decisions: &[RecordedDecision],
     assumption: TimingAssumption,
 ) -> Vec<Moment> {
     // The Event of a failure is stamped at once, that of a binding when the server has answered.
-    let mut times: Vec<Moment> = decision.iter().map(|one| one.event_time).collect();
+    let mut times: Vec<Moment> = decisions.iter().map(|one| one.event_time).collect();
     // The moments by which everything up to a version had been stored.
-    let mut written: Vec<(u64, Moment)> = Vec::new();
-    for one in decision {
-        written.extend(one.seen_version.map(|version| (version, one.event_time)));
-        written.extend(one.write_index.map(|write| (version(events, write), one.event_time)));
-        written.extend(one.nomination_index.map(|promise| (version(events, promise), events[promise].at)));
+    let mut stored: Vec<(u64, Moment)> = Vec::new();
+    for one in decisions {
+        stored.extend(one.seen_version.map(|version| (version, one.event_time)));
+        stored.extend(one.write_index.map(|write| (version(events, write), one.event_time)));
+        stored.extend(
+            one.nomination_index.map(|nomination| (version(events, nomination), events[nomination].at)),
+        );
     }
-    written.extend(events.iter().filter_map(|one| Some((one.pod.as_ref()?.version, one.at))));
-    written.sort_unstable();
+    stored.extend(events.iter().filter_map(|one| Some((one.pod.as_ref()?.version, one.at))));
+    stored.sort_unstable();
     // A stored binding had been decided before.
     let mut bound: Vec<(u64, usize)> = Vec::new();
     // A failure is stored before the next decision is taken: bindings with later versions were decided after it.
-    let mut refused: Vec<(u64, Moment)> = Vec::new();
-    for (index, one) in decision.iter().enumerate() {
+    let mut failed: Vec<(u64, Moment)> = Vec::new();
+    for (index, one) in decisions.iter().enumerate() {
         let Some(write) = one.nomination_index.or(one.write_index) else { continue };
         match one.outcome {
             AttemptOutcome::Bound(_) => bound.push((version(events, write), index)),
-            AttemptOutcome::Unschedulable(_) => refused.push((version(events, write), one.event_time)),
+            AttemptOutcome::Unschedulable(_) => failed.push((version(events, write), one.event_time)),
         }
     }
     bound.sort_unstable_by(|a, b| b.cmp(a));
-    refused.sort_unstable();
+    failed.sort_unstable();
     let mut earliest = Moment::MAX;
     for (version, index) in bound {
-        while let Some((_, at)) = written.pop_if(|(other, _)| *other >= version) {
+        while let Some((_, at)) = stored.pop_if(|(other, _)| *other >= version) {
             earliest = earliest.min(at);
         }
         let latest = earliest.plus_nanos(-assumption.binding_latency);
-        let before = refused.partition_point(|(other, _)| *other < version);
-        let last = before.checked_sub(1).map_or(Moment::MIN, |last| refused[last].1);
+        let before = failed.partition_point(|(other, _)| *other < version);
+        let last = before.checked_sub(1).map_or(Moment::MIN, |last| failed[last].1);
         times[index] = latest.max(last.plus_nanos(1));
     }
-    order_by_queue(decision, &mut times);
-    order_by_watch_progress(decision, &mut times);
+    order_by_queue(decisions, &mut times);
+    order_by_watch_progress(decisions, &mut times);
     times
 }
 
 /// Moves bindings so that first attempts are in the order of the queue, as they always are. Failures stay at their
 /// Events' times.
-fn order_by_queue(decision: &[RecordedDecision], times: &mut [Moment]) {
-    let fresh = decision.iter().enumerate();
-    let mut queue: Vec<(i64, Option<u64>, usize)> = fresh
+fn order_by_queue(decisions: &[RecordedDecision], times: &mut [Moment]) {
+    let indexed = decisions.iter().enumerate();
+    let mut queue: Vec<(i64, Option<u64>, usize)> = indexed
         .filter_map(|(index, one)| Some((one.first_attempt_priority?, one.seen_version, index)))
         .collect();
     queue.sort_unstable();
     for same_priority in queue.chunk_by(|a, b| a.0 == b.0) {
-        let is_bound = |index: usize| matches!(decision[index].outcome, AttemptOutcome::Bound(_));
+        let is_bound = |index: usize| matches!(decisions[index].outcome, AttemptOutcome::Bound(_));
         let mut next = Moment::MAX;
         for (_, _, index) in same_priority.iter().rev().copied() {
             if is_bound(index) {
@@ -175,31 +177,31 @@ fn order_by_queue(decision: &[RecordedDecision], times: &mut [Moment]) {
             }
             next = times[index];
         }
-        let mut refused = Moment::MIN;
+        let mut last_failure = Moment::MIN;
         for (_, _, index) in same_priority.iter().copied() {
             if is_bound(index) {
-                times[index] = times[index].max(refused.plus_nanos(1));
+                times[index] = times[index].max(last_failure.plus_nanos(1));
             } else {
-                refused = times[index];
+                last_failure = times[index];
             }
         }
     }
 }
 
 /// Moves a binding after those failures whose pod watch was less far than the binding's.
-fn order_by_watch_progress(decision: &[RecordedDecision], times: &mut [Moment]) {
-    let refused = decision.iter().filter(|one| matches!(one.outcome, AttemptOutcome::Unschedulable(_)));
+fn order_by_watch_progress(decisions: &[RecordedDecision], times: &mut [Moment]) {
+    let failed = decisions.iter().filter(|one| matches!(one.outcome, AttemptOutcome::Unschedulable(_)));
     let mut unseen: Vec<(u64, Moment)> =
-        refused.filter_map(|one| Some((one.unseen_version?, one.event_time))).collect();
+        failed.filter_map(|one| Some((one.unseen_version?, one.event_time))).collect();
     unseen.sort_unstable();
     let mut last = Moment::MIN;
     for (_, at) in &mut unseen {
         last = last.max(*at);
         *at = last;
     }
-    for (one, time) in decision.iter().zip(times) {
-        if let (AttemptOutcome::Bound(_), Some(looked_at)) = (&one.outcome, one.seen_version) {
-            let before = unseen.partition_point(|(version, _)| *version <= looked_at);
+    for (one, time) in decisions.iter().zip(times) {
+        if let (AttemptOutcome::Bound(_), Some(seen_version)) = (&one.outcome, one.seen_version) {
+            let before = unseen.partition_point(|(version, _)| *version <= seen_version);
             let last = before.checked_sub(1).map_or(Moment::MIN, |last| unseen[last].1);
             *time = last.plus_nanos(1).max(*time);
         }
@@ -208,13 +210,13 @@ fn order_by_watch_progress(decision: &[RecordedDecision], times: &mut [Moment]) 
 
 /// For each decision in order, the first pod version that the watch had not delivered: a version that a later decision
 /// had not received, an earlier one had not received either.
-fn version_limits(decision: &[RecordedDecision], order: &[usize]) -> Vec<u64> {
+fn version_limits(decisions: &[RecordedDecision], order: &[usize]) -> Vec<u64> {
     let mut limit = u64::MAX;
     let mut limits: Vec<u64> = order
         .iter()
         .rev()
         .map(|index| {
-            limit = limit.min(decision[*index].unseen_version.unwrap_or(u64::MAX));
+            limit = limit.min(decisions[*index].unseen_version.unwrap_or(u64::MAX));
             limit
         })
         .collect();
@@ -236,22 +238,23 @@ impl<'a> SchedulerPlayback<'a> {
 
     /// Applies a watch event, unless a later one of the same object was applied already.
     fn apply_event(&mut self, now: Moment, index: usize) {
-        let life = self.events[index].uid_index;
-        let before = self.latest.get(&life).copied();
+        let uid_index = self.events[index].uid_index;
+        let before = self.latest.get(&uid_index).copied();
         if before.is_some_and(|before| before >= index) {
             return;
         }
         self.nominated -= before.map_or(0, |before| self.nominated_count(before));
         self.nominated += self.nominated_count(index);
-        self.latest.insert(life, index);
+        self.latest.insert(uid_index, index);
         self.scheduler.apply(now, &self.events[index].what);
     }
 
     /// 1 if this is a pod that has a nominated node and is not bound, else 0.
     fn nominated_count(&self, index: usize) -> usize {
-        let seen = &self.events[index];
-        let is_there = !matches!(seen.what, What::Deleted(_));
-        let waits = seen.pod.as_ref().is_some_and(|pod| pod.node.is_empty() && !pod.nominated.is_empty());
-        usize::from(is_there && waits)
+        let event = &self.events[index];
+        let exists = !matches!(event.what, What::Deleted(_));
+        let is_nominated =
+            event.pod.as_ref().is_some_and(|pod| pod.node.is_empty() && !pod.nominated.is_empty());
+        usize::from(exists && is_nominated)
     }
 }

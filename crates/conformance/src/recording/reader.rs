@@ -134,17 +134,18 @@ impl WatchRecording {
     pub fn read(mut lines: JsonLines) -> Result<WatchRecording> {
         let name = lines.file().rsplit('/').next().unwrap_or_default();
         let name = name.split('.').next().unwrap_or_default().to_owned();
-        let (mut events, mut notes, mut lives) = (Vec::new(), Vec::new(), UidNumbers::default());
+        let (mut events, mut scheduler_events, mut uid_numbers) =
+            (Vec::new(), Vec::new(), UidNumbers::default());
         while let Some(line) = lines.read()? {
-            if let Err(why) = read_line(line, &mut events, &mut notes, &mut lives) {
+            if let Err(why) = read_line(line, &mut events, &mut scheduler_events, &mut uid_numbers) {
                 return Err(lines.line_error(why));
             }
         }
         if events.is_empty() {
             return Err(Error::Empty { file: lines.file().to_owned(), what: "no event" });
         }
-        let (decided, apart) = find_decisions(&events, notes);
-        Ok(WatchRecording { name, events, decisions: decided, not_compared: apart })
+        let (decisions, not_compared) = find_decisions(&events, scheduler_events);
+        Ok(WatchRecording { name, events, decisions, not_compared })
     }
 }
 
@@ -160,22 +161,22 @@ fn read_line(
     let (group, _) = meta.api_version.split_once('/').unwrap_or_default();
     match (group, &*meta.kind) {
         ("events.k8s.io", "Event") => {
-            let is_news = !matches!(what, What::Deleted(_));
+            let exists = !matches!(what, What::Deleted(_));
             let event: Event<'_> = object.view().map_err(|error| format!("not an Event: {error}"))?;
-            scheduler_events.extend(scheduler_event(&event, uid_numbers).filter(|_| is_news));
+            scheduler_events.extend(scheduler_event(&event, uid_numbers).filter(|_| exists));
             return Ok(());
         }
         ("", "Event") => return Ok(()),
         _ => {}
     }
     // An object without a uid is identified by group, kind, namespace and name.
-    let life = match &meta.uid {
+    let uid_index = match &meta.uid {
         Some(uid) => uid_numbers.number(uid),
         None => uid_numbers.number(&format!("{group}/{}/{}/{}", meta.kind, meta.namespace, meta.name)),
     };
     let is_pod = group.is_empty() && meta.kind == "Pod";
     let pod = is_pod.then(|| pod_fields(object)).transpose()?;
-    events.push(WatchEvent { at, uid_index: life, pod, what });
+    events.push(WatchEvent { at, uid_index, pod, what });
     Ok(())
 }
 
@@ -186,23 +187,23 @@ impl WatchEventLine<'_> {
     pub(crate) fn read(line: &str) -> std::result::Result<Option<(Moment, What)>, String> {
         let line: WatchEventLine<'_> =
             serde_json::from_str(line).map_err(|error| format!("not an event: {error}"))?;
-        let make = match &*line.event_type {
+        let change = match &*line.event_type {
             "ADDED" => What::Added,
             "MODIFIED" => What::Modified,
             "DELETED" => What::Deleted,
             "BOOKMARK" => return Ok(None),
             other => return Err(format!("{other:?} is not ADDED, MODIFIED or DELETED")),
         };
-        let at = Moment::from_micros(line.at).ok_or_else(|| format!("{} is no time", line.at))?;
+        let at = Moment::from_micros(line.at).ok_or_else(|| format!("{} is not a valid time", line.at))?;
         let object = Object::parse(line.object.get()).map_err(|error| error.to_string())?;
-        Ok(Some((at, make(object))))
+        Ok(Some((at, change(object))))
     }
 }
 
 fn pod_fields(object: &Object) -> std::result::Result<PodFields, String> {
     let pod: Pod<'_> = object.view().map_err(|error| format!("not a pod: {error}"))?;
     let mut conditions = pod.status.conditions.iter();
-    let refused = conditions.find(|one| one.kind == "PodScheduled" && one.status == "False");
+    let unschedulable = conditions.find(|one| one.kind == "PodScheduled" && one.status == "False");
     Ok(PodFields {
         version: pod.metadata.resource_version.parse().unwrap_or_default(),
         node: pod.spec.node_name.into_owned(),
@@ -214,7 +215,7 @@ fn pod_fields(object: &Object) -> std::result::Result<PodFields, String> {
             .iter()
             .any(|one| one.persistent_volume_claim.is_some() || one.ephemeral.is_some()),
         is_daemon: pod.metadata.owner_references.iter().any(|owner| owner.kind == "DaemonSet"),
-        message: refused.map(|one| one.message.to_string()).unwrap_or_default(),
+        message: unschedulable.map(|one| one.message.to_string()).unwrap_or_default(),
     })
 }
 
@@ -225,22 +226,18 @@ fn scheduler_event(event: &Event<'_>, uid_numbers: &mut UidNumbers) -> Option<Sc
     }
     let last = event.series.as_ref().and_then(|series| series.last_observed_time.as_deref());
     let is_series = last.is_some();
-    let stamped = last.or(event.event_time.as_deref())?.parse().ok()?;
-    let (life, looked_at) =
+    let event_time = last.or(event.event_time.as_deref())?.parse().ok()?;
+    let (uid_index, seen_version) =
         (uid_numbers.number(&event.regarding.uid), event.regarding.resource_version.parse().ok());
     match (&*event.reason, &*event.action) {
-        ("Scheduled", _) => Some(SchedulerEvent {
-            uid_index: life,
-            event_time: stamped,
-            seen_version: looked_at,
-            failure_message: None,
-            is_series,
-        }),
+        ("Scheduled", _) => {
+            Some(SchedulerEvent { uid_index, event_time, seen_version, failure_message: None, is_series })
+        }
         // Other components use the same reason, with another action.
         ("FailedScheduling", "Scheduling") => Some(SchedulerEvent {
-            uid_index: life,
-            event_time: stamped,
-            seen_version: looked_at,
+            uid_index,
+            event_time,
+            seen_version,
             failure_message: Some(event.note.to_string()),
             is_series,
         }),

@@ -62,18 +62,18 @@ pub struct DecisionExample {
 
 /// Other assumptions about timing. The first one under which ours decides the same names the cause of a difference.
 const OTHER_ASSUMPTIONS: [(&str, TimingAssumption); 8] = [
-    ("what the watch showed 10 ms later", with_watch_lag(-10)),
-    ("what the watch showed within the last 10 ms", with_watch_lag(10)),
+    ("the scheduler's watches were 10 ms ahead", with_watch_lag(-10)),
+    ("the scheduler's watches were 10 ms behind", with_watch_lag(10)),
     ("the order of decisions: a binding took longer", with_binding_latency(20)),
     ("the order of decisions: a binding took no time", with_binding_latency(0)),
-    ("what the watch showed 50 ms later", with_watch_lag(-50)),
-    ("what the watch showed within the last 50 ms", with_watch_lag(50)),
-    ("what the watch showed 200 ms later", with_watch_lag(-200)),
-    ("what the watch showed within the last 200 ms", with_watch_lag(200)),
+    ("the scheduler's watches were 50 ms ahead", with_watch_lag(-50)),
+    ("the scheduler's watches were 50 ms behind", with_watch_lag(50)),
+    ("the scheduler's watches were 200 ms ahead", with_watch_lag(-200)),
+    ("the scheduler's watches were 200 ms behind", with_watch_lag(200)),
 ];
 
 const FIRST_OF_SERIES: &str =
-    "the Event's text is that of the first of a series; the pod's condition says what ours says";
+    "the Event has the text of the first decision of a series; the pod's condition has our text";
 
 const fn with_watch_lag(milliseconds: i64) -> TimingAssumption {
     TimingAssumption { watch_lag: milliseconds * 1_000_000, ..TimingAssumption::BEST_FIT }
@@ -95,46 +95,47 @@ pub fn compare_scheduler(
         not_compared: recording.not_compared.clone(),
         ..SchedulerReport::default()
     };
-    let mut unequal: BTreeMap<usize, DecisionExample> = BTreeMap::new();
+    let mut differing: BTreeMap<usize, DecisionExample> = BTreeMap::new();
     progress("playing");
-    let mut looked_at = vec![None; recording.decisions.len()];
+    let mut evaluated_nodes = vec![None; recording.decisions.len()];
     recording.play_back(
         TimingAssumption::BEST_FIT,
-        &mut looked_at,
+        &mut evaluated_nodes,
         |_| true,
         |index, played| {
             let is_equal = is_equal(&played);
-            let share = match played.decided.outcome {
+            let ratio = match played.decided.outcome {
                 AttemptOutcome::Unschedulable(_) => &mut report.messages,
                 AttemptOutcome::Bound(_) => &mut report.bindings,
             };
-            share.total += 1;
-            share.equal += u64::from(is_equal);
+            ratio.total += 1;
+            ratio.equal += u64::from(is_equal);
             if let (AttemptOutcome::Bound(node), Some(explanation)) =
                 (&played.decided.outcome, &played.explanation)
             {
                 report.with_best_score += u64::from(is_equal || has_best_score(explanation, node));
             }
             if !is_equal {
-                unequal.insert(index, example(index, &played));
+                differing.insert(index, example(index, &played));
             }
         },
     );
-    let is_open = |one: &&DecisionExample| one.cause != FIRST_OF_SERIES;
-    let mut open: Vec<usize> = unequal.values().filter(is_open).map(|one| one.index).collect();
-    for (cause, guess) in OTHER_ASSUMPTIONS {
+    let is_unexplained = |one: &&DecisionExample| one.cause != FIRST_OF_SERIES;
+    let mut unexplained: Vec<usize> =
+        differing.values().filter(is_unexplained).map(|one| one.index).collect();
+    for (cause, assumption) in OTHER_ASSUMPTIONS {
         progress(cause);
         let mut found = Vec::new();
-        let wanted = |index| open.binary_search(&index).is_ok();
-        recording.play_back(guess, &mut looked_at, wanted, |index, asked| {
-            found.extend(is_equal(&asked).then_some(index))
+        let wanted = |index| unexplained.binary_search(&index).is_ok();
+        recording.play_back(assumption, &mut evaluated_nodes, wanted, |index, played| {
+            found.extend(is_equal(&played).then_some(index))
         });
         for index in found {
-            unequal.entry(index).and_modify(|one| one.cause = cause.to_owned());
-            open.retain(|one| *one != index);
+            differing.entry(index).and_modify(|one| one.cause = cause.to_owned());
+            unexplained.retain(|one| *one != index);
         }
     }
-    for (index, example) in &unequal {
+    for (index, example) in &differing {
         let aspect = match recording.decisions[*index].outcome {
             AttemptOutcome::Unschedulable(_) => DecisionAspect::Message,
             AttemptOutcome::Bound(_) => DecisionAspect::Binding,
@@ -142,8 +143,8 @@ pub fn compare_scheduler(
         *report.difference_causes.entry((aspect, example.cause.clone())).or_default() += 1;
     }
     // Differences without an explanation come first.
-    let mut examples: Vec<DecisionExample> = unequal.into_values().collect();
-    examples.sort_by_key(|one| (open.binary_search(&one.index).is_err(), one.index));
+    let mut examples: Vec<DecisionExample> = differing.into_values().collect();
+    examples.sort_by_key(|one| (unexplained.binary_search(&one.index).is_err(), one.index));
     examples.truncate(most);
     report.examples = examples;
     report
@@ -172,23 +173,23 @@ fn has_best_score(explanation: &Explanation, node: &str) -> bool {
 fn example(index: usize, played: &PlayedDecision<'_>) -> DecisionExample {
     let decided = played.decided;
     let ours = match played.explanation.as_ref().map(|one| &one.decision) {
-        None => "there is no such pod".to_owned(),
+        None => "the pod does not exist".to_owned(),
         Some(Decision::Skipped(why)) => format!("skipped: {why}"),
         Some(Decision::Failed(why)) => format!("failed: {why}"),
-        Some(Decision::Gated(refusal)) => format!("gated: {}", refusal.message()),
-        Some(Decision::Scheduled(placement)) => format!("goes to {}", placement.node),
+        Some(Decision::Gated(status)) => format!("gated: {}", status.message()),
+        Some(Decision::Scheduled(placement)) => format!("scheduled to {}", placement.node),
         Some(Decision::Unschedulable(rejection)) => rejection.full_message(),
     };
     let theirs = match &decided.outcome {
         AttemptOutcome::Unschedulable(message) => message.clone(),
-        AttemptOutcome::Bound(node) => format!("goes to {node}"),
+        AttemptOutcome::Bound(node) => format!("scheduled to {node}"),
     };
     let cause = match played.explanation.as_ref().map(|one| &one.decision) {
         _ if decided.condition_message.as_ref() == Some(&ours) => FIRST_OF_SERIES,
-        None => "the pod was gone",
+        None => "the pod did not exist",
         Some(Decision::Skipped(_)) => "the pod was skipped: placed, or being deleted",
-        _ if played.nominated > 0 => "not told, while pods were promised nodes",
-        _ => "not told",
+        _ if played.nominated > 0 => "unexplained, while pods had nominated nodes",
+        _ => "unexplained",
     };
     DecisionExample {
         index,
@@ -203,13 +204,16 @@ fn example(index: usize, played: &PlayedDecision<'_>) -> DecisionExample {
 
 impl fmt::Display for SchedulerReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SchedulerReport { name, messages, bindings, with_best_score: within_best, .. } = self;
-        write!(f, "{name}: messages {messages}, bindings {bindings}, {within_best} within the best score")?;
+        let SchedulerReport { name, messages, bindings, with_best_score, .. } = self;
+        write!(
+            f,
+            "{name}: messages {messages}, bindings {bindings}, {with_best_score} to a node with the best score"
+        )?;
         for ((aspect, cause), count) in &self.difference_causes {
             write!(f, "\n  {aspect:<9}{count:>6}  {cause}")?;
         }
         for (why, count) in &self.not_compared {
-            write!(f, "\n  {:<9}{count:>6}  {why}", "apart")?;
+            write!(f, "\n  {:<9}{count:>6}  {why}", "excluded")?;
         }
         Ok(())
     }

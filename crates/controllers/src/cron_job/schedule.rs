@@ -189,7 +189,7 @@ mod tests {
 
     #[track_caller]
     fn check(schedule: &str, after: &str, expected: &str) {
-        let schedule = Schedule::parse(schedule, 0).expect("it is a schedule");
+        let schedule = Schedule::parse(schedule, 0).expect("the schedule is valid");
         let next = schedule.next(after.parse().unwrap());
         assert_eq!(next.map(|at| at.to_string()).unwrap_or_default(), expected);
     }

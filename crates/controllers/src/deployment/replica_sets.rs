@@ -255,7 +255,7 @@ impl DeploymentSync<'_> {
             &ReplicaSetStatus::default(),
         );
         context.create(object.clone());
-        let created_set = CachedObject::parse(name, &object, None).expect("it was made right here");
+        let created_set = CachedObject::parse(name, &object, None).expect("a ReplicaSet built here is valid");
         self.note_created_replica_set(context.now, &created_set.name.name);
         self.sets.new =
             Some(PlannedReplicaSet { is_created: true, ..PlannedReplicaSet::new(Arc::new(created_set)) });

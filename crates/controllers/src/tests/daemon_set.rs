@@ -22,7 +22,7 @@ fn target_nodes(cluster: &FakeCluster) -> Vec<String> {
     let mut nodes: Vec<_> = cluster
         .all("Pod")
         .iter()
-        .map(|pod| text(pod.pointer(path).expect("it is meant for a node")))
+        .map(|pod| text(pod.pointer(path).expect("the pod has a target node")))
         .collect();
     nodes.sort();
     nodes

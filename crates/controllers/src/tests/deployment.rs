@@ -115,7 +115,8 @@ fn status(cluster: &FakeCluster, field: &str) -> i64 {
 fn condition(cluster: &FakeCluster, kind: &str) -> (String, String) {
     let conditions =
         cluster.get("Deployment", "w")["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let found = conditions.into_iter().find(|one| one["type"] == kind).expect("it has that condition");
+    let found =
+        conditions.into_iter().find(|one| one["type"] == kind).expect("the Deployment has the condition");
     (text(&found["status"]), text(&found["reason"]))
 }
 
@@ -262,14 +263,14 @@ fn a_name_that_is_taken_is_not_used() {
 }
 
 #[test]
-fn a_pod_lost_long_after_a_rollout_is_only_replaced() {
+fn a_pod_deleted_long_after_a_rollout_is_only_replaced() {
     let mut cluster = FakeCluster::new(&ALL);
     cluster.put(deployment(2, json!(1), json!(0)));
     cluster.run_all_pods();
     // Longer than the progress deadline.
     cluster.wait(700);
-    let lost = cluster.names("Pod").remove(0);
-    cluster.remove("Pod", &lost);
+    let deleted_pod = cluster.names("Pod").remove(0);
+    cluster.remove("Pod", &deleted_pod);
     assert_eq!(cluster.names("Pod").len(), 2);
     // The rollout stays complete, whatever happens to its pods.
     cluster.wait(700);

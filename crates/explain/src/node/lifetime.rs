@@ -7,6 +7,7 @@ use model::{Change, Key, Kind, Moment, What, Window};
 use query::{AsOf, OpenHistory};
 use serde::Deserialize;
 
+use crate::not_found::NotFound;
 use crate::pod_outcome::{Event, RecordedEvent};
 
 /// The recorded lifetime of a node.
@@ -109,7 +110,7 @@ impl NodeLifetime {
         }
         let name = &key.name;
         let (Some(at), Some(lifetime)) = (at, node_lifetimes.last()) else {
-            anyhow::bail!("node {name:?} not found in the history");
+            return Err(NotFound(format!("node {name:?} not found in the history")).into());
         };
         let nearest =
             node_lifetimes.iter().rev().find(|lifetime| lifetime.first_seen <= at).unwrap_or(lifetime);
@@ -117,7 +118,9 @@ impl NodeLifetime {
             Some((deleted_at, _)) => deleted_at.to_string(),
             None => "the end of the history".to_owned(),
         };
-        anyhow::bail!("node {name:?} did not exist at {at}: it existed from {} to {to}", nearest.first_seen)
+        let message =
+            format!("node {name:?} did not exist at {at}: it existed from {} to {to}", nearest.first_seen);
+        Err(NotFound(message).into())
     }
 
     /// Returns the moment to explain, and why: the requested or the most telling one.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::{API_VERSION, AuditedWrite, KIND};
 use crate::json_pull::escape_for_message;
 
-/// An audit event. Most events are reads, so only the fields needed to recognise a write are parsed at first.
+/// An audit event. Most events are reads, so only the fields needed to recognize a write are parsed at first.
 pub(super) struct AuditEvent<'a> {
     text: &'a str,
     header: EventHeader<'a>,
@@ -341,5 +341,5 @@ impl<'de> Deserialize<'de> for OrderedFields<'de> {
 }
 
 fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("texts are JSON")
+    serde_json::to_string(value).expect("strings serialize as JSON")
 }

@@ -138,7 +138,7 @@ fn request_and_response_bodies_are_not_stored() {
     };
     assert_eq!(AuditedWrite::from_object(object), Some(expected));
     assert_eq!(observed.seen, "2026-11-02T14:00:00.2Z".parse().unwrap());
-    assert!(observed.inferred, "it is no object that the server had");
+    assert!(observed.inferred, "the object is not one that the server stored");
 }
 
 #[test]

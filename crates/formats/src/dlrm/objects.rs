@@ -200,5 +200,5 @@ fn format_seconds(moment: Moment) -> String {
 }
 
 fn object(value: &Value) -> Object {
-    Object::parse(&value.to_string()).expect("names are checked as rows are read")
+    Object::parse(&value.to_string()).expect("names are validated when rows are read")
 }

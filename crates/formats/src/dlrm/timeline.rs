@@ -91,7 +91,7 @@ impl TraceTimeline {
         };
         let count = self.events[self.emitted..].iter().take_while(is_same_change).count();
         self.scaled += count;
-        let count = u32::try_from(count).expect("there are no more than instances");
+        let count = u32::try_from(count).expect("the count is at most the number of instances");
         let index = event.workload as usize;
         let live_count = &mut self.live_counts[index];
         match event.kind {

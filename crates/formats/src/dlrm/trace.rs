@@ -87,7 +87,7 @@ impl Trace {
             let number = shapes.counts.entry((object_name(&spec.app), spec.role)).or_default();
             *number += 1;
             self.workloads.push(Workload::new(spec.clone(), *number, life.created));
-            u32::try_from(self.workloads.len() - 1).expect("there are no more than instances")
+            u32::try_from(self.workloads.len() - 1).expect("there are at most as many workloads as instances")
         });
         let existing = &mut self.workloads[workload as usize];
         existing.created = existing.created.min(life.created);

@@ -37,7 +37,7 @@ impl Partition {
 
     pub(super) fn contains(&self, object: &Object) -> bool {
         #[derive(Deserialize)]
-        struct Labelled<'a> {
+        struct Labeled<'a> {
             #[serde(borrow)]
             metadata: Metadata<'a>,
         }
@@ -49,7 +49,7 @@ impl Partition {
         if self.key.is_empty() {
             return true;
         }
-        let labels = object.view::<Labelled<'_>>().ok().and_then(|labelled| labelled.metadata.labels);
+        let labels = object.view::<Labeled<'_>>().ok().and_then(|labeled| labeled.metadata.labels);
         match labels.as_ref().and_then(|labels| labels.get(&*self.key)) {
             None => self.value.is_empty(),
             Some(value) => !self.value.is_empty() && value.as_deref() == Some(&*self.value),

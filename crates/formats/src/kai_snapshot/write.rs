@@ -155,7 +155,7 @@ impl<W> KaiSnapshotWriter<W> {
         let at = OBJECT_LISTS
             .iter()
             .position(|list| list.key == "topologies")
-            .expect("the scheduler has topologies");
+            .expect("the object lists include topologies");
         if self.lists[at].is_empty() {
             self.lists[at] = old;
         } else {

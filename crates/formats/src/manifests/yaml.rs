@@ -99,7 +99,7 @@ fn to_json(document: &str) -> std::result::Result<String, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options::<JsonText>(document, options).map(|JsonText(text)| text)
 }
 
-/// JSON text built from deserialised values, fields in their order in the input.
+/// JSON text built from deserialized values, fields in their order in the input.
 struct JsonText(String);
 
 impl<'de> Deserialize<'de> for JsonText {
@@ -119,7 +119,7 @@ struct JsonTextBuilder<'a> {
 impl JsonTextBuilder<'_> {
     fn push_scalar(self, value: impl fmt::Display) {
         let quote = if self.is_key { "\"" } else { "" };
-        write!(self.text, "{quote}{value}{quote}").expect("a String takes all that is written to it");
+        write!(self.text, "{quote}{value}{quote}").expect("writing to a String cannot fail");
     }
 }
 
@@ -175,7 +175,7 @@ impl<'de> Visitor<'de> for JsonTextBuilder<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> std::result::Result<(), E> {
-        self.text.push_str(&serde_json::to_string(value).expect("a text is JSON"));
+        self.text.push_str(&serde_json::to_string(value).expect("a string serializes as JSON"));
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl<'de> Visitor<'de> for JsonTextBuilder<'_> {
 
 /// A value as YAML as kubectl prints it: two spaces, lists not indented below their field.
 pub fn to_yaml(value: &Value) -> String {
-    serde_saphyr::to_string(value).expect("a tree of JSON is YAML")
+    serde_saphyr::to_string(value).expect("a JSON value serializes as YAML")
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ pub(crate) fn taints(value: &Value) -> InfoResult<Vec<Value>> {
     Ok(taints.into_iter().map(Value::Object).collect())
 }
 
-/// Deserialisation from a borrowed value, with the error as a text.
+/// Deserialization from a borrowed value, with the error as a text.
 trait DeserializeFrom: Sized {
     fn deserialize_from(value: &Value) -> InfoResult<Self>;
 }

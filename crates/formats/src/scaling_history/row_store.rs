@@ -318,5 +318,5 @@ fn json_text(value: &Value) -> String {
     }
     let mut out = Vec::new();
     go_json::write_value(&mut out, value);
-    String::from_utf8(out).expect("JSON is text")
+    String::from_utf8(out).expect("JSON is UTF-8")
 }

@@ -376,7 +376,7 @@ impl RowCells<'_> {
 
     fn cell(&self, column: &str) -> Result<ValueRef<'_>> {
         let index = self.columns.iter().position(|name| *name == column);
-        let index = index.expect("only columns that were asked for are looked at") + 1;
+        let index = index.expect("only requested columns are read") + 1;
         self.cells.get_ref(index).map_err(|error| self.column_error(column, sqlite_message(&error)))
     }
 }

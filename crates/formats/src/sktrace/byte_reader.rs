@@ -57,7 +57,7 @@ impl ByteReader {
 
     pub(super) fn seek(&mut self, position: u64) -> Result<()> {
         let by = i64::try_from(i128::from(position) - i128::from(self.position))
-            .expect("a file is shorter than that");
+            .expect("file offsets fit into i64");
         // Unlike a plain seek this keeps the buffer if possible.
         self.reader.seek_relative(by).map_err(|source| Error::cannot_read(&self.file, source))?;
         self.position = position;

@@ -106,7 +106,7 @@ impl ValueCursor for JsonCursor {
     fn next_entry(&mut self) -> Result<bool> {
         let next = self.peek_token()?;
         let (close, has_entries) =
-            self.open_containers.last_mut().expect("more is asked only inside of a map or list");
+            self.open_containers.last_mut().expect("a next element is read only inside a map or list");
         if next == *close {
             self.bytes.consume(1);
             self.open_containers.pop();

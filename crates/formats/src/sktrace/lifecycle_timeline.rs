@@ -45,7 +45,7 @@ impl LifecycleTimeline {
         let next_end = self.ends.peek().map(|Reverse((at, _))| *at);
         let at = next_start.into_iter().chain(next_end).min().filter(|at| *at <= until)?;
         if next_end == Some(at) {
-            let Reverse((_, lifecycle)) = self.ends.pop().expect("it was there a line ago");
+            let Reverse((_, lifecycle)) = self.ends.pop().expect("the heap was just peeked");
             return Some(LifecycleChange { at, lifecycle, ran: self.lifecycles[lifecycle].ran });
         }
         let lifecycle = self.started;

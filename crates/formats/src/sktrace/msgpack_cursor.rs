@@ -199,7 +199,8 @@ impl ValueCursor for MsgpackCursor {
     }
 
     fn next_entry(&mut self) -> Result<bool> {
-        let remaining = self.open_containers.last_mut().expect("more is asked only inside of a map or list");
+        let remaining =
+            self.open_containers.last_mut().expect("a next element is read only inside a map or list");
         if *remaining == 0 {
             self.open_containers.pop();
             return Ok(false);
@@ -258,5 +259,5 @@ impl ValueCursor for MsgpackCursor {
 
 /// Unwraps the result of writing to memory, which cannot fail.
 fn expect_written<E: std::fmt::Debug>(result: std::result::Result<(), E>) {
-    result.expect("memory takes what is written");
+    result.expect("writing to memory cannot fail");
 }

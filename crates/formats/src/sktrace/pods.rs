@@ -1,4 +1,4 @@
-//! Pods that a trace contains only as lifecycles, synthesised from their owners' templates.
+//! Pods that a trace contains only as lifecycles, synthesized from their owners' templates.
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ pub(super) fn with_lifecycle(
 ) -> Result<Object, BadObject> {
     let mut value = pod.value()?;
     let spec = value.get("spec").cloned().unwrap_or_default();
-    let fields = value.as_object_mut().expect("an object is a map");
+    let fields = value.as_object_mut().expect("an object is a JSON object");
     set_status(map_field(fields, "status"), &spec, data);
     annotate(map_field(map_field(fields, "metadata"), "annotations"), lifecycle);
     Object::parse(&value.to_string())
@@ -152,7 +152,7 @@ fn map_field<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<
     if !field.is_object() {
         *field = json!({});
     }
-    field.as_object_mut().expect("it was made one")
+    field.as_object_mut().expect("the field was just made an object")
 }
 
 fn annotate(annotations: &mut Map<String, Value>, lifecycle: &PodLifecycle) {

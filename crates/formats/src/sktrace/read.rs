@@ -33,7 +33,7 @@ pub(super) struct SktraceReader {
     lifecycles: LifecycleTimeline,
     /// The existing objects.
     present: HashSet<Key>,
-    /// The specs of synthesised pods that have not ended yet, by lifecycle.
+    /// The specs of synthesized pods that have not ended yet, by lifecycle.
     open_specs: HashMap<usize, Option<Arc<Value>>>,
     state: ReadState,
     /// Items not yet returned.
@@ -277,7 +277,7 @@ impl SktraceReader {
         let tracked_owner = &mut self.owners.list[owner_index];
         let is_end = matches!(lifecycle_change.ran, PodLifecycleData::Finished(..));
         let spec = if is_end {
-            self.open_specs.remove(&lifecycle_change.lifecycle).expect("a life ends after it began")
+            self.open_specs.remove(&lifecycle_change.lifecycle).expect("a lifecycle ends after its start")
         } else {
             tracked_owner.spec(lifecycle.hash, &self.config)
         };

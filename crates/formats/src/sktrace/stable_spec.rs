@@ -1,7 +1,7 @@
 //! SimKube's stable pod spec, the fields that pods of one template share, and its hash.
 //!
 //! SimKube parses a spec into the types of Kubernetes 1.30 before hashing it, so the hash depends on the fields of
-//! those types and on which of them are serialised when empty. `podspec-1.30.json` lists the fields of each type; a `?`
+//! those types and on which of them are serialized when empty. `podspec-1.30.json` lists the fields of each type; a `?`
 //! marks a field that is omitted when absent.
 
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ enum FieldType {
     /// A text, or an integer that is converted to one.
     Quantity,
     IntOrString,
-    /// Serialised in UTC with whole seconds.
+    /// Serialized in UTC with whole seconds.
     Time,
     Anything,
     List(Box<FieldType>),
@@ -78,10 +78,11 @@ enum FieldType {
 }
 
 static TYPES: LazyLock<TypeTable> = LazyLock::new(|| {
-    TypeTable::read(include_str!("podspec-1.30.json")).expect("the table names only what it has")
+    TypeTable::read(include_str!("podspec-1.30.json"))
+        .expect("the table refers only to types that it defines")
 });
 
-/// The spec as SimKube's types serialise it.
+/// The spec as SimKube's types serialize it.
 fn typed_spec(spec: &Value) -> Result<Map<String, Value>, String> {
     TYPES.convert_struct(TYPES.pod_spec, spec).map_err(|why| format!("spec{why}"))
 }
@@ -153,7 +154,7 @@ impl TypeTable {
         }
     }
 
-    /// The value of a missing field that is always serialised.
+    /// The value of a missing field that is always serialized.
     fn default_value(&self, field_type: &FieldType) -> Value {
         match field_type {
             FieldType::Bool => json!(false),

@@ -17,7 +17,7 @@ use super::msgpack_writer::MsgpackWriter;
 use super::names::{ObjectName, owner_chain, unix_seconds};
 use super::pods::HASH_ANNOTATION;
 use super::pointer;
-use super::sanitise::sanitise;
+use super::sanitize::sanitize;
 use crate::{Error, Result, WriteSummary};
 
 /// The objects to be left out of a trace.
@@ -198,7 +198,7 @@ impl<W: Write> SktraceWriter<W> {
         self.check_templates(&name, &value)?;
         let Value::Object(mut value) = value else { return Ok(()) };
         let is_synthesized = inferred && is_imported(&value);
-        sanitise(&mut value, name.0.is_pod());
+        sanitize(&mut value, name.0.is_pod());
         let hash = hash_option(value.get("spec"));
         if is_synthesized {
             // The imported trace had no such object, only lifecycles whose owner has to be in the index.
@@ -420,7 +420,7 @@ impl TraceFilters {
     }
 }
 
-/// Whether this is a pod of an imported trace that was synthesised or got its status from a lifecycle.
+/// Whether this is a pod of an imported trace that was synthesized or got its status from a lifecycle.
 fn is_imported(object: &Map<String, Value>) -> bool {
     object.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(HASH_ANNOTATION)).is_some()
 }

@@ -10,7 +10,7 @@ use model::{IncomingChange, What};
 /// The path of a file in `shared`, beside the checkout or in the folder KINESCOPE_SHARED. `None`, with a message, if it
 /// does not exist.
 pub(crate) fn shared_file(file: &str) -> Option<PathBuf> {
-    #[allow(clippy::disallowed_methods, reason = "a test is told by its environment where data lies")]
+    #[allow(clippy::disallowed_methods, reason = "the environment configures the data folder")]
     let folder = std::env::var_os("KINESCOPE_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let path = folder.join(file);

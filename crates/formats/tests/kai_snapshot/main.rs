@@ -1,10 +1,6 @@
 //! Tests of KAI scheduler snapshots: of every release, damaged ones, and those that are written here.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test stops where something is not as it should be, and prints its seed"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and prints its seed")]
 
 use std::collections::BTreeSet;
 use std::io::{Cursor, Write};

@@ -16,7 +16,7 @@ fn of_kind(api_version: &str, kind: &str, more: &Value) -> Object {
     testobjects::object(&value)
 }
 
-fn labelled(api_version: &str, kind: &str, name: &str, pool: Option<&str>) -> Object {
+fn labeled(api_version: &str, kind: &str, name: &str, pool: Option<&str>) -> Object {
     let labels = pool.map(|pool| json!({"kai.scheduler/node-pool": pool}));
     of_kind(api_version, kind, &json!({"metadata": {"name": name, "labels": labels}}))
 }
@@ -161,7 +161,7 @@ fn a_partition_holds_its_own_nodes_queues_and_pod_groups() {
         .iter()
         .flat_map(|(api_version, kind)| {
             [("none", None), ("a", Some("a")), ("b", Some("b")), ("empty", Some(""))]
-                .map(|(name, pool)| labelled(api_version, kind, name, pool))
+                .map(|(name, pool)| labeled(api_version, kind, name, pool))
         })
         .collect();
     let names = |partition: Option<&str>| {

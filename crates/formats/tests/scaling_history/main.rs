@@ -1,10 +1,6 @@
 //! Tests of Gardener's scaling history: against files of its real recorder, and with damaged files.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test stops where something is not as it should be, and prints its seed"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and prints its seed")]
 
 mod damaged;
 mod recording;
@@ -307,7 +303,7 @@ fn an_exported_file_round_trips() {
         let (twice, _) = write(folder.path(), "twice.db", &imported, &gaps);
         let (again, gaps) = changes(&read(&twice).unwrap());
         let (thrice, _) = write(folder.path(), "thrice.db", &again, &gaps);
-        assert!(rows(&twice) == rows(&thrice), "the second time it is not the same");
+        assert!(rows(&twice) == rows(&thrice), "the second export differs");
         let (mut first, mut second) = (rows(&once), rows(&twice));
         // A recording begins with its first change, which the recorder may not have stored.
         first.remove("recorder_state_info");

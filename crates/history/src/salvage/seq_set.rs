@@ -40,17 +40,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set(numbers in proptest::collection::vec(
+        fn it_behaves_as_a_btree_set(numbers in proptest::collection::vec(
             prop_oneof![-9i64..9, Just(i64::MIN), Just(i64::MAX), Just(i64::MIN + 1), Just(i64::MAX - 1)], 0..40,
         )) {
-            let (mut ours, mut set) = (SeqSet::default(), BTreeSet::new());
+            let (mut seq_set, mut expected) = (SeqSet::default(), BTreeSet::new());
             for number in numbers {
-                prop_assert_eq!(ours.insert(number), set.insert(number));
+                prop_assert_eq!(seq_set.insert(number), expected.insert(number));
                 for other in (-10..10).chain([i64::MIN, i64::MAX]) {
-                    prop_assert_eq!(ours.contains(other), set.contains(&other));
+                    prop_assert_eq!(seq_set.contains(other), expected.contains(&other));
                 }
             }
-            prop_assert_eq!(ours.runs.len(), set.iter().filter(|n| **n == i64::MIN || !set.contains(&(**n - 1))).count());
+            prop_assert_eq!(seq_set.runs.len(), expected.iter().filter(|n| **n == i64::MIN || !expected.contains(&(**n - 1))).count());
         }
     }
 }

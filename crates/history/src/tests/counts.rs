@@ -56,12 +56,12 @@ fn a_wrong_count_is_found() {
 
 /// A file of schema version 1 is a current one without the counts.
 #[test]
-fn a_file_without_counts_is_read_as_it_is_and_gets_them_when_it_is_written() {
+fn a_file_without_counts_is_readable_and_gets_them_when_it_is_opened_for_writing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let writer = written(&path);
     let rows = summary(&path).rows;
-    assert!(rows > 0, "all is packed");
+    assert!(rows > 0, "all changes are packed");
     writer.close().unwrap();
     let today = summary(&path);
     let [pods] = &today.sources[0].kinds[..] else { panic!("{today:?}") };

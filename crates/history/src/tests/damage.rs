@@ -13,7 +13,7 @@ use crate::schema::PAGE_BYTES;
 use crate::wal;
 use crate::{Batch, BulkWriter, Error, History, Selection, WatchPosition, Writer, doctor, prune, salvage};
 
-/// Number of histories of each sort that are damaged.
+/// Number of histories of each kind that are damaged.
 const SEEDS: u64 = 70;
 /// Number of tables and indexes, each of which has its root page at the beginning of the file.
 const TABLES: usize = 31;
@@ -63,13 +63,13 @@ struct Damage {
 }
 
 #[test]
-fn whatever_is_damaged_the_doctor_finds_it_and_the_rest_is_salvaged() {
+fn all_damage_is_found_and_the_rest_is_salvaged() {
     let images = [closed(), pruned(), left_open()];
     for image in &images {
-        let held = image.held_by_pages();
+        let pages_by_change = image.pages_by_change();
         for seed in 0..SEEDS {
-            let outcome = std::panic::catch_unwind(|| image.check(seed, &held));
-            outcome.unwrap_or_else(|_| panic!("seed {seed}, film of {} bytes", image.file.len()));
+            let outcome = std::panic::catch_unwind(|| image.check(seed, &pages_by_change));
+            outcome.unwrap_or_else(|_| panic!("seed {seed}, history of {} bytes", image.file.len()));
         }
     }
 }
@@ -78,7 +78,7 @@ fn whatever_is_damaged_the_doctor_finds_it_and_the_rest_is_salvaged() {
 fn an_intact_history_is_salvaged_completely() {
     for image in [closed(), pruned(), left_open()] {
         let folder = folder();
-        let path = image.put(folder.path());
+        let path = image.write_to(folder.path());
         let into = folder.path().join("new.kine");
         let salvaged = salvage(&path, &into).unwrap();
         assert_eq!(salvaged.changes, image.visible.changes.len() as u64);
@@ -99,7 +99,7 @@ fn an_intact_history_is_salvaged_completely() {
 fn changes_of_a_lost_block_are_salvaged_from_a_keyframe_where_possible() {
     let image = closed();
     let folder = folder();
-    let path = image.put(folder.path());
+    let path = image.write_to(folder.path());
     let connection = Connection::open(&path).unwrap();
     let (first, last): (i64, i64) = connection
         .query_row(
@@ -120,14 +120,17 @@ fn changes_of_a_lost_block_are_salvaged_from_a_keyframe_where_possible() {
     let lost: i64 = salvaged.lost.iter().map(|(first, last)| last - first + 1).sum();
     assert!((1..8).contains(&lost), "{lost} lost");
     assert!(salvaged.gaps > 0);
-    let left = VisibleHistory::read(&into).unwrap();
-    assert!(left.changes.iter().any(|change| change.seq == last), "the keyframe has the last change");
+    let salvaged_history = VisibleHistory::read(&into).unwrap();
+    assert!(
+        salvaged_history.changes.iter().any(|change| change.seq == last),
+        "the keyframe has the last change"
+    );
 }
 
 #[test]
 fn an_existing_target_and_a_file_that_is_no_history_are_rejected() {
     let folder = folder();
-    let path = closed().put(folder.path());
+    let path = closed().write_to(folder.path());
     assert!(matches!(salvage(&path, &path), Err(Error::Exists(_))));
     let (other, into) = (folder.path().join("other"), folder.path().join("new.kine"));
     assert!(matches!(salvage(&other, &into), Err(Error::Missing(_))));
@@ -147,7 +150,7 @@ impl HistoryImage {
         HistoryImage { file: std::fs::read(path).unwrap(), log, visible: VisibleHistory::read(path).unwrap() }
     }
 
-    fn put(&self, folder: &Path) -> PathBuf {
+    fn write_to(&self, folder: &Path) -> PathBuf {
         let path = folder.join("h.kine");
         std::fs::write(&path, &self.file).unwrap();
         if !self.log.is_empty() {
@@ -156,9 +159,9 @@ impl HistoryImage {
         path
     }
 
-    fn check(&self, seed: u64, held: &BTreeMap<i64, BTreeSet<usize>>) {
+    fn check(&self, seed: u64, pages_by_change: &BTreeMap<i64, BTreeSet<usize>>) {
         let folder = folder();
-        let path = self.put(folder.path());
+        let path = self.write_to(folder.path());
         let damage = self.damage(seed, &path);
 
         // The doctor must not change anything, so that salvage sees the same file.
@@ -178,41 +181,41 @@ impl HistoryImage {
             Ok(salvaged) => salvaged,
             Err(Error::NotAHistory { .. }) => {
                 let hit = |pages: &BTreeSet<usize>| !pages.is_disjoint(&damage.pages);
-                assert!(held.values().all(hit), "something was there");
+                assert!(pages_by_change.values().all(hit), "undamaged changes were not salvaged");
                 return;
             }
             Err(error) => panic!("{error}"),
         };
         let report = doctor(&into).unwrap();
         assert!(report.is_clean(), "{:?}", report.findings);
-        let left = VisibleHistory::read(&into).unwrap();
-        assert_eq!(salvaged.changes, left.changes.len() as u64);
-        let left_seqs: BTreeSet<i64> = left.changes.iter().map(|change| change.seq).collect();
-        for change in &left.changes {
-            assert!(self.visible.changes.contains(change), "{change:?} is invented");
+        let salvaged_history = VisibleHistory::read(&into).unwrap();
+        assert_eq!(salvaged.changes, salvaged_history.changes.len() as u64);
+        let salvaged_seqs: BTreeSet<i64> = salvaged_history.changes.iter().map(|change| change.seq).collect();
+        for change in &salvaged_history.changes {
+            assert!(self.visible.changes.contains(change), "{change:?} was not in the history");
         }
-        for gap in &left.gaps {
+        for gap in &salvaged_history.gaps {
             assert!(
                 self.visible.gaps.contains(gap) || gap.why == "lost because the file was damaged",
-                "{gap:?} is invented"
+                "{gap:?} was not in the history"
             );
         }
         for change in &self.visible.changes {
-            if left_seqs.contains(&change.seq) {
+            if salvaged_seqs.contains(&change.seq) {
                 continue;
             }
             assert!(
-                held.get(&change.seq).is_none_or(|pages| !pages.is_disjoint(&damage.pages)),
-                "change {} was not hit and is lost",
+                pages_by_change.get(&change.seq).is_none_or(|pages| !pages.is_disjoint(&damage.pages)),
+                "change {} was not damaged and is lost",
                 change.seq
             );
             // Changes before the beginning of a pruned history show at its beginning.
             let at = self.visible.pruned_to.map_or(change.at, |start| start.max(change.at));
-            let is_told = |gap: &Gap| gap.source == change.key.source && gap.from <= at && at <= gap.to;
+            let covers_change = |gap: &Gap| gap.source == change.key.source && gap.from <= at && at <= gap.to;
             // If nothing is left that has the end of a source, its end is unknown.
             assert!(
-                damage.end_is_hit || damage.tables_are_cut || left.gaps.iter().any(is_told),
-                "change {} at {} is lost in silence: {salvaged:?}",
+                damage.end_is_hit || damage.tables_are_cut || salvaged_history.gaps.iter().any(covers_change),
+                "change {} at {} is lost without a gap: {salvaged:?}",
                 change.seq,
                 change.at.nanos()
             );
@@ -220,28 +223,28 @@ impl HistoryImage {
     }
 
     fn damage(&self, seed: u64, path: &Path) -> Damage {
-        let mut chance = XorShift::new(seed);
-        let log_is_hit = !self.log.is_empty() && chance.below(2) == 0;
+        let mut rng = XorShift::new(seed);
+        let log_is_hit = !self.log.is_empty() && rng.below(2) == 0;
         let mut bytes = if log_is_hit { self.log.clone() } else { self.file.clone() };
         let whole = bytes.len();
         let end = self.last_transaction(path);
         let mut hit = BTreeSet::new();
         let mut is_cut = false;
-        match chance.below(4) {
+        match rng.below(4) {
             0 => {
-                bytes.truncate(chance.below(whole));
+                bytes.truncate(rng.below(whole));
                 hit.extend(bytes.len() / PAGE_BYTES..whole.div_ceil(PAGE_BYTES));
                 is_cut = true;
             }
             1 => {
-                let page = chance.below(whole / PAGE_BYTES);
+                let page = rng.below(whole / PAGE_BYTES);
                 bytes[page * PAGE_BYTES..(page + 1) * PAGE_BYTES].fill(0);
                 hit.insert(page);
             }
             _ => {
-                for _ in 0..=chance.below(20) {
-                    let at = chance.below(whole);
-                    bytes[at] ^= 1 << chance.below(8);
+                for _ in 0..=rng.below(20) {
+                    let at = rng.below(whole);
+                    bytes[at] ^= 1 << rng.below(8);
                     hit.insert(at / PAGE_BYTES);
                 }
             }
@@ -273,12 +276,12 @@ impl HistoryImage {
 
     /// The pages that hold each change's frame, from SQLite's `dbstat`. Pages count from 0 here. Rows and pages that
     /// are only in the log are excluded.
-    fn held_by_pages(&self) -> BTreeMap<i64, BTreeSet<usize>> {
+    fn pages_by_change(&self) -> BTreeMap<i64, BTreeSet<usize>> {
         let folder = folder();
-        let path = self.put(folder.path());
-        let mut held = BTreeMap::new();
+        let path = self.write_to(folder.path());
+        let mut pages_by_change = BTreeMap::new();
         if !self.log.is_empty() {
-            return held;
+            return pages_by_change;
         }
         let connection = Connection::open(&path).unwrap();
         let pages: Vec<(String, i64, i64)> = connection
@@ -293,11 +296,11 @@ impl HistoryImage {
         for (leaf, page, cells) in pages.iter().filter(|(path, ..)| !path.contains('+')) {
             for cell in 0..*cells {
                 let id = ids.pop().unwrap();
-                let place = frames.entry(id).or_default();
-                place.insert(*page as usize - 1);
+                let frame_pages = frames.entry(id).or_default();
+                frame_pages.insert(*page as usize - 1);
                 let chain = format!("{leaf}{cell:03x}+");
                 let on = pages.iter().filter(|(path, ..)| path.starts_with(&chain));
-                place.extend(on.map(|(_, page, _)| *page as usize - 1));
+                frame_pages.extend(on.map(|(_, page, _)| *page as usize - 1));
             }
         }
         for change in &self.visible.changes {
@@ -307,11 +310,11 @@ impl HistoryImage {
                 change.key.kind.kind, change.key.source, change.seq
             );
             if let [frame] = numbers(&connection, &sql)[..] {
-                held.insert(change.seq, frames[&frame].clone());
+                pages_by_change.insert(change.seq, frames[&frame].clone());
             }
         }
-        assert!(ids.is_empty() && !held.is_empty());
-        held
+        assert!(ids.is_empty() && !pages_by_change.is_empty());
+        pages_by_change
     }
 }
 
@@ -321,9 +324,9 @@ impl VisibleHistory {
     /// Compares with the original, part by part for readable failures.
     #[track_caller]
     fn assert_equals(&self, original: &VisibleHistory) {
-        let gone = original.changes.iter().find(|change| !self.changes.contains(change));
-        let new = self.changes.iter().find(|change| !original.changes.contains(change));
-        assert_eq!((gone, new), (None, None));
+        let missing = original.changes.iter().find(|change| !self.changes.contains(change));
+        let additional = self.changes.iter().find(|change| !original.changes.contains(change));
+        assert_eq!((missing, additional), (None, None));
         assert_eq!(self.changes.len(), original.changes.len());
         let rest = |visible: &VisibleHistory| VisibleHistory { changes: Vec::new(), ..visible.clone() };
         assert_eq!(rest(self), rest(original));
@@ -426,8 +429,8 @@ fn append(writer: &Writer, numbers: std::ops::Range<usize>) {
             .iter()
             .map(|&n| {
                 let source = if n.is_multiple_of(5) { "west" } else { "east" };
-                let mut chance = XorShift::new(n as u64);
-                seen(n as i64 * 10, source, chance.below(4), chance.below(9), n)
+                let mut rng = XorShift::new(n as u64);
+                seen(n as i64 * 10, source, rng.below(4), rng.below(9), n)
             })
             .collect();
         let end = changes.last().map_or(Moment::MIN, |change| change.seen);
@@ -480,9 +483,9 @@ fn seen(moment: i64, source: &str, kind: usize, name: usize, n: usize) -> Incomi
 /// Some objects are small, some fill more than a page.
 fn object(n: usize, kind: usize, name: usize) -> Object {
     let kind = ["Pod", "Node", "Event", "Service"][kind];
-    let mut chance = XorShift::new(n as u64 + 1000);
+    let mut rng = XorShift::new(n as u64 + 1000);
     let length = if n.is_multiple_of(13) { 3000 } else { 60 };
-    let filler: String = (0..length).map(|_| char::from(b'a' + chance.below(26) as u8)).collect();
+    let filler: String = (0..length).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
     resource("v1", kind, &format!("n{name}"))
         .namespace("shop")
         .uid(&format!("u{}", n / 100))

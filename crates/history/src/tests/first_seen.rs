@@ -27,7 +27,7 @@ fn first_seen_is_the_start_of_the_current_incarnation() {
     }
     bulk.finish().unwrap();
     let history = History::open(&path).unwrap();
-    let came = |at: i64| {
+    let first_seen = |at: i64| {
         let found = history.first_seen_times(Moment::from_nanos(at), &Selection::default()).unwrap();
         let mut found: Vec<(String, i64)> =
             found.into_iter().map(|(key, at)| (key.name.to_string(), at.nanos())).collect();
@@ -35,11 +35,11 @@ fn first_seen_is_the_start_of_the_current_incarnation() {
         found
     };
     let at = |a: i64, b: i64| [("a".to_owned(), a), ("b".to_owned(), b)];
-    assert_eq!(came(0), []);
-    assert_eq!(came(1), [("b".to_owned(), 1)]);
-    assert_eq!(came(3), at(2, 1));
-    assert_eq!(came(5), at(2, 5));
-    assert_eq!(came(6), at(6, 5));
+    assert_eq!(first_seen(0), []);
+    assert_eq!(first_seen(1), [("b".to_owned(), 1)]);
+    assert_eq!(first_seen(3), at(2, 1));
+    assert_eq!(first_seen(5), at(2, 5));
+    assert_eq!(first_seen(6), at(6, 5));
     let other = Selection { source: Some("west".into()), ..Selection::default() };
     assert!(history.first_seen_times(Moment::MAX, &other).unwrap().is_empty());
 }

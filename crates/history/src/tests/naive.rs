@@ -59,15 +59,15 @@ impl NaiveHistory {
     }
 
     /// Prunes as a writer does: the last moment of a source that ended earlier is kept.
-    pub(super) fn forget(&mut self, moment: Moment) {
+    pub(super) fn prune_behind_writer(&mut self, moment: Moment) {
         if self.begin_at(moment) {
             let cut = |key: &Key| moment.min(self.ends[&key.source].plus_nanos(-1));
             let is_last = |change: &Change| {
                 let state = self.at(cut(&change.key));
                 state.iter().any(|version| version.seq == change.seq)
             };
-            let stays = |change: &&Change| change.at > cut(&change.key) || is_last(change);
-            self.changes = self.changes.iter().filter(stays).cloned().collect();
+            let is_kept = |change: &&Change| change.at > cut(&change.key) || is_last(change);
+            self.changes = self.changes.iter().filter(is_kept).cloned().collect();
         }
     }
 

@@ -118,9 +118,9 @@ fn closing_a_writer_does_not_wait_for_the_prune() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let writer = written(&path, 500);
-    let forgetting = writer.prune(Moment::from_nanos(400)).unwrap();
+    let pruning = writer.prune(Moment::from_nanos(400)).unwrap();
     writer.close().unwrap();
-    match forgetting.wait() {
+    match pruning.wait() {
         Ok(start) => assert_eq!(start.nanos(), 400),
         Err(error) => assert!(matches!(error, Error::Stopped { .. }), "{error:?}"),
     }
@@ -136,7 +136,7 @@ fn after_every_prune_step_the_history_is_correct() {
     let connection = Connection::open(&path).unwrap();
     let keyframes: i64 =
         connection.query_row("SELECT count(*) FROM keyframe WHERE at <= 500", [], |row| row.get(0)).unwrap();
-    assert!(keyframes > 1, "{keyframes} keyframes to forget");
+    assert!(keyframes > 1, "{keyframes} keyframes to prune");
     drop(connection);
     let killed = folder.path().join("killed.kine");
     let mut left = moments(&path, 0).len();

@@ -9,7 +9,7 @@ use testobjects::resource;
 
 use super::naive::NaiveHistory;
 use crate::change_indexer::ChangeIndexer;
-use crate::prune_steps::{PruneBound, PruneStep, run_prune as forget_in_steps};
+use crate::prune_steps::{PruneBound, PruneStep, run_prune};
 use crate::schema::{self, Durability};
 use crate::stream_state::VersionReader;
 use crate::{Batch, BulkWriter, Error, History, Selection, Writer, doctor, prune, prune_incrementally};
@@ -21,7 +21,7 @@ struct RandomChange {
     kind: u8,
     name: u8,
     uid: u8,
-    word: u8,
+    change_type: u8,
     moment: i64,
     filler: u8,
     inferred: bool,
@@ -42,12 +42,12 @@ enum HistoryOperation {
 
 fn random_change() -> impl Strategy<Value = RandomChange> {
     (0u8..2, 0u8..3, 0u8..4, 0u8..3, 0u8..4, 0i64..60, 0u8..3, prop::bool::weighted(0.1)).prop_map(
-        |(source, kind, name, uid, word, moment, filler, inferred)| RandomChange {
+        |(source, kind, name, uid, change_type, moment, filler, inferred)| RandomChange {
             source,
             kind,
             name,
             uid,
-            word,
+            change_type,
             moment,
             filler,
             inferred,
@@ -73,7 +73,7 @@ impl RandomChange {
         let filler = "x".repeat(usize::from(self.filler) * 30);
         let name = format!("n{}", self.name);
         let object = resource("v1", kind, &name).namespace(namespace).uid(&uid).set("f", filler).object();
-        let what = match self.word {
+        let what = match self.change_type {
             0 => What::Added(object),
             1 | 2 => What::Modified(object),
             _ => What::Deleted(object),
@@ -85,7 +85,7 @@ impl RandomChange {
 }
 
 #[test]
-fn a_history_answers_as_a_list_does() {
+fn a_history_has_the_contents_of_the_naive_model() {
     let cases = 2_000;
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&proptest::collection::vec(operation(), 1..5), |steps| {
@@ -99,9 +99,9 @@ fn a_history_answers_as_a_list_does() {
             assert_same(&path, &naive)?;
             let report = doctor(&path).unwrap();
             prop_assert!(report.is_clean(), "{:?}", report.findings);
-            let alone: Vec<_> =
+            let file_names: Vec<_> =
                 std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-            prop_assert_eq!(alone, ["h.kine"]);
+            prop_assert_eq!(file_names, ["h.kine"]);
         }
         Ok(())
     });
@@ -144,7 +144,7 @@ fn apply(step: &HistoryOperation, path: &Path, naive: &mut NaiveHistory) -> Resu
             let moment = Moment::from_nanos(*moment);
             let start = naive.beginning(moment);
             let prune_naive =
-                if moment.nanos() % 2 == 0 { NaiveHistory::prune } else { NaiveHistory::forget };
+                if moment.nanos() % 2 == 0 { NaiveHistory::prune } else { NaiveHistory::prune_behind_writer };
             let prune = if moment.nanos() % 2 == 0 { prune } else { prune_incrementally };
             let pruned = prune(path, moment).unwrap();
             prop_assert_eq!(pruned.begins, start);
@@ -160,17 +160,17 @@ fn apply(step: &HistoryOperation, path: &Path, naive: &mut NaiveHistory) -> Resu
             assert_same_after(path, naive, start)?;
             let writer = Writer::open(path).unwrap();
             // Uses the new beginning, because `moment` may be later than the end, which moves from here on.
-            let forgetting = writer.prune(start).unwrap();
+            let pruning = writer.prune(start).unwrap();
             let after = naive.end().unwrap_or_default();
             // A new source, so that the versions kept of each are unambiguous.
             let source = naive.sources() as u8 + 2;
-            naive.forget(start);
+            naive.prune_behind_writer(start);
             for seen in changes {
                 let observed = RandomChange { source, ..seen.clone() }.observed(after.plus_nanos(1));
                 naive.push(&observed);
                 writer.append(Batch { changes: vec![observed], ..Batch::default() }).unwrap();
             }
-            prop_assert_eq!(forgetting.wait().unwrap(), start);
+            prop_assert_eq!(pruning.wait().unwrap(), start);
             writer.flush().unwrap();
             assert_same(path, naive)?;
             writer.close().unwrap();
@@ -194,7 +194,7 @@ pub(super) fn prune_until_killed(path: &Path, moment: Moment, steps: usize) {
     };
     let cut = PruneBound::BehindWriter;
     // The history must be correct whether or not the prune was interrupted.
-    let _ = forget_in_steps(&connection, path, &mut VersionReader::new(), moment, cut, &mut step);
+    let _ = run_prune(&connection, path, &mut VersionReader::new(), moment, cut, &mut step);
 }
 
 /// Checks what every prune step must keep: everything after the new beginning.
@@ -220,7 +220,7 @@ fn assert_same(path: &Path, naive: &NaiveHistory) -> Result<(), TestCaseError> {
     let start = history.summary().unwrap().pruned_to.map_or(-1, Moment::nanos);
     let end = naive.end().map_or(0, Moment::nanos);
     let length = (end + 1 - start).max(1);
-    // Few checks of each sort: the number of histories is what finds rare cases.
+    // Few checks of each kind: the number of histories is what finds rare cases.
     for nanos in [start, start + length / 3, start + length * 2 / 3, end, end + 1] {
         let moment = Moment::from_nanos(nanos);
         let cluster = history.at(moment, &Selection::default()).unwrap();

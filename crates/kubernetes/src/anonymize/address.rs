@@ -39,7 +39,7 @@ impl Anonymizer {
     /// Renames an address, or a network address with a prefix of `length` bits.
     pub(super) fn address4(&self, address: Ipv4Addr, length: Option<u32>) -> Ipv4Addr {
         let bits = self.address(u32::from(address).into(), 32, NETWORKS4, length);
-        Ipv4Addr::from(u32::try_from(bits).expect("32 bits stay 32 bits"))
+        Ipv4Addr::from(u32::try_from(bits).expect("an IPv4 address has 32 bits"))
     }
 
     /// The same for IPv6.

@@ -67,7 +67,7 @@ impl Anonymizer {
     fn hash(&self, half: KeyHalf, purpose: u8, bytes: &[u8]) -> u64 {
         let quarter = |from: usize| {
             u64::from_le_bytes(
-                self.key[from..from + 8].try_into().expect("the key has four quarters of eight"),
+                self.key[from..from + 8].try_into().expect("the key has four parts of eight bytes"),
             )
         };
         let from = half as usize;
@@ -82,7 +82,7 @@ impl Anonymizer {
 
 impl fmt::Debug for Anonymizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Anonymiser(…)")
+        f.write_str("Anonymizer(…)")
     }
 }
 
@@ -389,7 +389,7 @@ impl<'a> JsonRewriter<'a> {
             Cow::Owned(text) => {
                 let mut renamed = String::with_capacity(text.len());
                 self.anonymizer.rename(&text, role, &mut renamed);
-                let string = serde_json::to_string(&renamed).expect("every text can be written as JSON");
+                let string = serde_json::to_string(&renamed).expect("a string serializes as JSON");
                 self.out.push_str(&string);
             }
         }

@@ -353,7 +353,7 @@ fn keys_gaps_and_changes_agree_with_objects() {
         (&key.source, &gap.kinds, gap.from, gap.to)
     );
     check_shape(&renamed.why, "the watch of pods expired: lost ~-7");
-    assert_eq!(format!("{names:?}"), "Anonymiser(…)");
+    assert_eq!(format!("{names:?}"), "Anonymizer(…)");
 }
 
 /// A node, its pod, the pod's owners, a service and an event, full of owner-specific words.

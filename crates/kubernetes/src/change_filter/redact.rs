@@ -26,7 +26,9 @@ impl RedactKey {
     /// SipHash-2-4, which is designed for short secrets: knowing one value must not reveal the others.
     fn hash(&self, bytes: &[u8]) -> u64 {
         let half = |from: usize| {
-            u64::from_le_bytes(self.0[from..from + 8].try_into().expect("the key has two halves of eight"))
+            u64::from_le_bytes(
+                self.0[from..from + 8].try_into().expect("the key has two halves of eight bytes"),
+            )
         };
         // Deprecated in favor of a hasher without a key.
         #[allow(deprecated)]

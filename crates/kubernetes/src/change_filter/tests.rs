@@ -16,10 +16,10 @@ fn keyed() -> FilterOptions {
 /// Passes versions of one object through a filter: `k` for kept, `d` for dropped.
 #[track_caller]
 fn check(changes: &[What], expected: &str) {
-    let mut sieve = ChangeFilter::new(FilterOptions::default());
+    let mut filter = ChangeFilter::new(FilterOptions::default());
     let verdicts: String = changes
         .iter()
-        .map(|what| match sieve.filter(&key_of(what.object()), what) {
+        .map(|what| match filter.filter(&key_of(what.object()), what) {
             FilterVerdict::Keep(_) => 'k',
             FilterVerdict::Drop(_) => 'd',
         })
@@ -78,7 +78,7 @@ fn renewals_are_dropped_and_new_holders_kept() {
 }
 
 #[test]
-fn there_and_back_again_is_three_changes() {
+fn a_change_and_its_reversal_are_both_kept() {
     check(&["a", "b", "a", "a"].map(|node| pod("p").on(node).modified()), "kkkd");
 }
 
@@ -99,21 +99,21 @@ fn a_filter_that_remembers_stored_versions_continues_where_another_stopped() {
     let FilterVerdict::Keep(kept) = ChangeFilter::new(keyed()).filter(&key_of(first.object()), &first) else {
         panic!("the first is kept");
     };
-    let mut sieve = ChangeFilter::new(keyed());
-    sieve.remember_stored(&key_of(kept.object()), kept.object());
+    let mut filter = ChangeFilter::new(keyed());
+    filter.remember_stored(&key_of(kept.object()), kept.object());
     let key = key_of(kept.object());
-    assert!(matches!(sieve.filter(&key, &pod(2, "secret")), FilterVerdict::Drop(_)));
-    assert!(matches!(sieve.filter(&key, &pod(3, "other")), FilterVerdict::Keep(_)));
+    assert!(matches!(filter.filter(&key, &pod(2, "secret")), FilterVerdict::Drop(_)));
+    assert!(matches!(filter.filter(&key, &pod(3, "other")), FilterVerdict::Keep(_)));
 }
 
 #[test]
 fn a_deleted_object_is_forgotten() {
     let pod = pod("p").object();
-    let mut sieve = ChangeFilter::new(FilterOptions::default());
-    sieve.filter(&key_of(&pod), &What::Added(pod.clone()));
-    assert_eq!(sieve.fingerprints.len(), 1);
-    sieve.filter(&key_of(&pod), &What::Deleted(pod));
-    assert_eq!(sieve.fingerprints.len(), 0);
+    let mut filter = ChangeFilter::new(FilterOptions::default());
+    filter.filter(&key_of(&pod), &What::Added(pod.clone()));
+    assert_eq!(filter.fingerprints.len(), 1);
+    filter.filter(&key_of(&pod), &What::Deleted(pod));
+    assert_eq!(filter.fingerprints.len(), 0);
 }
 
 #[track_caller]

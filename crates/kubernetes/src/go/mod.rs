@@ -47,7 +47,7 @@ pub fn ln(x: f64) -> f64 {
     const L5: f64 = f64::from_bits(0x3fc7_4664_96cb_03de);
     const L6: f64 = f64::from_bits(0x3fc3_9a09_d078_c69f);
     const L7: f64 = f64::from_bits(0x3fc2_f112_df3e_5244);
-    debug_assert!(x.is_normal() && x > 0.0, "the numbers here are counts");
+    debug_assert!(x.is_normal() && x > 0.0, "the argument is a positive count");
 
     // x = fraction × 2^exponent, with the fraction between √2/2 and √2.
     let bits = x.to_bits();

@@ -93,10 +93,10 @@ fn container_state(text: &str) -> Value {
     }
 }
 
-fn lifecycles(story: &[(Moment, What)]) -> Vec<PodLifecycle> {
+fn lifecycles(changes: &[(Moment, What)]) -> Vec<PodLifecycle> {
     let mut tracker = PodLifecycleTracker::new();
     let mut ended = Vec::new();
-    for (at, what) in story {
+    for (at, what) in changes {
         ended.extend(tracker.apply(*at, &what.object().key(&"east".into()), what));
     }
     ended.extend(tracker.finish());
@@ -106,11 +106,11 @@ fn lifecycles(story: &[(Moment, What)]) -> Vec<PodLifecycle> {
 /// Each lifecycle: the uid, when it ran, `gone` and when it was deleted.
 #[track_caller]
 fn check(lines: &str, expected: &[&str]) {
-    let found: Vec<String> = lifecycles(&parse_changes(lines)).iter().map(shown).collect();
+    let found: Vec<String> = lifecycles(&parse_changes(lines)).iter().map(lifecycle_text).collect();
     assert_eq!(found, expected);
 }
 
-fn shown(lifecycle: &PodLifecycle) -> String {
+fn lifecycle_text(lifecycle: &PodLifecycle) -> String {
     let ran = match seconds(lifecycle.data)[..] {
         [start] => format!("{start}-"),
         [start, end] => format!("{start}-{end}"),
@@ -196,12 +196,12 @@ fn a_lifecycle_holds_the_version_with_which_it_started() {
 /// Successive pods of one name: how long each waits, how often it starts and for how long, how it ends, and whether
 /// its delete is seen.
 fn change_sequences() -> impl Strategy<Value = (String, usize)> {
-    let life = (0..3_i64, prop::collection::vec(1..4_i64, 0..4), 0..4_u8, any::<bool>());
-    prop::collection::vec(life, 1..5).prop_map(|lives| {
+    let lifecycle = (0..3_i64, prop::collection::vec(1..4_i64, 0..4), 0..4_u8, any::<bool>());
+    prop::collection::vec(lifecycle, 1..5).prop_map(|pods| {
         let mut now = 1;
         let mut lines = String::new();
-        let count = lives.len();
-        for (wait, runs, end, delete_seen) in lives {
+        let count = pods.len();
+        for (wait, runs, end, delete_seen) in pods {
             let uid = format!("u{now}");
             lines += &format!("{now} {uid} Pending ?\n");
             now += wait;
@@ -231,19 +231,19 @@ fn change_sequences() -> impl Strategy<Value = (String, usize)> {
 
 proptest! {
     #[test]
-    fn lives_of_one_name_follow_each_other((lines, count) in change_sequences()) {
-        let story = parse_changes(&lines);
-        let found = lifecycles(&story);
-        let mut uids: Vec<&Option<String>> = found.iter().map(|life| &life.uid).collect();
+    fn lifecycles_of_one_name_follow_each_other((lines, count) in change_sequences()) {
+        let changes = parse_changes(&lines);
+        let found = lifecycles(&changes);
+        let mut uids: Vec<&Option<String>> = found.iter().map(|lifecycle| &lifecycle.uid).collect();
         uids.sort_unstable();
         uids.dedup();
         prop_assert_eq!((uids.len(), found.len()), (count, count), "{}", lines);
         let mut end = Moment::MIN;
-        for life in &found {
-            match life.data {
+        for lifecycle in &found {
+            match lifecycle.data {
                 PodLifecycleData::Empty => {}
                 PodLifecycleData::Running(start) => {
-                    prop_assert!(end <= start && life.deleted.is_none(), "{}", lines);
+                    prop_assert!(end <= start && lifecycle.deleted.is_none(), "{}", lines);
                     end = Moment::MAX;
                 }
                 PodLifecycleData::Finished(start, stop) => {
@@ -252,7 +252,7 @@ proptest! {
                 }
             }
         }
-        let twice: Vec<(Moment, What)> = story.iter().flat_map(|change| [change.clone(), change.clone()]).collect();
+        let twice: Vec<(Moment, What)> = changes.iter().flat_map(|change| [change.clone(), change.clone()]).collect();
         prop_assert_eq!(lifecycles(&twice), found, "{}", lines);
     }
 }

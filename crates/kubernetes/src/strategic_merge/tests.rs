@@ -45,7 +45,7 @@ fn a_patch_leads_from_one_version_to_the_other() {
         same += usize::from(patch == case["patch"]);
     }
     let count = cases.lines().count();
-    assert!(count >= 48 && same * 2 > count, "only {same} of {count} patches are those of Go");
+    assert!(count >= 48 && same * 2 > count, "only {same} of {count} patches equal those of Go");
 }
 
 fn kind_of(object: &Value) -> Kind {
@@ -131,7 +131,7 @@ fn mutate(value: &mut Value, numbers: &mut impl Iterator<Item = usize>) {
             drop(fields.insert("new".to_owned(), json!({"a": [1]})))
         }
         Value::Object(fields) => {
-            let name = fields.keys().nth(number % fields.len()).expect("it has so many").clone();
+            let name = fields.keys().nth(number % fields.len()).expect("the index is within the map").clone();
             match number / 64 % 8 {
                 0 => drop(fields.remove(&name)),
                 1 => drop(fields.insert(name, Value::Null)),

@@ -36,7 +36,10 @@ pub(super) fn layout(crd: JsonField<'_>, version: &str) -> Option<TableConvertor
     if version.at("additionalPrinterColumns").count() == 0 {
         columns.push(Column::new("Age", ColumnType::Date, "", 0));
         let path = JsonPath::parse(".metadata.creationTimestamp").map_err(|BadPath| ());
-        custom.push(CustomColumn { column_type: ColumnType::Date, path: path.expect("a plain path is one") });
+        custom.push(CustomColumn {
+            column_type: ColumnType::Date,
+            path: path.expect("the constant path is valid"),
+        });
     }
     Some(TableConvertor { columns: Cow::Owned(columns), source: CellSource::Custom(custom) })
 }

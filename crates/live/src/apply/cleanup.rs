@@ -36,7 +36,7 @@ pub async fn clean(connection: Connection, run: Option<&str>) -> Result<CleanupR
     let mut kinds = target.watchable_kinds();
     kinds.sort_by_key(deletion_rank);
     for kind in kinds {
-        let found = match target.list_labelled(&kind, run.as_deref()).await {
+        let found = match target.list_labeled(&kind, run.as_deref()).await {
             Ok(found) => found,
             // Some kinds are read-only, or not accessible to this account.
             Err(failure) if matches!(failure.status, Some(403..=405)) => continue,

@@ -25,7 +25,7 @@ pub async fn kinds_before_run(connection: &Connection, run: &str) -> Result<Vec<
     let target = TargetCluster::connect(connection.clone(), run).await?;
     let definitions = Kind::new("apiextensions.k8s.io", "CustomResourceDefinition");
     let run_definitions = match target.has_kind(&definitions) {
-        true => target.list_labelled(&definitions, Some(run)).await,
+        true => target.list_labeled(&definitions, Some(run)).await,
         false => Ok(Vec::new()),
     };
     let run_definitions = run_definitions.map_err(|failure| Error::Server {
@@ -67,7 +67,7 @@ pub(super) async fn first_foreign_dependent(
         _ => return Ok(None),
     };
     for served in kinds.into_iter().filter(|served| served.can_be_watched) {
-        let objects = match target.list_unlabelled(&served.kind, namespace, run).await {
+        let objects = match target.list_unlabeled(&served.kind, namespace, run).await {
             // The kind was removed meanwhile.
             Err(failure) if failure.status == Some(404) => continue,
             found => found?,

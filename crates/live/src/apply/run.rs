@@ -61,7 +61,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// All runs in a target.
 pub async fn list_runs(connection: &Connection) -> Result<Vec<RunStatus>> {
     let target = TargetCluster::connect(connection.clone(), "").await?;
-    let objects = target.list_labelled(&address("").kind, None).await;
+    let objects = target.list_labeled(&address("").kind, None).await;
     let objects = objects.map_err(|failure| Error::Server { doing: "list the runs", failure })?;
     Ok(objects.iter().filter_map(|(_, object)| RunStatus::parse(object)).collect())
 }

@@ -128,7 +128,7 @@ impl TargetCluster {
     }
 
     /// All objects of a kind with the label of a run, or of any run.
-    pub(super) async fn list_labelled(
+    pub(super) async fn list_labeled(
         &self,
         kind: &Kind,
         run: Option<&str>,
@@ -138,7 +138,7 @@ impl TargetCluster {
     }
 
     /// The metadata of all objects of a kind, in a namespace or everywhere, without the label of a run, or of any run.
-    pub(super) async fn list_unlabelled(
+    pub(super) async fn list_unlabeled(
         &self,
         kind: &Kind,
         namespace: &str,

@@ -58,7 +58,7 @@ impl UidMap {
             if !owners.is_array() {
                 *owners = Value::Array(Vec::new());
             }
-            owners.as_array_mut().expect("it was made one").push(root.clone());
+            owners.as_array_mut().expect("the field was just made an array").push(root.clone());
         }
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
             && let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences")

@@ -97,7 +97,8 @@ impl ConfigSource {
             config.auth_info.token = Some(token.into());
         }
         // It may run an exec plugin, which may prompt the user.
-        let client = spawn_blocking(|| Client::try_from(config)).await.expect("it does not panic");
+        let client =
+            spawn_blocking(|| Client::try_from(config)).await.expect("building a client does not panic");
         client
             .map_err(|source| Error::Client { context: self.context().to_owned(), source: Box::new(source) })
     }
@@ -204,7 +205,7 @@ mod tests {
         };
         file("a", "current-context: one\ncontexts: [{name: one, context: {cluster: c}}]");
         file("b", "current-context: two\ncontexts: [{name: two, context: {cluster: c}}]");
-        let files = ["missing", "a", "gone", "b"].map(|name| folder.path().join(name));
+        let files = ["missing", "a", "also-missing", "b"].map(|name| folder.path().join(name));
         let found = read_merged(&std::env::join_paths(files).unwrap()).unwrap();
         assert_eq!(found.current_context.as_deref(), Some("one"));
         assert_eq!(found.contexts.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["one", "two"]);

@@ -16,7 +16,7 @@ use super::*;
 pub(crate) struct Server {
     port: u16,
     /// The received requests, in lower case.
-    heard: Receiver<String>,
+    requests: Receiver<String>,
     /// The TLS configuration; `None` without TLS.
     tls: Arc<RwLock<Option<Arc<ServerConfig>>>>,
 }
@@ -28,28 +28,28 @@ trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 impl Server {
-    pub(crate) fn start(answer: impl Fn(&str) -> String + Send + 'static) -> Server {
+    pub(crate) fn start(respond: impl Fn(&str) -> String + Send + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let tls: Arc<RwLock<Option<Arc<ServerConfig>>>> = Arc::default();
-        let (sender, heard) = channel();
-        let shown = tls.clone();
+        let (sender, requests) = channel();
+        let current_tls = tls.clone();
         std::thread::spawn(move || {
             let mut clients = Vec::new();
             for client in listener.incoming() {
-                let shown = shown.read().unwrap().clone();
-                let mut client = with_tls(client.unwrap(), shown);
+                let tls = current_tls.read().unwrap().clone();
+                let mut client = with_tls(client.unwrap(), tls);
                 let Some(head) = read_request_head(&mut client) else { continue };
-                let answer = answer(&head);
+                let response = respond(&head);
                 let _ = sender.send(head);
                 // Clients may close the connection early.
-                let _ = client.write_all(answer.as_bytes()).and_then(|()| client.flush());
-                if !answer.to_lowercase().contains("connection: close") {
+                let _ = client.write_all(response.as_bytes()).and_then(|()| client.flush());
+                if !response.to_lowercase().contains("connection: close") {
                     clients.push(client);
                 }
             }
         });
-        Server { port, heard, tls }
+        Server { port, requests, tls }
     }
 
     /// A connection without credentials.
@@ -60,7 +60,7 @@ impl Server {
     /// Waits until this path was requested.
     pub(crate) fn wait_for(&self, path: &str) {
         let is_it = |head: &String| head.split(' ').nth(1) == Some(path);
-        assert!(self.heard.iter().any(|head| is_it(&head)));
+        assert!(self.requests.iter().any(|head| is_it(&head)));
     }
 
     /// The values of a header in all requests so far.
@@ -69,7 +69,7 @@ impl Server {
             let line = head.lines().find_map(|line| line.strip_prefix(header)?.strip_prefix(": "));
             line.unwrap_or_default().to_owned()
         };
-        self.heard.try_iter().map(value).collect()
+        self.requests.try_iter().map(value).collect()
     }
 }
 
@@ -127,10 +127,10 @@ impl Files {
 }
 
 /// A connection to a server with these responses.
-async fn connect_to(answer: impl Fn(&str) -> String + Send + 'static) -> Connection {
+async fn connect_to(respond: impl Fn(&str) -> String + Send + 'static) -> Connection {
     let server = Server::start(move |head| {
         assert!(head.contains("accept-encoding: identity"), "{head}");
-        answer(head)
+        respond(head)
     });
     server.connection().await
 }
@@ -154,9 +154,9 @@ async fn get(connection: &Connection) -> std::result::Result<String, RequestFail
 
 #[tokio::test]
 async fn lines_are_complete_and_silence_times_out() {
-    let answer =
+    let response =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\none\ntw\r\n2\r\no\n\r\n3\r\nthr\r\n";
-    let connection = connect_to(|_| answer.to_owned()).await;
+    let connection = connect_to(|_| response.to_owned()).await;
     assert_eq!(connection.context(), "here");
     let mut lines = connection.watch("/api/v1/pods?watch=true").await.unwrap();
     let mut whole = Vec::new();
@@ -317,7 +317,7 @@ async fn impersonation_and_proxies_follow_the_kubeconfig() {
     let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
     let files = Files::new(&cluster, "as: jane, as-groups: [ops]");
     assert_eq!(get(&files.open().await).await.as_deref(), Ok("{}"));
-    let head = server.heard.try_recv().unwrap();
+    let head = server.requests.try_recv().unwrap();
     assert!(head.contains("impersonate-user: jane") && head.contains("impersonate-group: ops"), "{head}");
 
     let proxy = Server::start(|_| http_response("403 Forbidden", "no"));
@@ -325,7 +325,7 @@ async fn impersonation_and_proxies_follow_the_kubeconfig() {
         format!("server: \"https://api.invalid:6443\", proxy-url: \"http://127.0.0.1:{}\"", proxy.port);
     let files = Files::new(&cluster, "");
     get(&files.open().await).await.unwrap_err();
-    let head = proxy.heard.try_recv().unwrap();
+    let head = proxy.requests.try_recv().unwrap();
     assert!(head.starts_with("connect api.invalid:6443 http/1.1"), "{head}");
 }
 

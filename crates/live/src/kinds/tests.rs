@@ -19,7 +19,7 @@ fn server() -> Vec<ServedKind> {
     let mut all: Vec<ServedKind> = built_in
         .iter()
         .map(|one| ServedKind {
-            versions: words(one.versions),
+            versions: strings(one.versions),
             ..served(one.group, one.kind, one.plural, one.short_names)
         })
         .collect();
@@ -29,8 +29,8 @@ fn server() -> Vec<ServedKind> {
     all
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|resource_name| (*resource_name).to_owned()).collect()
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 #[track_caller]
@@ -96,7 +96,7 @@ fn plurals_of_the_default_set_are_those_of_servers() {
 
 #[test]
 fn kinds_are_named_as_in_kubectl() {
-    let only = |list: &[&str]| KindChoice { only: Some(words(list)), ..KindChoice::default() };
+    let only = |list: &[&str]| KindChoice { only: Some(strings(list)), ..KindChoice::default() };
     check(
         only(&["po", "deploy", "Node", "widget.example.com", "pods"]),
         &["pods", "deployments.apps", "nodes", "widgets.example.com"],
@@ -107,7 +107,7 @@ fn kinds_are_named_as_in_kubectl() {
     );
     check(only(&["events"]), &["events.events.k8s.io"]);
     check(
-        KindChoice { also: words(&["wi"]), skip: words(&["po"]), ..only(&["po", "no"]) },
+        KindChoice { also: strings(&["wi"]), skip: strings(&["po"]), ..only(&["po", "no"]) },
         &["nodes", "widgets.example.com"],
     );
 }
@@ -129,21 +129,21 @@ fn every_kubectl_name_resolves_as_without_a_server() {
 
 #[test]
 fn unknown_names_are_rejected_with_similar_names() {
-    let refused = |choice: KindChoice, because: &str| {
+    let check_error = |choice: KindChoice, message: &str| {
         let error = choice.select(&server()).unwrap_err().to_string();
-        assert!(error.contains(because), "{error:?} should say {because:?}");
+        assert!(error.contains(message), "{error:?} should contain {message:?}");
     };
-    let also = |resource_name| KindChoice { also: words(&[resource_name]), ..KindChoice::default() };
-    refused(
+    let also = |resource_name| KindChoice { also: strings(&[resource_name]), ..KindChoice::default() };
+    check_error(
         also("nodepool5"),
         "nodepool5: the server doesn't have this resource type; similar: nodepools.karpenter.sh",
     );
-    refused(also("xyzzy"), "kubectl api-resources");
-    refused(also("bindings"), "does not support list and watch");
-    refused(KindChoice { skip: words(&["pod5"]), ..KindChoice::default() }, "pods");
+    check_error(also("xyzzy"), "kubectl api-resources");
+    check_error(also("bindings"), "does not support list and watch");
+    check_error(KindChoice { skip: strings(&["pod5"]), ..KindChoice::default() }, "pods");
     // Kinds of the default set that this server does not have.
     assert!(
-        KindChoice { skip: words(&["nodeclaims", "queue.scheduling"]), ..KindChoice::default() }
+        KindChoice { skip: strings(&["nodeclaims", "queue.scheduling"]), ..KindChoice::default() }
             .select(&server())
             .is_ok()
     );
@@ -152,10 +152,10 @@ fn unknown_names_are_rejected_with_similar_names() {
 #[test]
 fn names_of_removed_kinds_hide_no_other_kinds() {
     let choice = KindChoice {
-        only: Some(words(&["po", "gadgets.example.com"])),
-        also: words(&["gizmos", "no"]),
+        only: Some(strings(&["po", "gadgets.example.com"])),
+        also: strings(&["gizmos", "no"]),
         if_served: vec![Kind::new("example.com", "Widget"), Kind::new("example.com", "Gizmo")],
-        skip: words(&["gadgets"]),
+        skip: strings(&["gadgets"]),
     };
     assert!(choice.select(&server()).is_err());
     let chosen = choice.select_available(&server()).unwrap();
@@ -171,7 +171,7 @@ fn secrets_are_selected_by_no_name_and_no_kind() {
     // As an aggregated API server may serve them, under another name.
     server.push(served("gloo.solo.io", "Secret", "secrets", &["sec"]));
     server.push(ServedKind {
-        versions: words(&["v2", "v1"]),
+        versions: strings(&["v2", "v1"]),
         ..served("vault.example.com", "Credential", "secrets", &["cred"])
     });
     // A group that comes before the core group hides nothing.
@@ -196,11 +196,11 @@ fn secrets_are_selected_by_no_name_and_no_kind() {
     ];
     for resource_name in named {
         let choices = [
-            KindChoice { only: Some(words(&["po", resource_name])), ..KindChoice::default() },
-            KindChoice { also: words(&[resource_name]), ..KindChoice::default() },
+            KindChoice { only: Some(strings(&["po", resource_name])), ..KindChoice::default() },
+            KindChoice { also: strings(&[resource_name]), ..KindChoice::default() },
             KindChoice {
-                also: words(&[resource_name]),
-                skip: words(&[resource_name]),
+                also: strings(&[resource_name]),
+                skip: strings(&[resource_name]),
                 ..KindChoice::default()
             },
         ];
@@ -222,10 +222,10 @@ fn secrets_are_selected_by_no_name_and_no_kind() {
     for resource_name in
         ["secrets.v1", "v1.Secret", "v1/Secret", "v1.secrets", "core/secrets", "/secrets", " secrets"]
     {
-        let choice = KindChoice { also: words(&[resource_name]), ..KindChoice::default() };
+        let choice = KindChoice { also: strings(&[resource_name]), ..KindChoice::default() };
         assert!(choice.select(&server).is_err(), "{resource_name}");
     }
     // Excluding Secrets is allowed.
-    let chosen = KindChoice { skip: words(&["secrets"]), ..KindChoice::default() }.select(&server).unwrap();
+    let chosen = KindChoice { skip: strings(&["secrets"]), ..KindChoice::default() }.select(&server).unwrap();
     assert!(!chosen.iter().any(ServedKind::is_secret));
 }

@@ -181,7 +181,7 @@ pub(super) fn with_type_meta(item: &str, api_version: &str, kind: &str) -> Resul
         [("kind", kind, names.kind.is_none()), ("apiVersion", api_version, names.api_version.is_none())]
     {
         if missing {
-            let value = serde_json::to_string(value).expect("a text is JSON");
+            let value = serde_json::to_string(value).expect("a string serializes as JSON");
             text.push_str(&format!("\"{name}\":{value},"));
         }
     }
@@ -202,7 +202,7 @@ fn deletion_stub(subject: &WatchSubject, (namespace, name): &ObjectName, version
         }
     }
     // Formatted by hand, because the identifying fields are searched for at the beginning of an object.
-    let text = |value: &str| serde_json::to_string(value).expect("a text is JSON");
+    let text = |value: &str| serde_json::to_string(value).expect("a string serializes as JSON");
     let (api_version, kind) = (text(&subject.api_version), text(&subject.kind.kind));
     Object::from_trusted(format!(r#"{{"apiVersion":{api_version},"kind":{kind},"metadata":{metadata}}}"#))
 }

@@ -34,7 +34,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Longer where a user has to act.
 const FIRST_SLOW_BACKOFF: Duration = Duration::from_secs(5);
 const MAX_SLOW_BACKOFF: Duration = Duration::from_secs(60);
-/// The maximum `Retry-After` that is honoured.
+/// The maximum `Retry-After` that is honored.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 // === impl RequestFailure ===

@@ -81,7 +81,7 @@ impl Script {
         Script { watching: Reflector::new(watch_subject(), None, [], None), second: 100 }
     }
 
-    /// Resumes at version 7 with these pods, last heard at 90 s.
+    /// Resumes at version 7 with these pods, with the last response at 90 s.
     fn resumed_with(pods: &[&str]) -> Script {
         let objects = pods.iter().map(|uid_at_version| {
             let (uid, version) = uid_at_version.split_once('@').unwrap();
@@ -152,9 +152,9 @@ fn items_of_lists_get_type_meta_and_are_otherwise_unchanged() {
     let mut script = Script::new();
     let text = r#"{"metadata":{"resourceVersion":"9"},"items":[{ "metadata":{"name":"a","uid":"u","resourceVersion":"1"}, "x":1.0 }]}"#;
     script.watching.handle(WatchResponse::Page(text.as_bytes()), moment(1), 0.5);
-    let told = script.watching.take_output();
+    let output = script.watching.take_output();
     assert_eq!(
-        told.batch.changes[0].what.object().as_str(),
+        output.batch.changes[0].what.object().as_str(),
         r#"{"kind":"Pod","apiVersion":"v1", "metadata":{"name":"a","uid":"u","resourceVersion":"1"}, "x":1.0 }"#
     );
 }
@@ -171,19 +171,20 @@ fn with_a_position_it_resumes_without_a_gap() {
 
 #[test]
 fn an_expired_version_causes_a_relist_a_gap_and_inferred_deletes() {
-    let told = ["~b-1@9", "-d-1@4 inferred", "+d-2@8", "+e-1@9", "-c-1@6 inferred", "gap 90..101", "at 9"];
+    let expected =
+        ["~b-1@9", "-d-1@4 inferred", "+d-2@8", "+e-1@9", "-c-1@6 inferred", "gap 90..101", "at 9"];
     let listed = page("9", "", &["a-1@5", "b-1@9", "d-2@8", "e-1@9"]);
     let known = ["a-1@5", "b-1@6", "c-1@6", "d-1@4"];
-    Script::resumed_with(&known).failed(410, &[], "list").page(&listed, &told, "watch 9");
+    Script::resumed_with(&known).failed(410, &[], "list").page(&listed, &expected, "watch 9");
     // The server may also send 410 in the middle of an open watch.
     let mut script = Script::resumed_with(&known);
     script
         .respond(WatchResponse::Line(EXPIRED_EVENT.as_bytes()), &[], "list")
-        .page(&listed, &told, "watch 9");
+        .page(&listed, &expected, "watch 9");
 }
 
 #[test]
-fn the_gap_begins_where_the_server_was_last_heard() {
+fn the_gap_begins_at_the_last_response_of_the_server() {
     Script::resumed_with(&["a-1@5"])
         .respond(WatchResponse::Opened, &[], "")
         .line(&bookmark("8"), &["at 8"])
@@ -545,9 +546,9 @@ fn unreadable_objects_are_reported_as_gaps() {
     let why = "! the server sent an invalid object: nested deeper than 120 levels at byte";
     let mut script = Script::resumed_with(&[]);
     assert_eq!(script.watching.handle(WatchResponse::Line(deep.as_bytes()), moment(100), 0.5), None);
-    let told = compact_form(&script.watching.take_output());
-    assert_eq!(told[..2], ["gap 90..100", "at 8"]);
-    assert!(told[2].starts_with(why), "{told:?}");
+    let reported = compact_form(&script.watching.take_output());
+    assert_eq!(reported[..2], ["gap 90..100", "at 8"]);
+    assert!(reported[2].starts_with(why), "{reported:?}");
     // A response that is not a list is retried, and no deletions are inferred.
     Script::new().page("<html>", &[], "wait 800ms");
     let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}"#;

@@ -19,8 +19,9 @@ pub(super) async fn recorded_events(
     let clock = || Moment::from(k8s_openapi::jiff::Timestamp::now());
     let recording = tokio::spawn(record(target, scope, resume_state, clock, sender, stopped));
     let mut events = Vec::new();
-    while let Some(event) =
-        timeout(Duration::from_secs(60), receiver.recv()).await.expect("it says something")
+    while let Some(event) = timeout(Duration::from_secs(60), receiver.recv())
+        .await
+        .expect("the recording sends an event within a minute")
     {
         events.push(event);
         if is_enough(&events) {
@@ -117,7 +118,9 @@ async fn a_watch_that_panics_is_restarted_with_a_gap() {
     let scope = only(&["pods"], &[]);
     let recording = tokio::spawn(record(target, scope, ResumeState::default(), clock, sender, stopped));
     let (mut warnings, mut gaps) = (Vec::new(), Vec::new());
-    while let Some(event) = timeout(Duration::from_secs(60), receiver.recv()).await.expect("it goes on") {
+    while let Some(event) =
+        timeout(Duration::from_secs(60), receiver.recv()).await.expect("the recording continues")
+    {
         match event {
             RecordingEvent::Warning { message, .. } => warnings.push(message),
             RecordingEvent::Batch(batch) => gaps.extend(batch.gaps),
@@ -173,7 +176,7 @@ async fn a_page_that_is_too_big_is_requested_in_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_stops_while_it_waits_for_a_response() {
+async fn a_recording_stops_while_it_waits_for_a_response() {
     for silent in ["/version", "/apis", "/api/v1/pods?limit=500"] {
         let server = move |path: &str| match path {
             path if path == silent => String::new(),
@@ -197,7 +200,7 @@ async fn it_stops_while_it_waits_for_a_response() {
         ));
         server.wait_for(silent);
         stop.send(true).unwrap();
-        timeout(Duration::from_secs(30), recording).await.expect("it stops").unwrap().unwrap();
+        timeout(Duration::from_secs(30), recording).await.expect("the recording stops").unwrap().unwrap();
         receiver.close();
     }
 }
@@ -205,9 +208,9 @@ async fn it_stops_while_it_waits_for_a_response() {
 #[tokio::test]
 async fn a_kind_that_was_removed_between_runs_is_a_gap() {
     let is_back = Arc::new(Mutex::new(false));
-    let asked = is_back.clone();
+    let is_back_on_server = is_back.clone();
     let server = move |path: &str| {
-        let is_back = *asked.lock().unwrap();
+        let is_back = *is_back_on_server.lock().unwrap();
         match path {
             "/version" => http_response("200 OK", "{}"),
             "/api" => http_response("200 OK", EMPTY_DISCOVERY),
@@ -244,10 +247,13 @@ async fn a_kind_that_was_removed_between_runs_is_a_gap() {
         (first.from.to_string().as_str(), &first.kinds[..]),
         ("2026-11-01T00:00:00Z", &[pool.clone()][..])
     );
-    let gone: Vec<_> =
+    let deletions: Vec<_> =
         batches(&events).flat_map(|batch| &batch.changes).filter(|change| change.key.kind == pool).collect();
-    assert!(gone.len() == 1 && gone[0].inferred && gone[0].what.state().is_none(), "{gone:?}");
-    assert_eq!(gone[0].what.object().meta().api_version, "karpenter.sh/v2");
+    assert!(
+        deletions.len() == 1 && deletions[0].inferred && deletions[0].what.state().is_none(),
+        "{deletions:?}"
+    );
+    assert_eq!(deletions[0].what.object().meta().api_version, "karpenter.sh/v2");
 }
 
 /// The resume state of two pods, in a recording that stopped at midnight.

@@ -281,7 +281,7 @@ fn parse_list(bytes: &[u8]) -> Result<List<'_>, RequestFailure> {
 }
 
 fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("texts and numbers are JSON")
+    serde_json::to_string(value).expect("strings and numbers serialize as JSON")
 }
 
 /// An object with this content; the hash of the content serves as its resourceVersion.

@@ -186,8 +186,8 @@ impl WatchTask {
             // API servers send every event separately. While the receiver is busy, more events are added to the batch.
             tokio::select! {
                 biased;
-                told = self.flush(), if has_output => {
-                    told?;
+                flushed = self.flush(), if has_output => {
+                    flushed?;
                     batch_bytes = 0;
                 }
                 is_more = lines.fill_buffer(idle_timeout) => if !is_more {

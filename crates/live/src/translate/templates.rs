@@ -80,5 +80,5 @@ pub(super) fn map_entry<'m>(fields: &'m mut Map<String, Value>, name: &str) -> &
     if !field.is_object() {
         *field = Value::Object(Map::new());
     }
-    field.as_object_mut().expect("it was made one")
+    field.as_object_mut().expect("the field was just made an object")
 }

@@ -71,10 +71,10 @@ fn the_recorded_node_of_a_pod_is_never_sent() {
     assert_eq!(translate(&mut translator, 2, What::Modified, &bound), []);
     let running = with(&bound, "/status/phase", json!("Running"));
     assert_eq!(translate(&mut translator, 3, What::Modified, &running), []);
-    let labelled = with(&running, "/metadata/labels/app", json!("shop"));
+    let labeled = with(&running, "/metadata/labels/app", json!("shop"));
     let patch = json!({"metadata": {"labels": {"app": "shop"}}});
-    assert_eq!(translate(&mut translator, 4, What::Modified, &labelled), [patch_verb(patch)]);
-    let ended = with(&labelled, "/status/phase", json!("Succeeded"));
+    assert_eq!(translate(&mut translator, 4, What::Modified, &labeled), [patch_verb(patch)]);
+    let ended = with(&labeled, "/status/phase", json!("Succeeded"));
     let patch = json!({"status": {"phase": "Succeeded"}});
     assert_eq!(translate(&mut translator, 5, What::Modified, &ended), [patch_verb(patch)]);
 }
@@ -368,9 +368,9 @@ fn changes_that_a_rule_makes_only_at_creation_persist() {
     let operations = translate(&mut translator, 1, What::Added, &first);
     let [Verb::Create { object }] = &operations[..] else { panic!("{operations:?}") };
     assert_eq!(object["spec"]["schedulerName"], "mine");
-    let labelled = with(&first, "/metadata/labels/app", json!("shop"));
+    let labeled = with(&first, "/metadata/labels/app", json!("shop"));
     let patch = json!({"metadata": {"labels": {"app": "shop"}}});
-    assert_eq!(translate(&mut translator, 2, What::Modified, &labelled), [patch_verb(patch)]);
+    assert_eq!(translate(&mut translator, 2, What::Modified, &labeled), [patch_verb(patch)]);
 }
 
 #[test]

@@ -119,7 +119,7 @@ const PERSISTENT_VOLUME_FIELDS: [&str; 9] = [
     "volumeMode",
 ];
 
-/// Annotations by which provisioners and resizers recognise their objects.
+/// Annotations by which provisioners and resizers recognize their objects.
 const PROVISIONER_ANNOTATIONS: [&str; 7] = [
     "pv.kubernetes.io/provisioned-by",
     "pv.kubernetes.io/migrated-to",

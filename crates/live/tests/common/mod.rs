@@ -161,9 +161,9 @@ impl RunningRecording {
     }
 
     /// Waits until the events satisfy a condition.
-    pub(crate) async fn wait(&self, what: &str, is_so: impl Fn(&RecordedEvents) -> bool) {
+    pub(crate) async fn wait(&self, what: &str, condition: impl Fn(&RecordedEvents) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
-        while !is_so(&self.events_so_far()) {
+        while !condition(&self.events_so_far()) {
             let ended = self.task.is_finished();
             assert!(
                 !ended && Instant::now() < end,

@@ -602,7 +602,7 @@ impl<'a> DemandExtractor<'a> {
 
 /// The record of a demand that has a pod.
 fn open_demand(open_demands: &mut FxHashMap<DemandId, OpenDemand>, demand: DemandId) -> &mut RecordedDemand {
-    &mut open_demands.get_mut(&demand).expect("a demand grows while a pod of it is there").recorded
+    &mut open_demands.get_mut(&demand).expect("the demand of an open pod is open").recorded
 }
 
 /// A pod makes no further progress: the start that was not observed takes longer than the time until `at`.

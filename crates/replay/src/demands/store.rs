@@ -171,7 +171,7 @@ mod tests {
         any::<i64>().prop_map(Moment::from_nanos)
     }
 
-    fn life() -> impl Strategy<Value = PodIncarnation> {
+    fn incarnation() -> impl Strategy<Value = PodIncarnation> {
         let observed_duration = (any::<Duration>(), any::<bool>())
             .prop_map(|(time, longer)| ObservedDuration { duration: time, is_lower_bound: longer });
         let durations = option::of(observed_duration);
@@ -192,7 +192,7 @@ mod tests {
             })
     }
 
-    fn seen() -> impl Strategy<Value = ObservedIncarnation> {
+    fn observed_incarnation() -> impl Strategy<Value = ObservedIncarnation> {
         let all = [
             EvictionKind::Preempted,
             EvictionKind::ScaledDown,
@@ -226,25 +226,27 @@ mod tests {
             RecreatePolicy::WhenGone,
         ]);
         (
-            vec(life(), 0..4),
-            vec(seen(), 0..4),
+            vec(incarnation(), 0..4),
+            vec(observed_incarnation(), 0..4),
             option::of(exit),
             option::of(any::<u64>().prop_map(DemandId)),
             recreate,
             vec((moment(), action), 0..4),
             option::of(any::<Duration>()),
         )
-            .prop_map(|(incarnations, seen, exit, after, recreate, actions, not_recreated_for)| {
-                RecordedDemand {
-                    incarnations,
-                    observed: seen,
-                    exit,
-                    after,
-                    recreate,
-                    actions,
-                    not_recreated_for,
-                }
-            })
+            .prop_map(
+                |(incarnations, observed, exit, after, recreate, actions, not_recreated_for)| {
+                    RecordedDemand {
+                        incarnations,
+                        observed,
+                        exit,
+                        after,
+                        recreate,
+                        actions,
+                        not_recreated_for,
+                    }
+                },
+            )
     }
 
     proptest! {
@@ -254,10 +256,10 @@ mod tests {
         fn demands_written_in_any_order_are_found_by_id(
             causes in vec(cause(), 1..8),
             first in any::<prop::sample::Index>(),
-            lives in vec((any::<u64>().prop_map(DemandId), any::<bool>()), 0..20),
+            incarnations in vec((any::<u64>().prop_map(DemandId), any::<bool>()), 0..20),
         ) {
             let mut store = DemandWriter::new().unwrap();
-            for (demand, is_first) in &lives {
+            for (demand, is_first) in &incarnations {
                 store.append_incarnation(*demand, *is_first).unwrap();
             }
             let first = first.index(causes.len());
@@ -266,8 +268,8 @@ mod tests {
             }
             let stored = store.finish().unwrap();
             let mut read = stored.incarnations();
-            for life in &lives {
-                prop_assert_eq!(read.next().unwrap(), *life);
+            for incarnation in &incarnations {
+                prop_assert_eq!(read.next().unwrap(), *incarnation);
             }
             prop_assert!(read.next().is_err());
             for (id, cause) in causes.iter().enumerate() {

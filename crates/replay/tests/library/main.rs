@@ -1,6 +1,6 @@
 //! Tests of the library as a consumer uses it, on a small Gardener cluster that is fully known.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod real_recording;
 mod shop;
@@ -48,11 +48,11 @@ fn the_cluster_at_a_moment_has_every_part() {
     let shop = Shop::open();
     let replayer = Replayer::open(&shop.path).unwrap();
     assert_eq!((replayer.record_start(), replayer.record_end()), (at(START), at(END)));
-    assert_eq!(replayer.complete_from(), at(START + 1), "a recorder lists kind after kind");
+    assert_eq!(replayer.complete_from(), at(START + 1), "a recorder lists one kind after another");
 
     let cluster = replayer.cluster_at(at(START + 1)).unwrap();
     assert_eq!(names(&cluster.unscheduled_pods), ["waiting"]);
-    assert_eq!(names(&cluster.scheduled_pods), ["old"], "what has ended is left out");
+    assert_eq!(names(&cluster.scheduled_pods), ["old"], "finished pods are left out");
     assert_eq!(names(&cluster.nominated_pods), ["promised"]);
     assert_eq!(cluster.nominated_pods[0].nominated, "n1");
     assert_eq!(cluster.unscheduled_pods[0].status, ScheduleStatus::Unscheduled);
@@ -121,7 +121,7 @@ fn a_replay_fills_every_field_of_its_report() {
     assert_eq!((report.start.at, report.end.at), (at(START + 1), at(END)));
     assert_eq!(names(&report.start.unscheduled_pods), ["waiting"]);
     assert!(report.start.autoscaler.is_some());
-    assert_eq!(report.start.autoscaler, report.end.autoscaler, "it is the recorded one");
+    assert_eq!(report.start.autoscaler, report.end.autoscaler, "the autoscaler is the recorded one");
 
     // Batches are from 1 to 11, to 21, to 31: pods are created together at their beginning.
     let batches: Vec<(i64, Vec<&str>)> = report
@@ -130,7 +130,11 @@ fn a_replay_fills_every_field_of_its_report() {
         .map(|batch| (batch.recorded.nanos_since(at(START)) / 1_000_000_000, names(&batch.pods)))
         .collect();
     assert_eq!(batches, [(1, vec!["promised", "waiting", "a"]), (11, vec!["b", "d"]), (21, vec!["c"])]);
-    assert!(report.is_stable(), "a pod that no group helps is no unrest: {:?}", report.deployed_pods);
+    assert!(
+        report.is_stable(),
+        "a pod that no group helps does not delay settling: {:?}",
+        report.deployed_pods
+    );
     let first = &report.deployed_pods[0];
     assert_eq!(first.began, at(START + 1));
     assert!(first.settled >= at(START + 6), "nodes took five seconds in the record");
@@ -140,7 +144,7 @@ fn a_replay_fills_every_field_of_its_report() {
     assert_eq!(report.scaled_up_nodes.len(), 2);
     assert!(report.scaled_up_nodes.iter().all(|node| node.labels["worker.gardener.cloud/pool"] == "p1"));
     let end = &report.end;
-    assert_eq!(end.nodes.len(), 3, "n2 is of the record, and nothing is removed");
+    assert_eq!(end.nodes.len(), 3, "n2 is recorded, and nothing is removed");
     assert_eq!((end.node_groups[0].target, end.machine_deployments[0].replicas), (3, 3));
     assert_eq!(names(&end.unscheduled_pods), ["c"]);
     assert_eq!(names(&end.scheduled_pods), ["b", "d", "old", "promised", "waiting"], "a was deleted");
@@ -158,7 +162,7 @@ fn a_replay_fills_every_field_of_its_report() {
         report.decisions.iter().filter_map(|decision| decision.size).map(|size| size.to - size.from).sum();
     assert_eq!(scaled_up, 2);
     let bound = report.decisions.iter().filter(|entry| entry.kind == DecisionKind::Bound).count();
-    assert_eq!(bound, 5, "all but the one that no group helps");
+    assert_eq!(bound, 5, "all pods except the one that no group helps");
     assert!(report.decisions.is_sorted_by_key(|decision| decision.at));
 }
 
@@ -176,11 +180,11 @@ fn a_replay_can_have_other_settings() {
     let off = replayer.prepare().without_autoscaler().run().unwrap();
     assert_eq!(off.scaled_up_groups, BTreeMap::new());
     assert!(off.start.autoscaler.is_some() && off.end.autoscaler.is_none(), "only one was recorded");
-    assert_eq!(off.batch_interval, BATCH_INTERVAL, "as long as autoscalers usually wait");
-    assert!(off.end.nodes.iter().all(|node| node.meta.name == "n1"), "n2 comes and goes as recorded");
+    assert_eq!(off.batch_interval, BATCH_INTERVAL, "the default of the autoscaler");
+    assert!(off.end.nodes.iter().all(|node| node.meta.name == "n1"), "n2 is added and deleted as recorded");
     let late = replayer.prepare().from(at(START + 22)).lasting(Duration::from_secs(60)).run().unwrap();
     let pods: Vec<&str> = late.deployed_pods.iter().flat_map(|batch| names(&batch.pods)).collect();
-    assert_eq!(pods, ["promised", "c"], "all others have their nodes by then");
+    assert_eq!(pods, ["promised", "c"], "all other pods are bound by then");
     let one = replayer.prepare().batch_interval(Duration::from_secs(1_000)).run().unwrap();
     assert_eq!(one.deployed_pods.len(), 1);
     assert_eq!(one.deployed_pods[0].pods.len(), 6);
@@ -204,7 +208,11 @@ fn scenarios(shop: &Shop) -> BTreeMap<String, Vec<u8>> {
 fn scenarios_have_gardeners_format_and_are_read_back() {
     let shop = Shop::open();
     let files = scenarios(&shop);
-    assert_eq!(files.keys().collect::<Vec<_>>(), ["live_a_b_ca-replay-1.json"], "only where groups grew");
+    assert_eq!(
+        files.keys().collect::<Vec<_>>(),
+        ["live_a_b_ca-replay-1.json"],
+        "only batches that scaled up groups"
+    );
     let text = files.into_values().next().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(json["ScalingResult"]["ScaledUpNodeGroups"], serde_json::json!({ GROUP: 2 }));
@@ -292,8 +300,8 @@ fn batches_stop_when_their_observer_stops() {
     };
     let batch_settings = BatchSettings { interval: BATCH_INTERVAL, settle_timeout: BATCH_INTERVAL };
     let mut observer = StoppingObserver::default();
-    let played = play_in_batches(&history, &part, &demands, &|_| false, setup, batch_settings, &mut observer);
-    assert!(matches!(played, Err(replay::Error::Stopped)), "{played:?}");
+    let result = play_in_batches(&history, &part, &demands, &|_| false, setup, batch_settings, &mut observer);
+    assert!(matches!(result, Err(replay::Error::Stopped)), "{result:?}");
     assert_eq!((observer.batches, observer.given), (2, 1));
 }
 
@@ -320,9 +328,9 @@ fn the_analysis_stops_when_its_listener_cancels() {
     let open_history = query::OpenHistory::open(&shop.path).unwrap();
     let options = ReplayOptions { autoscaler: "recorded".to_owned(), ..ReplayOptions::default() };
     let mut plan = ReplayPlan::make(&options, &open_history).unwrap();
-    let mut watcher = CancellingListener::default();
-    let error = plan.analyze_recording(&open_history, &mut watcher).err().unwrap();
-    assert_eq!((error.to_string().as_str(), watcher.moments), ("nobody waits any more", 1));
+    let mut listener = CancellingListener::default();
+    let error = plan.analyze_recording(&open_history, &mut listener).err().unwrap();
+    assert_eq!((error.to_string().as_str(), listener.moments), ("nobody waits any more", 1));
 }
 
 #[track_caller]

@@ -63,8 +63,8 @@ fn changes() -> Vec<(i64, ChangeConstructor, Value)> {
     a_leaves["metadata"]["deletionTimestamp"] = json!(time(START + 70));
     let mut ended = bound(pod("ended", "1", START - 50), "n1");
     ended["status"]["phase"] = json!("Succeeded");
-    let mut promised = pod("promised", "100m", START - 8);
-    promised["status"]["nominatedNodeName"] = json!("n1");
+    let mut nominated = pod("promised", "100m", START - 8);
+    nominated["status"]["nominatedNodeName"] = json!("n1");
     let old = bound(pod("old", "1", START - 60), "n1");
     vec![
         (0, added, worker()),
@@ -87,7 +87,7 @@ fn changes() -> Vec<(i64, ChangeConstructor, Value)> {
         (1, added, node("n1", START - 100)),
         (1, added, old),
         (1, added, ended),
-        (1, added, promised),
+        (1, added, nominated),
         (1, added, pod("waiting", "1500m", START - 5)),
         (5, added, pod("a", "1500m", START + 5)),
         (12, added, pod("b", "100m", START + 12)),

@@ -105,8 +105,10 @@ impl DomainCounts {
     fn set(&mut self, place: usize, count: u32) {
         let old_count = std::mem::replace(&mut self.counts[place], count);
         if old_count > 0 {
-            let domain_count =
-                self.domains_by_count.get_mut(&old_count).expect("a place with pods is counted");
+            let domain_count = self
+                .domains_by_count
+                .get_mut(&old_count)
+                .expect("a domain with pods is indexed by its count");
             *domain_count -= 1;
             if *domain_count == 0 {
                 self.domains_by_count.remove(&old_count);

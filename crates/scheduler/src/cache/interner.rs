@@ -60,7 +60,7 @@ impl<K: Clone + Eq + Hash, V> Interner<K, V> {
         if slot.ref_count > 0 {
             return None;
         }
-        let slot = self.slots[id as usize].take().expect("a number is used while somebody uses it");
+        let slot = self.slots[id as usize].take().expect("an ID is used only while it is referenced");
         self.ids_by_key.remove(&slot.key);
         self.free.push(id);
         Some((slot.key, slot.value))
@@ -102,10 +102,10 @@ impl<K: Clone + Eq + Hash, V> Interner<K, V> {
     }
 
     fn entry(&self, id: u32) -> &InternedEntry<K, V> {
-        self.slots[id as usize].as_ref().expect("a number is used while somebody uses it")
+        self.slots[id as usize].as_ref().expect("an ID is used only while it is referenced")
     }
 
     fn entry_mut(&mut self, id: u32) -> &mut InternedEntry<K, V> {
-        self.slots[id as usize].as_mut().expect("a number is used while somebody uses it")
+        self.slots[id as usize].as_mut().expect("an ID is used only while it is referenced")
     }
 }

@@ -150,7 +150,7 @@ impl ClusterCache {
 
     pub(super) fn remove_pod(&mut self, id: PodId) -> Pod {
         self.unassign(id);
-        let cached_pod = self.pods[id.index()].take().expect("a pod's number is used while it is known");
+        let cached_pod = self.pods[id.index()].take().expect("a pod ID is valid while the pod is cached");
         self.free_pods.push(id);
         let NamespacedName { namespace, name } = &cached_pod.pod.name;
         if let Some(pods_by_name) = self.by_name.get_mut(namespace) {
@@ -175,7 +175,7 @@ impl ClusterCache {
         let new_spec_id = self.acquire_spec(&pod.spec);
         pod.spec = self.specs.key(new_spec_id).clone();
         let node_name = pod.node_name.clone();
-        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod ID is valid while the pod is cached");
         let (old_labels_id, old_spec_id) = (cached_pod.labels_id, cached_pod.spec_id);
         (cached_pod.pod, cached_pod.labels_id, cached_pod.spec_id, cached_pod.assumed) =
             (pod, new_labels_id, new_spec_id, false);
@@ -202,12 +202,12 @@ impl ClusterCache {
     }
 
     pub(super) fn set_start_time(&mut self, id: PodId, since: Moment) {
-        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod ID is valid while the pod is cached");
         cached_pod.pod.start_time = Some(since.nanos());
     }
 
     pub(super) fn set_nominated_node(&mut self, id: PodId, node: Option<Arc<str>>) {
-        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod ID is valid while the pod is cached");
         cached_pod.pod.nominated_node = node;
     }
 
@@ -217,7 +217,7 @@ impl ClusterCache {
     }
 
     fn cached(&self, id: PodId) -> &CachedPod {
-        self.pods[id.index()].as_ref().expect("a pod's number is used while it is known")
+        self.pods[id.index()].as_ref().expect("a pod ID is valid while the pod is cached")
     }
 
     fn assign_by_name(&mut self, id: PodId, node: &Arc<str>, assumed: bool) {
@@ -226,7 +226,7 @@ impl ClusterCache {
     }
 
     fn assign(&mut self, id: PodId, node: NodeId, assumed: bool) {
-        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod ID is valid while the pod is cached");
         cached_pod.node = Some(node);
         cached_pod.assumed = assumed;
         let (labels_id, non_terminating, spec_id) =
@@ -242,7 +242,7 @@ impl ClusterCache {
     }
 
     fn unassign(&mut self, id: PodId) {
-        let cached_pod = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let cached_pod = self.pods[id.index()].as_mut().expect("a pod ID is valid while the pod is cached");
         let Some(node) = cached_pod.node.take() else { return };
         cached_pod.assumed = false;
         let (labels_id, non_terminating, spec_id) =
@@ -250,8 +250,10 @@ impl ClusterCache {
         self.nodes.update_usage(node, |usage| {
             usage.remove_pod(id, &cached_pod.pod);
         });
-        let priority_count =
-            self.priority_counts.get_mut(&cached_pod.pod.priority()).expect("who is on a node is counted");
+        let priority_count = self
+            .priority_counts
+            .get_mut(&cached_pod.pod.priority())
+            .expect("the priority of a pod on a node is counted");
         *priority_count -= 1;
         if *priority_count == 0 {
             self.priority_counts.remove(&cached_pod.pod.priority());
@@ -266,7 +268,7 @@ impl ClusterCache {
     }
 
     fn add_volumes(&mut self, id: PodId, node: NodeId) {
-        let pod = &self.pods[id.index()].as_ref().expect("who is on a node is known").pod;
+        let pod = &self.pods[id.index()].as_ref().expect("a pod on a node is cached").pod;
         if let Some(volumes) = &pod.volumes {
             self.storage.add_pod(id, self.nodes.name(node), &pod.name.namespace, volumes);
         }
@@ -345,7 +347,7 @@ impl ClusterCache {
 
     fn count_terms(&mut self, id: NodeId, is_added: bool) {
         for pod in &self.nodes.usage(id).pods {
-            let spec_id = self.pods[pod.index()].as_ref().expect("who is on a node is known").spec_id;
+            let spec_id = self.pods[pod.index()].as_ref().expect("a pod on a node is cached").spec_id;
             self.affinity_terms.update_counts(&self.specs.value(spec_id).terms, id, is_added, &self.topology);
         }
     }

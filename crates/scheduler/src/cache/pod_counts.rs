@@ -240,7 +240,7 @@ impl PodCounts {
     /// A pod left its node.
     pub(super) fn remove_pod(&mut self, labels_id: u32, node: NodeId, non_terminating: bool, attached: bool) {
         let pods_by_node = self.labels.value_mut(labels_id);
-        let pod_count = pods_by_node.nodes.get_mut(&node).expect("who departs was there");
+        let pod_count = pods_by_node.nodes.get_mut(&node).expect("a removed pod was counted on its node");
         pod_count.all -= 1;
         pod_count.non_terminating -= u32::from(non_terminating);
         if pod_count.all == 0 {
@@ -339,8 +339,8 @@ impl PodCounts {
             if let Some((_, entry)) = self.counts.release(id) {
                 self.domains.release(entry.domains_id);
             }
-            let labelled_lists = self.by_label.values_mut().flat_map(BTreeMap::values_mut);
-            for list in labelled_lists.chain([&mut self.without_label]) {
+            let labeled_lists = self.by_label.values_mut().flat_map(BTreeMap::values_mut);
+            for list in labeled_lists.chain([&mut self.without_label]) {
                 list.retain(|other| other.0 != id);
             }
         }

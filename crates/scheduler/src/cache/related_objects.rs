@@ -96,11 +96,11 @@ struct BudgetStatusJson {
 #[derive(Deserialize)]
 struct NamespaceJson {
     #[serde(default)]
-    metadata: LabelledJson,
+    metadata: LabeledJson,
 }
 
 #[derive(Default, Deserialize)]
-struct LabelledJson {
+struct LabeledJson {
     #[serde(default)]
     labels: Labels,
 }

@@ -91,7 +91,7 @@ fn expression_json(expression: &ConfigValue<'_>) -> Result<Value, BadConfigurati
 }
 
 fn well_formed<T: DeserializeOwned>(selector: Value) -> T {
-    serde_json::from_value(selector).expect("every field is there and of its type")
+    serde_json::from_value(selector).expect("every field is present and of its type")
 }
 
 fn bad_selector(value: &ConfigValue<'_>, error: &BadSelector) -> BadConfiguration {

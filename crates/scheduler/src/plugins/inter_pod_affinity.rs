@@ -331,11 +331,11 @@ impl AffinityFilter<'_> {
 }
 
 /// Scales scores from 0 to 100 between minimum and maximum.
-pub(crate) fn normalise(scores: &[i64], normalised: &mut [i64]) {
+pub(crate) fn normalize_score(scores: &[i64], normalized: &mut [i64]) {
     let min_score = scores.iter().copied().min().unwrap_or(0);
     let score_range = scores.iter().copied().max().unwrap_or(0) - min_score;
-    for (score, normalised) in scores.iter().zip(normalised) {
-        *normalised = if score_range > 0 {
+    for (score, normalized) in scores.iter().zip(normalized) {
+        *normalized = if score_range > 0 {
             (100.0 * ((score - min_score) as f64 / score_range as f64)) as i64
         } else {
             0

@@ -383,11 +383,11 @@ impl SoftConstraints {
 }
 
 /// Scales scores from 0 to 100, the lowest raw score being the best; ignored nodes get 0.
-pub(crate) fn normalise(scores: &[Option<i64>], normalised: &mut [i64]) {
+pub(crate) fn normalize_score(scores: &[Option<i64>], normalized: &mut [i64]) {
     let min_score = scores.iter().flatten().copied().min().unwrap_or(0);
     let max_score = scores.iter().flatten().copied().max().unwrap_or(0).max(0);
-    for (score, normalised) in scores.iter().zip(normalised) {
-        *normalised = match score {
+    for (score, normalized) in scores.iter().zip(normalized) {
+        *normalized = match score {
             None | Some(-1) => 0,
             Some(_) if max_score == 0 => 100,
             Some(score) => 100 * (max_score + min_score - score) / max_score,

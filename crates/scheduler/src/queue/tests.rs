@@ -9,8 +9,8 @@ use super::{QueueState, QueuedPodInfo};
 
 /// The queue state of each pod, in one line.
 fn queue_states(scheduler: &Scheduler) -> String {
-    let place = |queued: QueuedPodInfo| {
-        let place = match queued.state {
+    let describe = |queued: QueuedPodInfo| {
+        let state = match queued.state {
             QueueState::Active => "active".to_owned(),
             QueueState::Backoff { until } => {
                 format!("backoff until {}", until.nanos().div_euclid(1_000_000_000))
@@ -22,9 +22,9 @@ fn queue_states(scheduler: &Scheduler) -> String {
             }
             QueueState::Gated { plugin: by } => format!("gated by {by}"),
         };
-        format!("{} {place}", queued.pod.name)
+        format!("{} {state}", queued.pod.name)
     };
-    let mut states: Vec<String> = scheduler.queued_pods().map(place).collect();
+    let mut states: Vec<String> = scheduler.queued_pods().map(describe).collect();
     states.sort_unstable();
     states.join(", ")
 }

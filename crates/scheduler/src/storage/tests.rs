@@ -331,7 +331,7 @@ fn an_assumed_object_holds_until_it_is_forgotten() {
     assert!(is_assumed(&storage));
     assert!(
         storage.volume("v").unwrap().as_ref().unwrap().claim.is_none(),
-        "to other plugins nothing changes"
+        "nothing changes for other plugins"
     );
     let claim = storage.latest_claim(&"a".into(), &"c".into()).unwrap().unwrap();
     assert_eq!(claim.selected_node.as_deref(), Some("n"));
@@ -352,12 +352,12 @@ fn another_resource_version_ends_an_assumption() {
     let (mut storage, reservation, mut volume) = with_reservation("1");
     storage.assume(&reservation);
     storage.apply_value(&volume).unwrap();
-    assert!(is_assumed(&storage), "the same version is no news");
+    assert!(is_assumed(&storage), "the same version changes nothing");
     volume["metadata"]["resourceVersion"] = "2".into();
     storage.apply_value(&volume).unwrap();
     assert!(!is_assumed(&storage));
     storage.assume(&reservation);
-    assert!(!is_assumed(&storage), "what was reserved of an older version is not assumed");
+    assert!(!is_assumed(&storage), "an older version is not assumed");
     volume["metadata"]["resourceVersion"] = "1".into();
     storage.apply_value(&volume).unwrap();
     storage.assume(&reservation);

@@ -159,26 +159,26 @@ fn cyclic_owner_references_are_harmless() {
 
 #[test]
 fn a_nomination_of_an_unknown_node_is_ignored() {
-    let mut promised = pod("p");
-    promised["status"] = json!({"nominatedNodeName": "gone"});
-    let mut bench = TestScheduler::with(&[&node("n"), &promised, &large("q")]);
+    let mut nominated = pod("p");
+    nominated["status"] = json!({"nominatedNodeName": "gone"});
+    let mut bench = TestScheduler::with(&[&node("n"), &nominated, &large("q")]);
     assert_eq!(bench.outcome("q"), "-> n");
     assert_eq!(bench.attempt("p"), "-> n");
 }
 
 #[test]
 fn a_cleared_or_fulfilled_nomination_does_not_count() {
-    let mut promised = large("x");
-    promised["status"] = json!({"nominatedNodeName": "n"});
-    let mut bench = TestScheduler::with(&[&node("n"), &promised, &large("p")]);
+    let mut nominated = large("x");
+    nominated["status"] = json!({"nominatedNodeName": "n"});
+    let mut bench = TestScheduler::with(&[&node("n"), &nominated, &large("p")]);
     assert_eq!(bench.outcome("p"), TOO_MUCH);
     bench.modify(&large("x"));
     assert_eq!(bench.outcome("p"), "-> n");
     // A pod that is assumed by then does not count as nominated besides.
     bench.add(&node("m"));
-    bench.modify(&promised);
+    bench.modify(&nominated);
     assert_eq!(bench.attempt("x"), "-> n");
-    bench.modify(&promised);
+    bench.modify(&nominated);
     let mut small = pod("s");
     small["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "n"});
     bench.add(&small);
@@ -187,13 +187,13 @@ fn a_cleared_or_fulfilled_nomination_does_not_count() {
 
 #[test]
 fn nodes_that_share_a_host_name_are_one_domain() {
-    let mut twin = node("m");
-    twin["metadata"]["labels"]["kubernetes.io/hostname"] = json!("n");
-    let mut picky = pod("p");
-    picky["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([
+    let mut same_host_node = node("m");
+    same_host_node["metadata"]["labels"]["kubernetes.io/hostname"] = json!("n");
+    let mut exclusive = pod("p");
+    exclusive["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}},
     ]);
-    let mut bench = TestScheduler::with(&[&node("n"), &twin, &on(pod("x"), "n"), &picky]);
+    let mut bench = TestScheduler::with(&[&node("n"), &same_host_node, &on(pod("x"), "n"), &exclusive]);
     assert_eq!(
         bench.outcome("p"),
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
@@ -202,9 +202,9 @@ fn nodes_that_share_a_host_name_are_one_domain() {
 
 #[test]
 fn terminating_and_finished_pods_are_not_scheduled() {
-    let mut leaving = pod("p");
-    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let mut bench = TestScheduler::with(&[&node("n"), &leaving]);
+    let mut terminating = pod("p");
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut bench = TestScheduler::with(&[&node("n"), &terminating]);
     assert_eq!(bench.outcome("p"), "skipped: skip schedule deleting pod: default/p");
     let mut finished = on(large("x"), "n");
     bench.add(&finished);
@@ -213,8 +213,8 @@ fn terminating_and_finished_pods_are_not_scheduled() {
     finished["status"] = json!({"phase": "Succeeded"});
     bench.modify(&finished);
     assert_eq!(bench.outcome("q"), "-> n");
-    let mut strange = pod("s");
-    strange["spec"]["schedulerName"] = json!("somebody else");
-    bench.add(&strange);
-    assert_eq!(bench.outcome("s"), "skipped: no profile for schedulerName \"somebody else\"");
+    let mut of_other_scheduler = pod("s");
+    of_other_scheduler["spec"]["schedulerName"] = json!("other-scheduler");
+    bench.add(&of_other_scheduler);
+    assert_eq!(bench.outcome("s"), "skipped: no profile for schedulerName \"other-scheduler\"");
 }

@@ -7,56 +7,58 @@ use super::{TestScheduler, unreadable_node, unreadable_pod};
 
 #[test]
 fn a_null_list_or_map_reads_as_absent() {
-    for (what, rich) in [("pod", pod()), ("node", node())] {
-        for place in pointers(&rich) {
+    for (what, full_object) in [("pod", pod()), ("node", node())] {
+        for pointer in pointers(&full_object) {
             let is_list_or_map =
-                rich.pointer(&place).is_some_and(|value| value.is_array() || value.is_object());
-            if !is_list_or_map || place == "/metadata" {
+                full_object.pointer(&pointer).is_some_and(|value| value.is_array() || value.is_object());
+            if !is_list_or_map || pointer == "/metadata" {
                 continue;
             }
-            let mut null = rich.clone();
-            *null.pointer_mut(&place).expect("it is there") = Value::Null;
-            let Some(absent) = without(&rich, &place) else { continue };
+            let mut null = full_object.clone();
+            *null.pointer_mut(&pointer).expect("the pointer exists") = Value::Null;
+            let Some(absent) = without(&full_object, &pointer) else { continue };
             let (null, absent) = (explain(&null), explain(&absent));
             // A required field is missing either way.
             let is_missed = unreadable_pod(&null).is_some() && unreadable_pod(&absent).is_some();
-            assert!(null == absent || is_missed, "{what} {place}: {null:?} is not {absent:?}");
+            assert!(null == absent || is_missed, "{what} {pointer}: {null:?} is not {absent:?}");
         }
     }
 }
 
 #[test]
 fn a_wrong_type_is_reported_unless_the_field_is_unused() {
-    for rich in [pod(), node()] {
-        let right = explain(&rich);
-        for place in pointers(&rich) {
-            if place.starts_with("/metadata/name") || place == "/metadata" || place == "/metadata/uid" {
+    for full_object in [pod(), node()] {
+        let expected = explain(&full_object);
+        for pointer in pointers(&full_object) {
+            if pointer.starts_with("/metadata/name") || pointer == "/metadata" || pointer == "/metadata/uid" {
                 continue;
             }
             for wrong in
                 [json!("text"), json!(1.5), json!(true), json!([[]]), json!({"a": {}}), json!(i64::MAX)]
             {
-                let mut object = rich.clone();
-                *object.pointer_mut(&place).expect("it is there") = wrong.clone();
+                let mut object = full_object.clone();
+                *object.pointer_mut(&pointer).expect("the pointer exists") = wrong.clone();
                 let found = explain(&object);
                 let reason = unreadable_pod(&found).or_else(|| unreadable_node(&found));
                 if matches!(found.decision, Decision::Skipped(_)) {
-                    assert_eq!(place, "/spec/schedulerName");
+                    assert_eq!(pointer, "/spec/schedulerName");
                     continue;
                 }
                 match reason {
                     Some(reason) => {
                         // Selectors are validated as a whole, with the inner path at the end of the message.
-                        let named = field_path(&place);
+                        let named = field_path(&pointer);
                         let (selector, _) = named.split_once(".match").unwrap_or((&named, ""));
                         let named = if reason.contains("invalid selector") { selector } else { &named };
                         assert!(
                             reason.contains(named),
-                            "{wrong} at {place}: {reason:?} does not name {named}"
+                            "{wrong} at {pointer}: {reason:?} does not name {named}"
                         );
                     }
                     // A string may be valid, and some fields are not read; but then there is a result.
-                    None => assert_eq!(found.nodes.len(), right.nodes.len(), "{wrong} at {place}: {found:?}"),
+                    None => {
+                        assert_eq!(found.nodes.len(), expected.nodes.len(), "{wrong} at {pointer}: {found:?}")
+                    }
                 }
             }
         }
@@ -71,9 +73,9 @@ fn explain(object: &Value) -> Explanation {
 }
 
 /// A JSON pointer as errors name it: `/spec/containers/0/image` is `spec.containers[0].image`.
-fn field_path(place: &str) -> String {
+fn field_path(pointer: &str) -> String {
     let mut named = String::new();
-    for part in place.split('/').skip(1) {
+    for part in pointer.split('/').skip(1) {
         if part.parse::<usize>().is_ok() {
             named.push_str(&format!("[{part}]"));
         } else {
@@ -98,14 +100,14 @@ fn pointers(json: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for (name, value) in parts.into_iter().filter(|(name, _)| name != "apiVersion" && name != "kind") {
         all.push(format!("/{name}"));
-        all.extend(pointers(value).into_iter().map(|place| format!("/{name}{place}")));
+        all.extend(pointers(value).into_iter().map(|pointer| format!("/{name}{pointer}")));
     }
     all
 }
 
 /// The document without a field of a map; `None` for an element of a list.
-fn without(json: &Value, place: &str) -> Option<Value> {
-    let (parent, name) = place.rsplit_once('/')?;
+fn without(json: &Value, pointer: &str) -> Option<Value> {
+    let (parent, name) = pointer.rsplit_once('/')?;
     let mut json = json.clone();
     json.pointer_mut(parent)?.as_object_mut()?.remove(&name.replace("~1", "/").replace("~0", "~"))?;
     Some(json)

@@ -7,19 +7,19 @@ use super::{TestScheduler, node, on, pod, unreadable_node, unreadable_pod};
 
 /// Checks that a pod with this value in its spec is unreadable, and that the reason names the field.
 #[track_caller]
-fn check_pod(place: &str, value: Value, named: &str) {
+fn check_pod(pointer: &str, value: Value, named: &str) {
     let mut wrong = pod("p");
-    *wrong["spec"].pointer_mut(place).unwrap_or_else(|| panic!("no {place}")) = value.clone();
+    *wrong["spec"].pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")) = value.clone();
     let explanation = TestScheduler::with(&[&node("n"), &wrong]).explain("p");
     let reason =
-        unreadable_pod(&explanation).unwrap_or_else(|| panic!("{value} at {place}: {explanation:?}"));
+        unreadable_pod(&explanation).unwrap_or_else(|| panic!("{value} at {pointer}: {explanation:?}"));
     let named = format!("the pod is invalid: {named}");
     assert!(reason.starts_with(&named), "{reason:?} does not name {named:?}");
 
     // When assigned it makes its node unreadable: the free resources are unknown.
     let placed = on(wrong, "n");
     let mut other = TestScheduler::with(&[&node("n"), &node("m"), &placed, &pod("q")]);
-    let reason = unreadable_node(&other.explain("q")).expect("what is on the node is unknown");
+    let reason = unreadable_node(&other.explain("q")).expect("the requests on the node are unknown");
     assert!(reason.starts_with("node(s) had an invalid pod: default/p: "), "{reason}");
     assert_eq!(other.outcome("q"), "-> m");
     // As long as it is there.
@@ -52,7 +52,7 @@ fn an_allocatable_that_is_no_quantity() {
     let mut wrong = node("n");
     wrong["status"]["allocatable"]["memory"] = json!("8 Gi");
     let mut bench = TestScheduler::with(&[&wrong, &node("m"), &pod("p")]);
-    let reason = unreadable_node(&bench.explain("p")).expect("nobody knows what the node has");
+    let reason = unreadable_node(&bench.explain("p")).expect("the node's allocatable is unknown");
     assert!(reason.starts_with("node(s) were invalid: status.allocatable.memory: "), "{reason}");
     assert_eq!(bench.outcome("p"), "-> m");
     // It is readable again once it is valid.
@@ -162,8 +162,12 @@ fn an_unreadable_service_is_reported_for_pods_with_default_spreading() {
     let service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"namespace": "default", "name": "s"}, "spec": {"selector": "a"}});
     let mut bench = TestScheduler::with(&[&node("n"), &pod("p"), &service]);
-    let reason =
-        bench.explain("p").pre_filter_status.as_ref().expect("it cannot be told how to spread").message();
+    let reason = bench
+        .explain("p")
+        .pre_filter_status
+        .as_ref()
+        .expect("the default spread constraints are unknown")
+        .message();
     assert!(reason.contains("service default/s") && reason.contains("spec.selector"), "{reason}");
     // A pod with its own constraints does not depend on it.
     let mut own = pod("own");
@@ -181,7 +185,7 @@ fn unreadable_claims_are_reported_for_pods_that_use_them() {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"namespace": "default", "name": "c"}, "spec": {"accessModes": "all"}});
     let explanation = TestScheduler::with(&[&node("n"), &user, &claim]).explain("p");
-    let reason = explanation.pre_filter_status.as_ref().expect("the claim cannot be judged").message();
+    let reason = explanation.pre_filter_status.as_ref().expect("the claim is unreadable").message();
     assert!(reason.contains("spec.accessModes"), "{reason}");
 }
 

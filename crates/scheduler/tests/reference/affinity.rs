@@ -53,7 +53,7 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, node: &Node) -> Option<Status
     objects.then(|| Status::unschedulable(Plugin::InterPodAffinity, reason))
 }
 
-/// Raw and normalised scores; `None` if no term matches.
+/// Raw and normalized scores; `None` if no term matches.
 pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Option<(Vec<i64>, Vec<i64>)> {
     let mut sums: BTreeMap<(String, String), i64> = BTreeMap::new();
     let own_labels = cluster.namespace_labels(&pod.metadata.namespace);
@@ -63,8 +63,8 @@ pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Option<(Ve
                 *sums.entry((term.topology_key.clone(), value.to_owned())).or_default() += weight;
             }
         };
-        let (mine, other_affinity) = (&pod.spec.affinity, &other.spec.affinity);
-        for (list, sign) in [(&mine.pod_affinity, 1), (&mine.pod_anti_affinity, -1)] {
+        let (own_affinity, other_affinity) = (&pod.spec.affinity, &other.spec.affinity);
+        for (list, sign) in [(&own_affinity.pod_affinity, 1), (&own_affinity.pod_anti_affinity, -1)] {
             for preferred in &list.preferred {
                 if incoming_term_matches(cluster, pod, &preferred.pod_affinity_term, other) {
                     add(&preferred.pod_affinity_term, sign * preferred.weight);
@@ -88,19 +88,19 @@ pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Option<(Ve
         return None;
     }
     let total = |node: &&Node| {
-        let mine = sums.iter().filter(|((key, value), _)| node.label(key) == Some(value));
-        mine.map(|(_, sum)| sum).sum()
+        let matching_sums = sums.iter().filter(|((key, value), _)| node.label(key) == Some(value));
+        matching_sums.map(|(_, sum)| sum).sum()
     };
     let raw: Vec<i64> = nodes.iter().map(total).collect();
-    let (least, most) = (raw.iter().min().copied()?, raw.iter().max().copied()?);
-    let normalise = |score: &i64| {
-        if most == least {
+    let (min, max) = (raw.iter().min().copied()?, raw.iter().max().copied()?);
+    let normalize = |score: &i64| {
+        if max == min {
             return 0;
         }
-        (100.0 * ((score - least) as f64 / (most - least) as f64)) as i64
+        (100.0 * ((score - min) as f64 / (max - min) as f64)) as i64
     };
-    let normalised = raw.iter().map(normalise).collect();
-    Some((raw, normalised))
+    let normalized = raw.iter().map(normalize).collect();
+    Some((raw, normalized))
 }
 
 /// Whether a pod that matches all required terms is in the node's domain of this term.

@@ -48,14 +48,14 @@ impl Cluster {
                 self.replica_sets.retain(|one: &Set| !same(&one.metadata.namespace, &one.metadata.name));
                 self.replica_sets.extend((!is_deleted).then(|| read(json)));
             }
-            other => panic!("the test writes no {other}"),
+            other => panic!("the test has no {other}"),
         }
     }
 
     /// Assumes a pod on a node.
     pub(crate) fn assume(&mut self, namespace: &str, name: &str, node: &str) {
         let pod = self.pods.iter_mut().find(|pod| pod.is(namespace, name));
-        pod.expect("the test places pods that are there").assumed = Some(node.to_owned());
+        pod.expect("the pod exists").assumed = Some(node.to_owned());
         self.changed.insert(node.to_owned());
     }
 
@@ -102,7 +102,7 @@ impl Cluster {
 
     /// All nodes in the scheduler's order, as of the last snapshot.
     pub(crate) fn in_order(&self) -> Vec<&Node> {
-        self.order.iter().map(|name| self.node(name).expect("the order lists what is there")).collect()
+        self.order.iter().map(|name| self.node(name).expect("the order lists existing nodes")).collect()
     }
 
     /// An image's size, and the number of nodes that had it when this node was last snapshotted.
@@ -123,9 +123,9 @@ impl Cluster {
         let listed: BTreeSet<&String> = self.order.iter().collect();
         let node_names: BTreeSet<&String> = self.nodes.iter().map(|node| &node.metadata.name).collect();
         if listed != node_names {
-            let most = self.zones.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or(0);
-            let turn = |turn| self.zones.iter().filter_map(move |(_, nodes)| nodes.get(turn)).cloned();
-            self.order = (0..most).flat_map(turn).collect();
+            let max = self.zones.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or(0);
+            let round = |round| self.zones.iter().filter_map(move |(_, nodes)| nodes.get(round)).cloned();
+            self.order = (0..max).flat_map(round).collect();
         }
     }
 
@@ -162,7 +162,8 @@ impl Cluster {
                 if !self.zones.iter().any(|(zone, _)| *zone == new) {
                     self.zones.push((new.clone(), Vec::new()));
                 }
-                let found = self.zones.iter_mut().find(|(zone, _)| *zone == new).expect("it is there now");
+                let found =
+                    self.zones.iter_mut().find(|(zone, _)| *zone == new).expect("the zone was just added");
                 found.1.push(name.clone());
             }
         }
@@ -185,7 +186,7 @@ impl Cluster {
 }
 
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
-    serde_json::from_str(json).expect("the test writes objects that make sense")
+    serde_json::from_str(json).expect("the object is valid")
 }
 
 fn zone(node: &Node) -> String {

@@ -9,10 +9,10 @@ use super::{affinity, spread};
 /// The first rejecting status, if any: a node must pass both with the pods nominated to it and without.
 pub(crate) fn filter(cluster: &Cluster, pod: &Pod, node: &Node) -> Option<Status> {
     // InterPodAffinity is skipped based on the cluster without nominated pods.
-    let matters = affinity::is_not_skipped(cluster, pod);
+    let affinity_matters = affinity::is_not_skipped(cluster, pod);
     let with = cluster.with_nominated_pods(&node.metadata.name, pod);
-    with.and_then(|with| filter_as_is(&with, pod, node, matters))
-        .or_else(|| filter_as_is(cluster, pod, node, matters))
+    with.and_then(|with| filter_as_is(&with, pod, node, affinity_matters))
+        .or_else(|| filter_as_is(cluster, pod, node, affinity_matters))
 }
 
 fn filter_as_is(cluster: &Cluster, pod: &Pod, node: &Node, affinity_matters: bool) -> Option<Status> {
@@ -60,10 +60,10 @@ fn node_affinity(pod: &Pod, node: &Node) -> Option<Status> {
 fn ports(cluster: &Cluster, pod: &Pod, node: &Node) -> Option<Status> {
     let everywhere = "0.0.0.0";
     let taken: Vec<_> = cluster.pods_on(&node.metadata.name).flat_map(Pod::ports).collect();
-    let conflict = pod.ports().iter().any(|wanted| {
+    let conflict = pod.ports().iter().any(|requested| {
         taken.iter().any(|taken| {
-            (wanted.1, wanted.2) == (taken.1, taken.2)
-                && (wanted.0 == everywhere || taken.0 == everywhere || wanted.0 == taken.0)
+            (requested.1, requested.2) == (taken.1, taken.2)
+                && (requested.0 == everywhere || taken.0 == everywhere || requested.0 == taken.0)
         })
     });
     let reason = "node(s) didn't have free ports for the requested pod ports";
@@ -74,17 +74,17 @@ fn fit(cluster: &Cluster, pod: &Pod, node: &Node) -> Option<Status> {
     let has = node.allocatable();
     let has = |name: &str| amount(&has, name);
     let mut reasons = Vec::new();
-    let mut hopeless = false;
+    let mut unresolvable = false;
     if cluster.pods_on(&node.metadata.name).count() as i64 + 1 > has("pods") {
         reasons.push("Too many pods".to_owned());
     }
-    for (name, &wanted) in &pod.requests {
-        if wanted > 0 && counts(name) && wanted > has(name) - used(cluster, node, name) {
+    for (name, &requested) in &pod.requests {
+        if requested > 0 && counts(name) && requested > has(name) - used(cluster, node, name) {
             reasons.push(format!("Insufficient {name}"));
-            hopeless |= wanted > has(name);
+            unresolvable |= requested > has(name);
         }
     }
-    let code = if hopeless { Code::UnschedulableAndUnresolvable } else { Code::Unschedulable };
+    let code = if unresolvable { Code::UnschedulableAndUnresolvable } else { Code::Unschedulable };
     (!reasons.is_empty()).then(|| Status {
         plugin: Plugin::NodeResourcesFit,
         code,

@@ -52,7 +52,7 @@ impl ReferenceScheduler {
     /// Every node's verdict, and the decision.
     pub(crate) fn explain(&mut self, namespace: &str, name: &str) -> ReferenceExplanation {
         self.cluster.update_snapshot();
-        let pod = self.cluster.pod(namespace, name).expect("the test asks for pods that are there");
+        let pod = self.cluster.pod(namespace, name).expect("the pod exists");
         let all_nodes = self.cluster.in_order();
         let (pre_filter, nodes) = match filters::only_nodes(pod) {
             Err(status) => (Some(status), Vec::new()),
@@ -71,7 +71,7 @@ impl ReferenceScheduler {
     /// Decides, and assumes the pod on its node.
     pub(crate) fn attempt(&mut self, namespace: &str, name: &str) -> ReferenceDecision {
         self.cluster.update_snapshot();
-        let pod = self.cluster.pod(namespace, name).expect("the test asks for pods that are there");
+        let pod = self.cluster.pod(namespace, name).expect("the pod exists");
         let (decision, next_start) = self.decide(pod, &self.cluster.in_order());
         self.next_start_node_index = next_start;
         if let ReferenceDecision::Scheduled { node, .. } = &decision {
@@ -88,7 +88,7 @@ impl ReferenceScheduler {
         let verdict = |status: Option<Status>| match status {
             Some(status) => NodeVerdict::Rejected(sorted(status)),
             None => {
-                let scores = scores.next().expect("each that fits has a score");
+                let scores = scores.next().expect("every feasible node has a score");
                 NodeVerdict::Feasible { total: total(&scores), scores }
             }
         };

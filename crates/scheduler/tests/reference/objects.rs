@@ -234,14 +234,14 @@ pub(crate) struct Namespace {
 
 impl Pod {
     pub(crate) fn read(json: &str) -> Pod {
-        let pod: Pod = serde_json::from_str(json).expect("the test writes pods that make sense");
-        let asked: PodResources<'_> = serde_json::from_str(json).expect("the same");
-        let taken = asked.calculate_resource();
-        let scored = [("cpu", taken.non_zero_cpu.0), ("memory", taken.non_zero_memory.0)];
+        let pod: Pod = serde_json::from_str(json).expect("the pod is valid");
+        let resources: PodResources<'_> = serde_json::from_str(json).expect("the pod is valid");
+        let pod_usage = resources.calculate_resource();
+        let scored = [("cpu", pod_usage.non_zero_cpu.0), ("memory", pod_usage.non_zero_memory.0)];
         Pod {
-            requests: amounts(&asked.requests(PodResourcesOptions::INCOMING)),
-            non_zero_requests: amounts(&asked.requests(PodResourcesOptions::SCORED)),
-            usage: amounts(&taken.requests),
+            requests: amounts(&resources.requests(PodResourcesOptions::INCOMING)),
+            non_zero_requests: amounts(&resources.requests(PodResourcesOptions::SCORED)),
+            usage: amounts(&pod_usage.requests),
             non_zero_usage: scored.map(|(name, amount)| (name.to_owned(), amount)).into(),
             ..pod
         }
@@ -294,7 +294,7 @@ impl Node {
     pub(crate) fn allocatable(&self) -> Amounts {
         let list = self.status.allocatable.iter();
         list.map(|(name, text)| {
-            let quantity = kubernetes::quantity::Quantity::parse(text).expect("the test writes quantities");
+            let quantity = kubernetes::quantity::Quantity::parse(text).expect("the quantity is valid");
             (name.clone(), if name == "cpu" { quantity.milli_value() } else { quantity.value() })
         })
         .collect()
@@ -334,7 +334,7 @@ fn amounts(list: &ResourceList<'_>) -> Amounts {
 }
 
 pub(crate) fn selector(selector: Option<&LabelSelector>) -> Selector {
-    Selector::of(selector).expect("the test writes selectors that make sense")
+    Selector::of(selector).expect("the selector is valid")
 }
 
 pub(crate) fn look_up<'l>(labels: &'l Labels) -> impl Fn(&str) -> Option<&'l str> {

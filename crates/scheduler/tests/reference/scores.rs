@@ -9,40 +9,41 @@ use super::{affinity, spread};
 
 /// The scores of all plugins for all nodes, in the default profile's order.
 pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Vec<Vec<PluginScore>> {
-    let each = |opinion: &dyn Fn(&Node) -> i64| nodes.iter().map(|node| opinion(node)).collect::<Vec<i64>>();
+    let scores_of =
+        |node_score: &dyn Fn(&Node) -> i64| nodes.iter().map(|node| node_score(node)).collect::<Vec<i64>>();
     let as_is = |raw: Vec<i64>| (raw.clone(), raw);
-    let taints = each(&|node| untolerated_prefer_no_schedule(pod, node));
+    let taints = scores_of(&|node| untolerated_prefer_no_schedule(pod, node));
     let preferred = pod.spec.affinity.node_affinity.preferred.is_some();
-    let node_affinity = preferred.then(|| each(&|node| node_affinity(pod, node)));
-    let asks = ["cpu", "memory"].iter().any(|name| amount(&pod.usage, name) != 0);
-    let opinions = [
+    let node_affinity = preferred.then(|| scores_of(&|node| node_affinity(pod, node)));
+    let has_requests = ["cpu", "memory"].iter().any(|name| amount(&pod.usage, name) != 0);
+    let plugin_scores = [
         (Plugin::TaintToleration, 3, Some((taints.clone(), scale(&taints, true)))),
         (Plugin::NodeAffinity, 2, node_affinity.map(|raw| (raw.clone(), scale(&raw, false)))),
-        (Plugin::NodeResourcesFit, 1, Some(as_is(each(&|node| least_allocated(cluster, pod, node))))),
+        (Plugin::NodeResourcesFit, 1, Some(as_is(scores_of(&|node| least_allocated(cluster, pod, node))))),
         (Plugin::PodTopologySpread, 2, spread::score(cluster, pod, nodes)),
         (Plugin::InterPodAffinity, 2, affinity::score(cluster, pod, nodes)),
-        (Plugin::DynamicResources, 2, Some(as_is(each(&|_| 0)))),
+        (Plugin::DynamicResources, 2, Some(as_is(scores_of(&|_| 0)))),
         (
             Plugin::NodeResourcesBalancedAllocation,
             1,
-            asks.then(|| as_is(each(&|node| balance(cluster, pod, node)))),
+            has_requests.then(|| as_is(scores_of(&|node| balance(cluster, pod, node)))),
         ),
-        (Plugin::ImageLocality, 1, Some(as_is(each(&|node| images(cluster, pod, node))))),
+        (Plugin::ImageLocality, 1, Some(as_is(scores_of(&|node| images(cluster, pod, node))))),
     ];
     let of_node = |index: usize| {
-        let said = opinions.iter().filter_map(move |(plugin, weight, said)| {
-            let (raw, normalised) = said.as_ref()?;
-            let (raw, normalised) = (raw[index], normalised[index]);
-            Some(PluginScore { plugin: *plugin, raw, normalized: normalised, weighted: normalised * weight })
+        let scores = plugin_scores.iter().filter_map(move |(plugin, weight, scores)| {
+            let (raw, normalized) = scores.as_ref()?;
+            let (raw, normalized) = (raw[index], normalized[index]);
+            Some(PluginScore { plugin: *plugin, raw, normalized, weighted: normalized * weight })
         });
-        said.collect()
+        scores.collect()
     };
     (0..nodes.len()).map(of_node).collect()
 }
 
 fn scale(raw: &[i64], reverse: bool) -> Vec<i64> {
-    let most = raw.iter().max().copied().unwrap_or(0);
-    let scaled = raw.iter().map(|score| if most == 0 { 0 } else { 100 * score / most });
+    let max = raw.iter().max().copied().unwrap_or(0);
+    let scaled = raw.iter().map(|score| if max == 0 { 0 } else { 100 * score / max });
     scaled.map(|score| if reverse { 100 - score } else { score }).collect()
 }
 
@@ -53,11 +54,11 @@ fn untolerated_prefer_no_schedule(pod: &Pod, node: &Node) -> i64 {
 
 fn node_affinity(pod: &Pod, node: &Node) -> i64 {
     let preferred = pod.spec.affinity.node_affinity.preferred.iter().flatten();
-    let likes = preferred.filter(|term| {
+    let matching_terms = preferred.filter(|term| {
         let label = look_up(&node.metadata.labels);
-        term.preference.matches(&node.metadata.name, label).expect("the test writes terms that make sense")
+        term.preference.matches(&node.metadata.name, label).expect("the terms of the test are valid")
     });
-    likes.map(|term| term.weight).sum()
+    matching_terms.map(|term| term.weight).sum()
 }
 
 fn least_allocated(cluster: &Cluster, pod: &Pod, node: &Node) -> i64 {
@@ -76,10 +77,10 @@ fn least_allocated(cluster: &Cluster, pod: &Pod, node: &Node) -> i64 {
 
 fn balance(cluster: &Cluster, pod: &Pod, node: &Node) -> i64 {
     let has = node.allocatable();
-    let evenness = |wanted: &dyn Fn(&str) -> i64| {
+    let evenness = |requested: &dyn Fn(&str) -> i64| {
         let named = ["cpu", "memory"].into_iter().filter(|name| amount(&has, name) != 0);
         let fractions: Vec<f64> = named
-            .map(|name| ((used(cluster, node, name) + wanted(name)) as f64 / has[name] as f64).min(1.0))
+            .map(|name| ((used(cluster, node, name) + requested(name)) as f64 / has[name] as f64).min(1.0))
             .collect();
         let deviation = if let [a, b] = fractions[..] { ((a - b) / 2.0).abs() } else { 0.0 };
         ((1.0 - deviation) * 100.0) as i64
@@ -92,11 +93,11 @@ fn images(cluster: &Cluster, pod: &Pod, node: &Node) -> i64 {
     let all = cluster.nodes.len() as f64;
     let containers: Vec<_> = pod.spec.init_containers.iter().chain(&pod.spec.containers).collect();
     let found = containers.iter().filter_map(|container| {
-        let tagged = container.image.rfind(':') > container.image.rfind('/');
-        let name = if tagged { container.image.clone() } else { format!("{}:latest", container.image) };
+        let has_tag = container.image.rfind(':') > container.image.rfind('/');
+        let name = if has_tag { container.image.clone() } else { format!("{}:latest", container.image) };
         cluster.image(&node.metadata.name, &name)
     });
     let sum: i64 = found.map(|(size, nodes)| (size as f64 * (nodes as f64 / all)) as i64).sum();
-    let (least, most) = (23 * MIB, 1000 * MIB * containers.len() as i64);
-    100 * (sum.max(least).min(most) - least) / (most - least)
+    let (least, max) = (23 * MIB, 1000 * MIB * containers.len() as i64);
+    100 * (sum.max(least).min(max) - least) / (max - least)
 }

@@ -29,7 +29,7 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, node: &Node) -> Option<Status
         let mut counts: BTreeMap<&str, i64> = BTreeMap::new();
         for other in cluster.nodes.iter().filter(|other| has_all(other, &constraints)) {
             if resolved.includes(pod, other) {
-                let value = other.label(&constraint.topology_key).expect("it has all labels");
+                let value = other.label(&constraint.topology_key).expect("the node has all topology labels");
                 *counts.entry(value).or_default() += resolved.count(cluster, pod, other);
             }
         }
@@ -45,7 +45,7 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, node: &Node) -> Option<Status
     None
 }
 
-/// Raw and normalised scores by the soft constraints; `None` if there are none.
+/// Raw and normalized scores by the soft constraints; `None` if there are none.
 pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Option<(Vec<i64>, Vec<i64>)> {
     let constraints = resolve(cluster, pod, "ScheduleAnyway");
     if constraints.is_empty() {
@@ -67,12 +67,12 @@ pub(crate) fn score(cluster: &Cluster, pod: &Pod, nodes: &[&Node]) -> Option<(Ve
         .collect();
     let least = raw.iter().flatten().min().copied().unwrap_or(0);
     let most = raw.iter().flatten().max().copied().unwrap_or(0);
-    let normalise = |score: &Option<i64>| match score {
+    let normalize = |score: &Option<i64>| match score {
         None => 0,
         Some(_) if most == 0 => 100,
         Some(score) => 100 * (most + least - score) / most,
     };
-    Some((raw.iter().map(|score| score.unwrap_or(0)).collect(), raw.iter().map(normalise).collect()))
+    Some((raw.iter().map(|score| score.unwrap_or(0)).collect(), raw.iter().map(normalize).collect()))
 }
 
 // === impl ResolvedConstraint ===

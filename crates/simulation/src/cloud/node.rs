@@ -111,7 +111,7 @@ fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    value.as_object_mut().expect("it was made one")
+    value.as_object_mut().expect("the value was just made an object")
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
             json!([{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:09Z"}])
         );
         let pods = pods_from_template(&group, "a-1", at);
-        assert_eq!(pods.len(), 1, "not those that are only believed in");
+        assert_eq!(pods.len(), 1, "template pods are not created");
         assert_eq!(
             (&*pods[0].meta().name, pods[0].value().unwrap()["spec"]["nodeName"].clone()),
             ("proxy-a-1", json!("a-1"))

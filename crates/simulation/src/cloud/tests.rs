@@ -63,7 +63,7 @@ fn nodes_register_after_their_delay_and_are_deleted_at_once() {
     assert_eq!(cloud.next_wake(), Some(second(71)));
     assert_eq!(descriptions(cloud.advance(second(71))), ["a-1 is gone"]);
     cloud.increase_size(second(80), A, 1).unwrap();
-    assert_eq!(descriptions(cloud.advance(second(140))), ["a-new-003 registers"], "no number is used again");
+    assert_eq!(descriptions(cloud.advance(second(140))), ["a-new-003 registers"], "no number is reused");
     assert_eq!(cloud.next_wake(), None);
 }
 

@@ -52,8 +52,8 @@ fn deployment(replicas: u32, image: &str) -> Object {
 }
 
 /// The additions and deletions of a kind.
-fn additions_and_deletions(notes: &CollectingObserver, kind: &str) -> Vec<(i64, &'static str, String)> {
-    let of_kind = notes.changes.iter().filter(|(_, what)| what.object().meta().kind == kind);
+fn additions_and_deletions(observer: &CollectingObserver, kind: &str) -> Vec<(i64, &'static str, String)> {
+    let of_kind = observer.changes.iter().filter(|(_, what)| what.object().meta().kind == kind);
     let changes = of_kind
         .map(|(at, what)| (at.nanos() / 1_000_000, what.event_type(), what.object().meta().name.to_string()));
     changes.filter(|(_, verb, _)| *verb != "MODIFIED").collect()
@@ -65,8 +65,8 @@ fn a_deployment_rolls_out_and_its_pods_follow() {
         "metadata": {"name": "web-abc", "namespace": "shop", "labels": {"pod-template-hash": "abc"}},
         "spec": {"template": {"metadata": {"labels": {"app": "web", "pod-template-hash": "abc"}},
             "spec": template("one", "Always")["spec"]}}});
-    let words: TemplateHashes = controllers::template_hash_of(&object(&set)).into_iter().collect();
-    let mut run = cluster(None).with_controllers(&Controller::ALL, Some(words), None);
+    let hashes: TemplateHashes = controllers::template_hash_of(&object(&set)).into_iter().collect();
+    let mut run = cluster(None).with_controllers(&Controller::ALL, Some(hashes), None);
     add(&mut run, 0, node("n1", &json!([])));
     add(&mut run, 1_000, deployment(2, "one"));
     run.advance(at(10_000));
@@ -87,9 +87,9 @@ fn a_deployment_rolls_out_and_its_pods_follow() {
     apply_input(&mut run, 10_000, Input::Object(What::Modified(deployment(2, "two"))));
     run.advance(at(30_000));
     let after = &additions_and_deletions(run.observer(), "Pod")[2..];
-    let words: Vec<&str> = after.iter().map(|(_, verb, _)| *verb).collect();
+    let verbs: Vec<&str> = after.iter().map(|(_, verb, _)| *verb).collect();
     // One pod of surge at a time; an old pod is deleted when the new one runs.
-    assert_eq!(words, ["ADDED", "ADDED", "DELETED", "DELETED"], "{after:?}");
+    assert_eq!(verbs, ["ADDED", "ADDED", "DELETED", "DELETED"], "{after:?}");
     let status = run
         .observer()
         .changes
@@ -142,7 +142,7 @@ fn a_job_runs_its_pods_as_long_as_they_were_recorded_and_counts_them() {
 }
 
 #[test]
-fn a_daemon_set_follows_nodes_and_a_lost_pod_is_recreated() {
+fn a_daemon_set_follows_nodes_and_a_deleted_pod_is_recreated() {
     let mut run = cluster(None).with_controllers(&Controller::ALL, None, None);
     let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
         "metadata": {"name": "log", "namespace": "shop", "uid": "log-uid", "generation": 1},
@@ -202,5 +202,5 @@ fn an_input_does_not_overwrite_the_status_that_controllers_wrote() {
     recorded["status"] = json!({"replicas": 77});
     apply_input(&mut run, 5_000, Input::Object(What::Modified(object(&recorded))));
     run.advance(at(6_000));
-    assert_eq!(run.observer().changes.len(), count, "a status that was recorded is nobody's will");
+    assert_eq!(run.observer().changes.len(), count, "a recorded status is not part of the input");
 }

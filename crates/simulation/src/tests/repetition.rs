@@ -110,8 +110,8 @@ fn random_demand(id: u64, rng: &mut Pcg64) -> PodDemand {
     }
     demand.pod = object(&pod);
     if rng.random_bool(0.3) {
-        let lasting = Duration::from_secs(rng.random_range(60..600));
-        demand.exit = Some(ContainerExit { after: lasting, fails: false });
+        let run_time = Duration::from_secs(rng.random_range(60..600));
+        demand.exit = Some(ContainerExit { after: run_time, fails: false });
     }
     demand
 }
@@ -141,36 +141,39 @@ fn run_log(seed: u64, repeats: bool) -> (Vec<String>, usize) {
     }
     inputs.sort_by_key(|(at, _)| *at);
     let mut inputs = inputs.into_iter().peekable();
-    let mut rests = 0;
+    let mut repeatable_count = 0;
     for check_number in 0..(HOUR + HOUR / 2) / CHECK_INTERVAL {
         while let Some((when, what)) = inputs.next_if(|(at, _)| *at < check_number * CHECK_INTERVAL) {
             run.advance(at(when));
             run.apply_input(at(when), what).unwrap();
         }
         run.advance(at(check_number * CHECK_INTERVAL));
-        let looped = run.autoscaler_mut().unwrap();
-        rests += usize::from(looped.autoscaler().may_repeat());
-        let status = format!("{:?}", looped.autoscaler().status());
+        let simulated_autoscaler = run.autoscaler_mut().unwrap();
+        repeatable_count += usize::from(simulated_autoscaler.autoscaler().may_repeat());
+        let status = format!("{:?}", simulated_autoscaler.autoscaler().status());
         if !repeats {
-            looped.forget_last_result();
+            simulated_autoscaler.forget_last_result();
         }
         run.observer_mut().0.push(status);
     }
-    (run.into_observer().0, rests)
+    (run.into_observer().0, repeatable_count)
 }
 
 #[test]
 fn a_repeated_loop_has_the_result_of_a_computed_one() {
-    let mut rests = 0;
+    let mut repeatable_count = 0;
     for seed in 0..60 {
-        let (heard, rested) = run_log(seed, true);
-        rests += rested;
-        let (right, _) = run_log(seed, false);
-        for (heard, right) in heard.iter().zip(&right) {
-            assert_eq!(heard, right, "seed {seed}");
+        let (log, count) = run_log(seed, true);
+        repeatable_count += count;
+        let (expected, _) = run_log(seed, false);
+        for (log, expected) in log.iter().zip(&expected) {
+            assert_eq!(log, expected, "seed {seed}");
         }
-        assert_eq!(heard.len(), right.len(), "seed {seed}");
+        assert_eq!(log.len(), expected.len(), "seed {seed}");
     }
-    let looks = 60 * (HOUR + HOUR / 2) / CHECK_INTERVAL;
-    assert!(rests > looks as usize / 3, "at {rests} of {looks} looks the next loop may be a repetition");
+    let checks = 60 * (HOUR + HOUR / 2) / CHECK_INTERVAL;
+    assert!(
+        repeatable_count > checks as usize / 3,
+        "at {repeatable_count} of {checks} checks the next loop may be a repetition"
+    );
 }

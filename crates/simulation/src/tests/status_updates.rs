@@ -8,19 +8,19 @@ use crate::pod_template::{PodState, PodTemplate};
 
 /// An owned pod state.
 #[derive(Clone, Debug)]
-struct Fared {
+struct OwnedPodState {
     bound: Option<Moment>,
     nominated: bool,
-    refused: Option<Moment>,
+    unschedulable: Option<Moment>,
     started: Option<Moment>,
-    ended: Option<(Moment, bool)>,
-    leaving: Option<(Moment, i64)>,
-    lost: Option<(EvictionCause, Moment)>,
+    finished: Option<(Moment, bool)>,
+    deletion: Option<(Moment, i64)>,
+    eviction: Option<(EvictionCause, Moment)>,
     withdrawn: bool,
 }
 
-impl Fared {
-    fn now(&self) -> PodState<'_> {
+impl OwnedPodState {
+    fn as_pod_state(&self) -> PodState<'_> {
         PodState {
             name: "a",
             uid: "uid-a",
@@ -28,12 +28,12 @@ impl Fared {
             node: self.bound.map(|_| "n1"),
             nominated: self.nominated.then_some("n2"),
             bound_at: self.bound,
-            unschedulable: self.refused.map(|since| ("0/2 nodes are available", since)),
+            unschedulable: self.unschedulable.map(|since| ("0/2 nodes are available", since)),
             started: self.started,
-            finished: self.ended,
-            deletion: self.leaving,
+            finished: self.finished,
+            deletion: self.deletion,
             withdrawn: self.withdrawn,
-            disruption: self.lost.as_ref().map(|(cause, at)| (cause, *at)),
+            disruption: self.eviction.as_ref().map(|(cause, at)| (cause, *at)),
             has_finalizers: false,
         }
     }
@@ -43,7 +43,7 @@ fn moment() -> impl Strategy<Value = Moment> {
     (0..100_000i64).prop_map(at)
 }
 
-fn lost_to() -> impl Strategy<Value = EvictionCause> {
+fn eviction_cause() -> impl Strategy<Value = EvictionCause> {
     let preemptor = NamespacedName { namespace: "shop".into(), name: "b".into() };
     prop_oneof![
         Just(EvictionCause::Preemption(preemptor)),
@@ -54,23 +54,23 @@ fn lost_to() -> impl Strategy<Value = EvictionCause> {
 }
 
 prop_compose! {
-    fn fared()(
-        (bound, refused, started) in (option::of(moment()), option::of(moment()), option::of(moment())),
-        ended in option::of((moment(), any::<bool>())),
-        leaving in option::of((moment(), 0..100i64)),
-        lost in option::of((lost_to(), moment())),
+    fn pod_state()(
+        (bound, unschedulable, started) in (option::of(moment()), option::of(moment()), option::of(moment())),
+        finished in option::of((moment(), any::<bool>())),
+        deletion in option::of((moment(), 0..100i64)),
+        eviction in option::of((eviction_cause(), moment())),
         (nominated, withdrawn) in (any::<bool>(), any::<bool>()),
-    ) -> Fared {
-        Fared { bound, nominated, refused, started, ended, leaving, lost, withdrawn }
+    ) -> OwnedPodState {
+        OwnedPodState { bound, nominated, unschedulable, started, finished, deletion, eviction, withdrawn }
     }
 }
 
 proptest! {
     #[test]
-    fn a_fate_is_what_the_text_says(before in fared(), after in fared()) {
+    fn a_status_update_transforms_the_earlier_object_into_the_later(before in pod_state(), after in pod_state()) {
         let template = PodTemplate::of(&demand(1, "a", "500m", 7).pod, None).unwrap();
-        let text = |fared: &Fared| template.object(&fared.now());
-        prop_assert!(after.now().status_update().transforms(&text(&before), &text(&after)));
+        let object = |state: &OwnedPodState| template.object(&state.as_pod_state());
+        prop_assert!(after.as_pod_state().status_update().transforms(&object(&before), &object(&after)));
     }
 }
 
@@ -87,9 +87,9 @@ fn preemption_prefers_victims_that_started_later() {
             ..demand
         }
     };
-    demand_pod(&mut run, 100, starting(5_000, demand(1, "came-first", "400m", 0)));
-    demand_pod(&mut run, 200, starting(100, demand(2, "ran-first", "400m", 0)));
+    demand_pod(&mut run, 100, starting(5_000, demand(1, "created-first", "400m", 0)));
+    demand_pod(&mut run, 200, starting(100, demand(2, "started-first", "400m", 0)));
     demand_pod(&mut run, 9_000, demand(3, "strong", "500m", 100));
     run.advance(at(12_000));
-    assert_eq!(evictions(run.observer()), [(9_030, "came-first lost, PreemptionByScheduler")]);
+    assert_eq!(evictions(run.observer()), [(9_030, "created-first evicted, PreemptionByScheduler")]);
 }

@@ -297,17 +297,17 @@ mod tests {
             let paths = ["/api/v1/pods", "/api/v1/nodes"];
             let plan = FaultPlan::seeded(seed, &paths, &FAULTS, 20);
             let mut progress = PlanProgress::new(plan.clone());
-            let mut met = Vec::new();
+            let mut found = Vec::new();
             for path in paths {
                 for request_kind in [RequestKind::List, RequestKind::Watch] {
-                    met.extend((0..100).filter_map(|_| progress.next_fault(path, request_kind)));
+                    found.extend((0..100).filter_map(|_| progress.next_fault(path, request_kind)));
                 }
             }
             let sorted = |mut planned_faults: Vec<PlannedFault>| {
                 planned_faults.sort_by_key(PlannedFault::to_string);
                 planned_faults
             };
-            assert_eq!(sorted(met), sorted(plan.faults), "seed {seed}");
+            assert_eq!(sorted(found), sorted(plan.faults), "seed {seed}");
         }
     }
 

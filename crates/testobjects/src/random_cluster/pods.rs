@@ -40,7 +40,7 @@ impl RandomCluster {
         }
         for _ in 0..1 + self.rng.below(2) {
             let container = self.container();
-            pod["spec"]["containers"].as_array_mut().expect("it was made one").push(container);
+            pod["spec"]["containers"].as_array_mut().expect("the value is an array").push(container);
         }
         if self.rng.chance(15) {
             let mut container = self.container();
@@ -58,7 +58,7 @@ impl RandomCluster {
             }
             if self.rng.chance(chance) {
                 let terms = self.affinity_terms();
-                let terms = terms.as_array().expect("it was made one").iter();
+                let terms = terms.as_array().expect("the value is an array").iter();
                 let weighted: Vec<Value> = terms
                     .map(|term| json!({"weight": 1 + self.rng.below(100), "podAffinityTerm": term}))
                     .collect();
@@ -130,7 +130,7 @@ impl RandomCluster {
                 && one.pod["spec"]["affinity"]["nodeAffinity"].is_null()
         };
         let index = self.pick_pod(free)?;
-        if self.pods[index].pod.as_object_mut().expect("it is one").remove("status").is_none() {
+        if self.pods[index].pod.as_object_mut().expect("a pod is an object").remove("status").is_none() {
             let nodes: Vec<&Value> = self.nodes.iter().chain(&self.deleted_nodes).collect();
             let name = &self.rng.choose(&nodes)["metadata"]["name"];
             self.pods[index].pod["status"] = json!({"nominatedNodeName": name});
@@ -284,6 +284,6 @@ impl RandomCluster {
 }
 
 fn has_ports(pod: &Value) -> bool {
-    let containers = pod["spec"]["containers"].as_array().expect("it has some");
+    let containers = pod["spec"]["containers"].as_array().expect("a pod has containers");
     containers.iter().any(|container| container.get("ports").is_some())
 }

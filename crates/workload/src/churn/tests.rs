@@ -18,7 +18,7 @@ fn objects_are_added_modified_and_deleted_in_order() {
         ChurnOptions { versions: 2, ..small_options() },
     ] {
         let alive = settings.live_objects;
-        let mut living: BTreeMap<Key, String> = BTreeMap::new();
+        let mut live_objects: BTreeMap<Key, String> = BTreeMap::new();
         let (mut last_version, mut last_seen) = (0, None);
         for (number, IncomingChange { seen, key, what, .. }) in churn(settings).enumerate() {
             let object = Object::parse(what.object().as_str()).unwrap();
@@ -29,12 +29,16 @@ fn objects_are_added_modified_and_deleted_in_order() {
             assert!(version > last_version && Some(seen) > last_seen);
             (last_version, last_seen) = (version, Some(seen));
             match what {
-                What::Added(_) => assert_eq!(living.insert(key, uid), None),
-                What::Modified(_) => assert_eq!(living.get(&key), Some(&uid)),
-                What::Deleted(_) => assert_eq!(living.remove(&key), Some(uid)),
+                What::Added(_) => assert_eq!(live_objects.insert(key, uid), None),
+                What::Modified(_) => assert_eq!(live_objects.get(&key), Some(&uid)),
+                What::Deleted(_) => assert_eq!(live_objects.remove(&key), Some(uid)),
             }
             if number >= alive {
-                assert!(living.len() == alive || living.len() == alive - 1, "{} alive", living.len());
+                assert!(
+                    live_objects.len() == alive || live_objects.len() == alive - 1,
+                    "{} alive",
+                    live_objects.len()
+                );
             }
         }
     }

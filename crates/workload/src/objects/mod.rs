@@ -175,12 +175,12 @@ fn write_field(out: &mut String, name: &str, value: &str) {
 
 /// Appends formatted text.
 pub(crate) fn append(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a String takes everything");
+    out.write_fmt(text).expect("writing to a String cannot fail");
 }
 
 /// A string of any characters as JSON.
 pub(crate) fn json_string(text: &str) -> String {
-    let json = serde_json::to_string(text).expect("a string is always JSON");
+    let json = serde_json::to_string(text).expect("a string serializes as JSON");
     // Go's encoder, and so the API server, escapes characters that are special in HTML.
     json.replace('<', r"\u003c").replace('>', r"\u003e").replace('&', r"\u0026")
 }

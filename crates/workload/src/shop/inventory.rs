@@ -176,8 +176,8 @@ pub(super) fn autoscaler_deployment(start: Moment) -> Object {
 
 /// The settings of that Deployment.
 pub(super) fn autoscaler_settings(autoscaler: &Object) -> Settings {
-    let running = Settings::from_deployment(autoscaler).expect("its flags are those of 1.36");
-    running.expect("it runs the autoscaler").settings
+    let running = Settings::from_deployment(autoscaler).expect("the flags are valid for 1.36");
+    running.expect("the Deployment runs the autoscaler").settings
 }
 
 /// A required node affinity for a disk.

@@ -78,7 +78,7 @@ pub fn day(seed: u64, mut each: impl FnMut(IncomingChange)) -> DayHighlights {
         each(observed);
         true
     })
-    .expect("whoever wants every change hears the story to its end")
+    .expect("a callback that always continues runs the story to its end")
 }
 
 /// The first `count` changes of that day.
@@ -118,7 +118,7 @@ fn simulate_day(seed: u64, each: &mut dyn FnMut(IncomingChange) -> bool) -> Opti
     let mut run = run.with_controllers(&Controller::ALL, None, Some(&mut run_times));
     let apply_input = |run: &mut Run<'_, ShopRecorder>, at: Moment, what| {
         run.advance(at);
-        run.apply_input(at, Input::Object(what)).expect("no pods are given, but workloads");
+        run.apply_input(at, Input::Object(what)).expect("the input contains workloads, no pods");
     };
     let objects = inventory::initial_objects(start).into_iter().chain([autoscaler]).chain(fleet.nodes);
     for object in objects {

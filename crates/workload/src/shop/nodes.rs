@@ -257,5 +257,5 @@ pub(super) fn format_seconds(moment: Moment) -> String {
 }
 
 pub(super) fn parse_object(value: &Value) -> Object {
-    Object::parse(&value.to_string()).expect("it has a kind and a name")
+    Object::parse(&value.to_string()).expect("the object has a kind and a name")
 }

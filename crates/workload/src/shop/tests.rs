@@ -24,23 +24,23 @@ fn recorded_day(seed: u64) -> (Vec<IncomingChange>, DayHighlights) {
 fn check_day(seed: u64) {
     let (changes, highlights) = recorded_day(seed);
     assert!((40_000..=100_000).contains(&changes.len()), "{} changes", changes.len());
-    let mut ledger = ClusterState::default();
+    let mut cluster = ClusterState::default();
     let mut last_seen = highlights.begin;
     for change in changes.iter().take_while(|change| change.seen == highlights.begin) {
         // A list is in any order.
-        ledger.uids.extend(change.what.object().meta().uid.as_deref().map(str::to_owned));
+        cluster.uids.extend(change.what.object().meta().uid.as_deref().map(str::to_owned));
     }
     for change in &changes {
         let object = Object::parse(change.what.object().as_str()).unwrap();
         assert_eq!(object.key(&change.key.source), change.key);
-        assert!(change.seen >= last_seen, "{} is seen before what came before", change.key);
+        assert!(change.seen >= last_seen, "{} is observed before the previous change", change.key);
         last_seen = change.seen;
         let value = serde_json::from_str(object.as_str()).unwrap();
-        ledger.apply(&change.key, &change.what, value);
+        cluster.apply(&change.key, &change.what, value);
     }
     assert!(last_seen < highlights.end);
     check_versions(&changes);
-    ledger.check_counts();
+    cluster.check_counts();
 }
 
 /// Checks that resource versions are unique in the list and rise afterwards.
@@ -50,7 +50,11 @@ fn check_versions(changes: &[IncomingChange]) {
         .map(|change| change.what.object().meta().resource_version.unwrap().parse().unwrap())
         .collect();
     let list = changes.iter().position(|change| change.seen > changes[0].seen).unwrap();
-    assert_eq!(versions[..list].iter().collect::<BTreeSet<_>>().len(), list, "a version stands twice");
+    assert_eq!(
+        versions[..list].iter().collect::<BTreeSet<_>>().len(),
+        list,
+        "a resource version is used twice"
+    );
     assert!(versions[..list].iter().max() < versions.get(list));
     assert!(versions[list..].is_sorted_by(|a, b| a < b));
 }
@@ -166,8 +170,8 @@ impl ClusterState {
                 real = (real.0 + replicas, real.1 + ready);
             }
             let status = &deployment["status"];
-            let said = (number(&status["replicas"]), number(&status["readyReplicas"]));
-            assert_eq!(said, real, "{}", deployment["metadata"]["name"]);
+            let reported = (number(&status["replicas"]), number(&status["readyReplicas"]));
+            assert_eq!(reported, real, "{}", deployment["metadata"]["name"]);
             assert_eq!(number(&deployment["spec"]["replicas"]), real.0, "{}", deployment["metadata"]["name"]);
         }
         for set in self.objects_of_kind("StatefulSet") {
@@ -181,7 +185,7 @@ impl ClusterState {
             assert_eq!((nodes, number(&daemon["status"]["numberReady"])), active(daemon));
         }
         for pod in self.objects_of_kind("Pod") {
-            assert!(!pod["spec"]["nodeName"].is_null(), "{} still waits", pod["metadata"]["name"]);
+            assert!(!pod["spec"]["nodeName"].is_null(), "{} is still pending", pod["metadata"]["name"]);
         }
     }
 
@@ -203,7 +207,7 @@ fn the_same_seed_gives_the_same_day() {
     assert_eq!(one.1, other.1);
     assert!(one.0 == other.0, "the changes differ");
     let beginning = first_changes(7, 3_000);
-    assert!(beginning == one.0[..3_000], "it begins otherwise");
+    assert!(beginning == one.0[..3_000], "the first changes differ");
     assert!(super::first_changes(8, 3_000) != beginning);
 }
 
@@ -224,29 +228,29 @@ fn the_incidents_are_visible_in_the_history() {
             of_key.map(|change| change.what.object().as_str()).collect()
         };
         // The bad version: no node matches, and the autoscaler cannot help.
-        let misplaced = highlights.unmatched_pod.expect("a pod of the bad version waits");
-        let said = versions_of(&misplaced).join(" ");
-        assert!(said.contains("didn't match Pod's node affinity/selector"), "seed {seed}: {said}");
-        assert!(!said.contains("nodeName"), "seed {seed}: {said}");
+        let misplaced = highlights.unmatched_pod.expect("a pod of the bad version is pending");
+        let versions = versions_of(&misplaced).join(" ");
+        assert!(versions.contains("didn't match Pod's node affinity/selector"), "seed {seed}: {versions}");
+        assert!(!versions.contains("nodeName"), "seed {seed}: {versions}");
         assert!(
             events("NotTriggerScaleUp", &misplaced.name, highlights.bad_rollout, highlights.rollout_fixed)
                 > 0,
             "seed {seed}"
         );
         // The sale: the node group is at its maximum, some pods are pending and some are preempted.
-        let waiting = highlights.waiting_pod.expect("a pod waits for room");
-        let said = versions_of(&waiting).join(" ");
-        assert!(said.contains("Insufficient cpu"), "seed {seed}: {said}");
+        let waiting = highlights.waiting_pod.expect("a pod is pending");
+        let versions = versions_of(&waiting).join(" ");
+        assert!(versions.contains("Insufficient cpu"), "seed {seed}: {versions}");
         assert!(events("FailedScheduling", "", highlights.sale, highlights.sale_over) > 20, "seed {seed}");
         assert!(events("Preempted", "", highlights.sale, highlights.sale_over) > 3, "seed {seed}");
         assert!(events("TriggeredScaleUp", "", highlights.sale, highlights.sale_over) > 5, "seed {seed}");
-        let preempted = versions_of(&highlights.preempted_pod.expect("a pod makes room")).join(" ");
+        let preempted = versions_of(&highlights.preempted_pod.expect("a pod is preempted")).join(" ");
         assert!(preempted.contains("PreemptionByScheduler"), "seed {seed}: {preempted}");
-        let lost = versions_of(&highlights.lost_node.expect("a node is lost")).join(" ");
-        assert!(lost.contains("Kubelet stopped posting node status."), "seed {seed}: {lost}");
+        let unreachable = versions_of(&highlights.lost_node.expect("a node is unreachable")).join(" ");
+        assert!(unreachable.contains("Kubelet stopped posting node status."), "seed {seed}: {unreachable}");
         assert!(
             events("ScaleDown", "", highlights.sale_over, highlights.end) > 5,
-            "seed {seed}: nodes go again"
+            "seed {seed}: nodes are scaled down"
         );
         let nodes = max_node_count(&changes);
         assert!((90..=115).contains(&nodes), "seed {seed}: {nodes} nodes");
@@ -276,7 +280,7 @@ fn the_history_contains_the_autoscalers_settings() {
     let groups: Vec<(&str, i64, i64)> =
         derived.groups.iter().map(|group| (&*group.name, group.min, group.max)).collect();
     assert_eq!(groups, [("general", 20, 64), ("memory", 6, 20), ("batch", 2, 20)]);
-    let settings = derived.settings.expect("its Deployment tells");
+    let settings = derived.settings.expect("the Deployment has its settings");
     assert_eq!(settings.expander, [autoscaler::Expander::LeastWaste]);
 }
 

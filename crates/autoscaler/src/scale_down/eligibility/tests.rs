@@ -48,8 +48,8 @@ fn nodes_are_unremovable_for_a_reason() {
     let broken = plain().set("status.allocatable", json!({"cpu": "0", "memory": "0"}));
     check(&default, broken, &[("200m", false)], Some(UnexpectedError));
     check(&default, unready(), &[], None);
-    let picky = Settings { scale_down_unready_enabled: false, ..default };
-    check(&picky, unready(), &[], Some(ScaleDownUnreadyDisabled));
+    let without_unready = Settings { scale_down_unready_enabled: false, ..default };
+    check(&without_unready, unready(), &[], Some(ScaleDownUnreadyDisabled));
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn an_eviction_that_is_refused_is_tried_for_two_minutes() {
     messages(&mut harness);
     let mut tries = 0;
     let actions = loop {
-        harness.now = down.next_wake().expect("it is not over");
+        harness.now = down.next_wake().expect("the deletion is in progress");
         let actions = background(&mut harness, &mut down);
         match actions.first() {
             Some(Action::Evict { .. }) => tries += 1,
@@ -197,7 +197,7 @@ fn a_delay_deletion_annotation_delays_by_two_minutes_at_most() {
     scale_down(&mut harness, &mut down, false);
     let start_time = harness.now;
     while harness.cloud.deleted.is_empty() {
-        harness.now = down.next_wake().expect("it is not over");
+        harness.now = down.next_wake().expect("the deletion is in progress");
         assert_eq!(background(&mut harness, &mut down), []);
     }
     assert_eq!(harness.now.nanos_since(start_time), seconds(125));
@@ -219,7 +219,7 @@ fn pods_of_lower_priority_are_evicted_first() {
             let Action::Evict { pod, grace } = action else { panic!("{action:?}") };
             bucket.push(format!("{} {grace}", pod.name));
             let pod_position =
-                pods.iter().position(|(name, _)| **name == *pod.name).expect("it is one of them");
+                pods.iter().position(|(name, _)| **name == *pod.name).expect("the pod is on the node");
             harness.apply(built[pod_position].clone().deleted());
         }
         if !bucket.is_empty() {

@@ -32,8 +32,8 @@ fn utilization(pods: Vec<PodBuilder>, node: NodeBuilder, ignored: IgnoredPods) -
 
 #[track_caller]
 fn check(pods: Vec<PodBuilder>, ignored: IgnoredPods, expected: f64) {
-    let got = utilization(pods, node("g", "n"), ignored).expect("the node says what it has").highest;
-    assert!((got - expected).abs() < 1e-9, "{got} instead of {expected}");
+    let found = utilization(pods, node("g", "n"), ignored).expect("the node has allocatable").highest;
+    assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn init_containers_count_as_the_scheduler_counts_them() {
         {"name": "j", "image": "i", "resources": {"requests": {"cpu": "5m", "memory": "100"}}},
     ]));
     let pods = vec![plain(), sidecar, large];
-    let got = utilization(pods, node("g", "n"), IgnoredPods::default()).expect("it says what it has");
-    assert!((got.cpu - 25.125).abs() < 1e-9 && (got.highest - 50.25).abs() < 1e-9, "{got:?}");
+    let found = utilization(pods, node("g", "n"), IgnoredPods::default()).expect("the node has allocatable");
+    assert!((found.cpu - 25.125).abs() < 1e-9 && (found.highest - 50.25).abs() < 1e-9, "{found:?}");
 }
 
 #[test]
@@ -83,11 +83,13 @@ fn a_node_without_allocatable_is_an_error_unless_a_gpu_counts() {
     assert_eq!(utilization(vec![plain()], lacks_memory, IgnoredPods::default()), None);
     let wants_gpu = plain().request("nvidia.com/gpu", "1");
     let has_gpu = node("g", "n").allocatable("nvidia.com/gpu", "1");
-    let got = utilization(vec![plain(), wants_gpu], has_gpu, IgnoredPods::default()).expect("a GPU counts");
-    assert_eq!((got.highest, got.resource), (1.0, "nvidia.com/gpu"));
-    let promises = node("g", "n").label("gpu", "k80");
-    let got = utilization(vec![plain()], promises, IgnoredPods::default()).expect("a GPU counts");
-    assert_eq!(got.highest, 0.0);
+    let found = utilization(vec![plain(), wants_gpu], has_gpu, IgnoredPods::default())
+        .expect("the GPU's utilization counts");
+    assert_eq!((found.highest, found.resource), (1.0, "nvidia.com/gpu"));
+    let with_gpu_label = node("g", "n").label("gpu", "k80");
+    let found = utilization(vec![plain()], with_gpu_label, IgnoredPods::default())
+        .expect("the GPU's utilization counts");
+    assert_eq!(found.highest, 0.0);
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl CountedNodes {
     }
 
     fn requirements_of(&self, group: usize) -> &GroupRequirements {
-        self.requirements[group].as_ref().expect("only groups that take part are packed")
+        self.requirements[group].as_ref().expect("only participating groups are packed")
     }
 
     fn free_on(&self, node: usize) -> &[i64] {
@@ -134,7 +134,7 @@ impl CountedNodes {
 
     fn place_pods(&mut self, group: usize, node: usize, count: usize) {
         let width = self.free_on_new_node.len();
-        let requirements = self.requirements[group].as_ref().expect("only groups that take part are packed");
+        let requirements = self.requirements[group].as_ref().expect("only participating groups are packed");
         let free = &mut self.free[node * width..(node + 1) * width];
         free.iter_mut()
             .zip(&requirements.uses)

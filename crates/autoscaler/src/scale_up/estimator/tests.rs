@@ -45,7 +45,7 @@ impl Case {
         &mut self.harness.state.cluster.snapshot
     }
 
-    fn estimate(&mut self, most: i64, manner: EstimatorOptions) -> Estimate {
+    fn estimate(&mut self, most: i64, options: EstimatorOptions) -> Estimate {
         let group_indices: Vec<usize> = (0..self.groups.len()).collect();
         let snapshot = &mut self.harness.state.cluster.snapshot;
         estimate(
@@ -54,17 +54,17 @@ impl Case {
             &self.groups,
             &group_indices,
             EstimationLimiter::from_thresholds(&[most]),
-            manner,
+            options,
         )
     }
 
-    fn estimate_by_simulation(&mut self, most: i64, manner: EstimatorOptions) -> Estimate {
+    fn estimate_by_simulation(&mut self, most: i64, options: EstimatorOptions) -> Estimate {
         let group_indices: Vec<usize> = (0..self.groups.len()).collect();
         let snapshot = &mut self.harness.state.cluster.snapshot;
         let (order, fast) =
-            packing_order(snapshot, &self.template.node, &self.groups, &group_indices, manner);
+            packing_order(snapshot, &self.template.node, &self.groups, &group_indices, options);
         let limit = EstimationLimiter::from_thresholds(&[most]);
-        estimate_by_simulation(snapshot, &self.template, &self.groups, (&order, fast), limit, manner)
+        estimate_by_simulation(snapshot, &self.template, &self.groups, (&order, fast), limit, options)
     }
 }
 
@@ -217,21 +217,21 @@ fn counting_is_the_same_as_trying() {
             })
             .collect();
         let max_nodes = if amount(0, 2) == 0 { amount(1, 12) } else { 0 };
-        let manner = if amount(0, 3) == 0 { FAST } else { PLAIN };
+        let options = if amount(0, 3) == 0 { FAST } else { PLAIN };
         let mut case = Case::with_daemons(template, &daemons, &pending);
         let start = amount(0, 40) as usize;
         case.snapshot().set_last_match_index(start);
-        let tried = case.estimate_by_simulation(max_nodes, manner);
+        let tried = case.estimate_by_simulation(max_nodes, options);
         let tried_match = case.snapshot().last_match_index();
         case.snapshot().set_last_match_index(start);
         let group_indices: Vec<usize> = (0..case.groups.len()).collect();
         let snapshot = &mut case.harness.state.cluster.snapshot;
         counted +=
             u32::from(CountedNodes::new(snapshot, &case.template, &case.groups, &group_indices).is_some());
-        assert_eq!(case.estimate(max_nodes, manner), tried, "seed {seed}");
+        assert_eq!(case.estimate(max_nodes, options), tried, "seed {seed}");
         assert_eq!(case.snapshot().last_match_index(), tried_match, "seed {seed}");
     }
-    assert_eq!(counted, 400, "every case is one that can be counted");
+    assert_eq!(counted, 400, "every case can be counted");
 }
 
 #[test]

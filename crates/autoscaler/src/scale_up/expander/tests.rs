@@ -100,10 +100,10 @@ fn the_random_choice_is_seeded_and_ends_the_chain() {
 fn the_best_price_ratio_wins() {
     // A core costs 20, so p1 costs 20, p2 10 and the stabilization pod 10.
     let pricing = PodPricing { cpu: 20.0, memory_gib: 0.0 };
-    let check = |nodes: [i64; 2], helped: [usize; 2], prices: [f64; 2], there: usize, expected: &str| {
+    let check = |nodes: [i64; 2], helped: [usize; 2], prices: [f64; 2], node_count: usize, expected: &str| {
         let options = [("ng1", 1000, 1000, nodes[0], helped[0]), ("ng2", 4000, 1000, nodes[1], helped[1])];
         let mut case = Case::new(&options, &[(1000, 0), (500, 0)]);
-        for n in 0..there {
+        for n in 0..node_count {
             case.harness.apply(node(&format!("n{n}"), 1, 1, 1).added());
         }
         case.harness.cloud.pricing = Some(pricing);
@@ -169,12 +169,17 @@ fn the_highest_priority_wins() {
     };
     let one = config("10: \n  - \".*t2\\\\.large.*\"\n");
     check_priority(one.clone(), &[LARGE, LARGE3, XLARGE], &[LARGE], &[&unknown(LARGE3), &unknown(XLARGE)]);
-    let nobody = "PriorityConfigMapNoGroupMatched Priority expander: no priorities info found for any of the \
+    let unmatched = "PriorityConfigMapNoGroupMatched Priority expander: no priorities info found for any of the \
                   expansion options. No options filtered.";
-    check_priority(one, &[LARGE3, XLARGE], &[LARGE3, XLARGE], &[&unknown(LARGE3), &unknown(XLARGE), nobody]);
+    check_priority(
+        one,
+        &[LARGE3, XLARGE],
+        &[LARGE3, XLARGE],
+        &[&unknown(LARGE3), &unknown(XLARGE), unmatched],
+    );
     // A priority of -1 counts, lower ones do not.
     check_priority(config("-1: [a]\n-2: [b]\n"), &["a", "b"], &["a"], &[]);
-    check_priority(config("-2: [b]\n"), &["b"], &["b"], &[nobody]);
+    check_priority(config("-2: [b]\n"), &["b"], &["b"], &[unmatched]);
 }
 
 /// The messages are those that cluster-autoscaler 1.36.1 printed for the vectors, or those of its tests.

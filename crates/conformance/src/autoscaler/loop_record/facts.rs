@@ -14,42 +14,42 @@ impl LoopRecord {
     /// The facts of the loop.
     pub(in crate::autoscaler) fn facts(&self) -> LoopFacts {
         let mut facts = LoopFacts::new();
-        let mut tell = |field: &'static str, mut words: Vec<String>| {
+        let mut add = |field: &'static str, mut words: Vec<String>| {
             words.sort();
             facts.push((field, words));
         };
-        tell("before", self.before.iter().map(ClusterEvent::text).collect());
-        tell("asyncCalls", self.async_calls.clone());
-        tell("error", self.error.iter().cloned().collect());
-        add_rounds(self.scale_up.as_slice(), UP, &mut tell);
-        add_rounds(&self.salvo, SALVO, &mut tell);
-        add_rounds(self.min_size_scale_up.as_slice(), MIN_SIZE, &mut tell);
+        add("before", self.before.iter().map(ClusterEvent::text).collect());
+        add("asyncCalls", self.async_calls.clone());
+        add("error", self.error.iter().cloned().collect());
+        add_rounds(self.scale_up.as_slice(), UP, &mut add);
+        add_rounds(&self.salvo, SALVO, &mut add);
+        add_rounds(self.min_size_scale_up.as_slice(), MIN_SIZE, &mut add);
         let down = &self.scale_down;
-        tell("scaleDown.result", vec![down.result.clone()]);
-        tell("scaleDown.nodes", down.nodes.iter().map(RemovedNode::text).collect());
+        add("scaleDown.result", vec![down.result.clone()]);
+        add("scaleDown.nodes", down.nodes.iter().map(RemovedNode::text).collect());
         let unneeded = |one: &UnneededNode| format!("{} since {}", one.node, one.since);
-        tell("scaleDown.unneeded", down.unneeded.iter().map(unneeded).collect());
-        tell("scaleDown.unremovable", down.unremovable.iter().map(UnremovableNode::text).collect());
-        let used = |(node, used): (&String, &f64)| format!("{node} {used:.9}");
-        tell("scaleDown.utilization", down.utilization.iter().map(used).collect());
-        let ended = |(node, how): (&String, &String)| format!("{node} {how}");
-        tell("scaleDown.deleteResults", down.delete_results.iter().map(ended).collect());
-        tell("calls", self.calls.clone());
-        tell("targets", numbers(&self.targets));
-        tell("upcoming", numbers(&self.upcoming));
-        tell("backoff", self.backoff.clone());
-        tell("unhealthy", self.unhealthy.clone());
-        tell("softTaint", self.soft_taint.clone());
-        tell("toBeDeleted", self.to_be_deleted.clone());
-        tell("events", self.events.clone());
+        add("scaleDown.unneeded", down.unneeded.iter().map(unneeded).collect());
+        add("scaleDown.unremovable", down.unremovable.iter().map(UnremovableNode::text).collect());
+        let utilization = |(node, used): (&String, &f64)| format!("{node} {used:.9}");
+        add("scaleDown.utilization", down.utilization.iter().map(utilization).collect());
+        let delete_result = |(node, result): (&String, &String)| format!("{node} {result}");
+        add("scaleDown.deleteResults", down.delete_results.iter().map(delete_result).collect());
+        add("calls", self.calls.clone());
+        add("targets", numbers(&self.targets));
+        add("upcoming", numbers(&self.upcoming));
+        add("backoff", self.backoff.clone());
+        add("unhealthy", self.unhealthy.clone());
+        add("softTaint", self.soft_taint.clone());
+        add("toBeDeleted", self.to_be_deleted.clone());
+        add("events", self.events.clone());
         let loose = self.loose.clone().unwrap_or_default();
-        tell("loose.asyncCalls", numbers(&loose.async_calls));
-        tell("loose.calls", numbers(&loose.calls));
-        tell("loose.removed", numbers(&loose.removed));
-        tell("loose.unneeded", numbers(&loose.unneeded));
-        tell("loose.unremovable", numbers(&loose.unremovable));
-        tell("loose.softTaint", numbers(&loose.soft_taint));
-        tell("loose.toBeDeleted", numbers(&loose.to_be_deleted));
+        add("loose.asyncCalls", numbers(&loose.async_calls));
+        add("loose.calls", numbers(&loose.calls));
+        add("loose.removed", numbers(&loose.removed));
+        add("loose.unneeded", numbers(&loose.unneeded));
+        add("loose.unremovable", numbers(&loose.unremovable));
+        add("loose.softTaint", numbers(&loose.soft_taint));
+        add("loose.toBeDeleted", numbers(&loose.to_be_deleted));
         facts
     }
 }
@@ -94,31 +94,32 @@ const SALVO: ScaleUpFields = [
 fn add_rounds(
     rounds: &[ScaleUpRecord],
     fields: ScaleUpFields,
-    tell: &mut impl FnMut(&'static str, Vec<String>),
+    add: &mut impl FnMut(&'static str, Vec<String>),
 ) {
     // Only a salvo has several rounds: each word names its round.
-    let many = |index: usize, word: String| if index == 0 { word } else { format!("#{} {word}", index + 1) };
+    let numbered =
+        |index: usize, word: String| if index == 0 { word } else { format!("#{} {word}", index + 1) };
     let all = |words: &dyn Fn(&ScaleUpRecord) -> Vec<String>| {
-        let of_round = |(index, round)| words(round).into_iter().map(move |word| many(index, word));
+        let of_round = |(index, round)| words(round).into_iter().map(move |word| numbered(index, word));
         rounds.iter().enumerate().flat_map(of_round).collect::<Vec<String>>()
     };
     let [result, error, options, best, increases, triggered, remaining, awaiting, failed] = fields;
-    tell(result, all(&|round| vec![round.result.clone()]));
-    tell(error, all(&|round| round.error.iter().cloned().collect()));
-    tell(options, all(&|round| round.options.iter().map(ExpansionOption::text).collect()));
-    tell(best, all(&|round| round.best.iter().cloned().collect()));
-    let grows = |one: &GroupIncrease| format!("{} {}->{}", one.group, one.from, one.to);
-    tell(increases, all(&|round| round.increases.iter().map(grows).collect()));
-    tell(triggered, all(&|round| numbers(&round.triggered)));
-    tell(remaining, all(&|round| round.remaining.iter().map(RemainingPods::text).collect()));
-    tell(awaiting, all(&|round| numbers(&round.awaiting)));
-    tell(failed, all(&|round| round.failed_groups.clone()));
+    add(result, all(&|round| vec![round.result.clone()]));
+    add(error, all(&|round| round.error.iter().cloned().collect()));
+    add(options, all(&|round| round.options.iter().map(ExpansionOption::text).collect()));
+    add(best, all(&|round| round.best.iter().cloned().collect()));
+    let increase = |one: &GroupIncrease| format!("{} {}->{}", one.group, one.from, one.to);
+    add(increases, all(&|round| round.increases.iter().map(increase).collect()));
+    add(triggered, all(&|round| numbers(&round.triggered)));
+    add(remaining, all(&|round| round.remaining.iter().map(RemainingPods::text).collect()));
+    add(awaiting, all(&|round| numbers(&round.awaiting)));
+    add(failed, all(&|round| round.failed_groups.clone()));
 }
 
 /// `name=number` for each number that is not zero: zero equals absent.
 fn numbers(numbers: &BTreeMap<String, i64>) -> Vec<String> {
-    let there = numbers.iter().filter(|(_, number)| **number != 0);
-    there.map(|(name, number)| format!("{name}={number}")).collect()
+    let non_zero = numbers.iter().filter(|(_, number)| **number != 0);
+    non_zero.map(|(name, number)| format!("{name}={number}")).collect()
 }
 
 // === impl ClusterEvent ===
@@ -157,9 +158,9 @@ impl ExpansionOption {
 
 impl RemainingPods {
     fn text(&self) -> String {
-        let reasons = |how: &str, all: &BTreeMap<String, Vec<String>>| {
+        let reasons = |verdict: &str, all: &BTreeMap<String, Vec<String>>| {
             let one = |(group, reasons): (&String, &Vec<String>)| {
-                format!("; {how} {group}: {}", reasons.join(", "))
+                format!("; {verdict} {group}: {}", reasons.join(", "))
             };
             all.iter().map(one).collect::<String>()
         };

@@ -55,7 +55,7 @@ impl InfoHasher {
 
     pub(crate) fn hex(self) -> String {
         self.0.finalize().iter().fold(String::new(), |mut hex, byte| {
-            write!(hex, "{byte:02x}").expect("a String takes all that is written to it");
+            write!(hex, "{byte:02x}").expect("writing to a String cannot fail");
             hex
         })
     }

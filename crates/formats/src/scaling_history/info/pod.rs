@@ -201,7 +201,7 @@ pub(crate) fn check_spec(spec: &Value) -> InfoResult<()> {
 fn selector_text(selector: &Value) -> InfoResult<String> {
     let mut out = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
     let add = |out: &mut String, parts: std::fmt::Arguments<'_>| {
-        out.write_fmt(parts).expect("a String takes all that is written to it");
+        out.write_fmt(parts).expect("writing to a String cannot fail");
     };
     for (name, value) in labels(&selector["matchLabels"])? {
         add(&mut out, format_args!("{name}: {value},"));

@@ -1,4 +1,4 @@
-//! Serialisable mirrors of the replayer's Go types, with their field names and order.
+//! Serializable mirrors of the replayer's Go types, with their field names and order.
 
 use std::collections::BTreeMap;
 

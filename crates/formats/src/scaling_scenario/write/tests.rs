@@ -174,8 +174,8 @@ fn reports_round_trip() {
     }
     assert_eq!((before.nodes, before.priority_classes), (again.nodes, again.priority_classes));
     assert_eq!(again.machine_deployments[0].replicas, 1);
-    let told = "file: ScalingResult is from a simulation and was skipped: 1 nodes scaled up, 3 pods scheduled, 1 pods pending";
-    assert_eq!(warnings, [told]);
+    let warning = "file: ScalingResult is from a simulation and was skipped: 1 nodes scaled up, 3 pods scheduled, 1 pods pending";
+    assert_eq!(warnings, [warning]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Property test with random histories of a server, random faults and restarts: every lost event lies in a gap, and
+//! Property test with random histories of a server, random faults and restarts: every missed event lies in a gap, and
 //! none is reported twice.
 
 use std::collections::{BTreeMap, HashSet};
@@ -245,7 +245,7 @@ fn check(seed: u64) -> Result<(), TestCaseError> {
         }
         let what =
             if change.what.state().is_some() { ("is", uid, version) } else { ("was", uid, String::new()) };
-        prop_assert!(reported.insert(what.clone()), "told twice: {what:?}");
+        prop_assert!(reported.insert(what.clone()), "reported twice: {what:?}");
     }
     prop_assert_eq!(&state, &server.objects);
 
@@ -267,7 +267,7 @@ fn check(seed: u64) -> Result<(), TestCaseError> {
                 // It would have been received after it happened, and after the events before it.
                 let due = event.at.max(seen_before);
                 let is_covered = gaps.iter().any(|gap| gap.from <= due && event.at <= gap.to);
-                prop_assert!(is_covered, "missed unsaid: {event:?}, gaps {gaps:?}");
+                prop_assert!(is_covered, "missed outside of gaps: {event:?}, gaps {gaps:?}");
             }
         }
     }
@@ -277,7 +277,7 @@ fn check(seed: u64) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
     #[test]
-    fn every_lost_event_lies_in_a_gap_and_none_is_reported_twice(seed: u64) {
+    fn every_missed_event_lies_in_a_gap_and_none_is_reported_twice(seed: u64) {
         check(seed)?;
     }
 }

@@ -56,20 +56,20 @@ fn check(previous: &str, new_scope: &str, after: &str, gaps: &[&str]) {
     let resumption = resume(&pod(), positions.as_ref(), new_scope.as_ref(), span, at(100));
     assert_eq!(
         (short(&text(&resumption, new_scope.as_ref())), gap_texts(&resumption)),
-        (after.to_owned(), words(gaps))
+        (after.to_owned(), strings(gaps))
     );
     assert_eq!(resumption.change.is_some(), previous != after);
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 fn gap_texts(resumption: &Resumption) -> Vec<String> {
     let end = |to: Moment| if to == Moment::MAX { String::new() } else { to.to_string() };
-    let words = |gap: &ScopeGap| short(&format!("{}..{} {}", gap.from, end(gap.to), gap.why));
+    let text = |gap: &ScopeGap| short(&format!("{}..{} {}", gap.from, end(gap.to), gap.why));
     let change = resumption.change.iter();
-    change.flat_map(|change| change.closed.iter().chain(&change.gaps)).map(words).collect()
+    change.flat_map(|change| change.closed.iter().chain(&change.gaps)).map(text).collect()
 }
 
 /// The text of the positions, as [`KindProgress`](super::super::kind_progress::KindProgress) writes it.
@@ -175,7 +175,7 @@ fn a_part_that_was_never_recorded_is_a_gap_from_the_beginning() {
 fn events_of_every_reporter_are_more_than_those_of_schedulers() {
     let kind = Kind::new("events.k8s.io", "Event");
     let span = Some(RecordedSpan { from: at(10), to: at(90) });
-    let go_on = |text: &str, events: EventChoice| {
+    let resume_events = |text: &str, events: EventChoice| {
         let filter = ScopeFilter { labels: None, events };
         let before = KindPositions::parse(&long(text), &kind);
         let wanted = KindScope { filter: filter.clone(), namespaces: Vec::new() };
@@ -188,13 +188,16 @@ fn events_of_every_reporter_are_more_than_those_of_schedulers() {
     };
     // As in histories from before the choice existed.
     let only = "only events of schedulers and autoscalers recorded";
-    assert_eq!(go_on("7@80s", EventChoice::All), ("*|@100s".to_owned(), vec![format!("10s..100s {only}")]));
-    assert_eq!(go_on("7@80s", EventChoice::Scheduling), ("7@80s".to_owned(), vec![]));
-    assert_eq!(go_on("*|7@80s", EventChoice::All), ("*|7@80s".to_owned(), vec![]));
-    let narrower = ("@100s;-*|7@80s".to_owned(), vec![format!("80s.. {only}")]);
-    assert_eq!(go_on("*|7@80s", EventChoice::Scheduling), narrower);
     assert_eq!(
-        go_on("@99s;-*|7@80s", EventChoice::All),
+        resume_events("7@80s", EventChoice::All),
+        ("*|@100s".to_owned(), vec![format!("10s..100s {only}")])
+    );
+    assert_eq!(resume_events("7@80s", EventChoice::Scheduling), ("7@80s".to_owned(), vec![]));
+    assert_eq!(resume_events("*|7@80s", EventChoice::All), ("*|7@80s".to_owned(), vec![]));
+    let narrower = ("@100s;-*|7@80s".to_owned(), vec![format!("80s.. {only}")]);
+    assert_eq!(resume_events("*|7@80s", EventChoice::Scheduling), narrower);
+    assert_eq!(
+        resume_events("@99s;-*|7@80s", EventChoice::All),
         ("*|@100s".to_owned(), vec![format!("80s..100s {only}")])
     );
 }
@@ -202,8 +205,8 @@ fn events_of_every_reporter_are_more_than_those_of_schedulers() {
 #[test]
 fn a_reason_names_some_of_many_namespaces() {
     let names: Vec<String> = (10..25).map(|number| format!("n{number}")).collect();
-    let words = describe_namespaces(names.iter().map(String::as_str));
-    assert_eq!(words, "namespaces n10, n11, n12, n13, n14, n15, n16, n17, n18, n19 and 5 more");
+    let text = describe_namespaces(names.iter().map(String::as_str));
+    assert_eq!(text, "namespaces n10, n11, n12, n13, n14, n15, n16, n17, n18, n19 and 5 more");
 }
 
 /// The labels and namespaces that a run records of a kind; `None` if it does not record it.
@@ -239,15 +242,15 @@ proptest! {
             let change = resumption.change.clone().unwrap_or_default();
             if let Some(closed) = &change.closed {
                 let open = gaps.iter().position(|gap| *gap == (closed.from, Moment::MAX));
-                gaps.remove(open.expect("what is closed was open"));
+                gaps.remove(open.expect("a closed gap was open"));
                 gaps.push((closed.from, closed.to));
             }
             gaps.extend(change.gaps.iter().map(|gap| (gap.from, gap.to)));
             let mut positions = BTreeMap::new();
             for (name, position) in wanted.iter().flat_map(KindScope::watched_namespaces).zip(&resumption.positions) {
                 // Gaps reported by the watch itself.
-                let lost = position.as_deref().filter(|position| position_version(position).is_empty()).and_then(position_moment);
-                gaps.extend(lost.map(|since| (since, at(begins + 1))));
+                let relisted_since = position.as_deref().filter(|position| position_version(position).is_empty()).and_then(position_moment);
+                gaps.extend(relisted_since.map(|since| (since, at(begins + 1))));
                 positions.insert(name.to_owned(), format!("7@{}", at(begins + 50)));
             }
             text = Some(match &wanted {

@@ -258,8 +258,8 @@ fn another_template_is_another_demand() {
         recording.add(6_100, &of(next, "u2"));
         let (recorded_demands, _) = demands_of(recording);
         assert_eq!(recorded_demands.len(), demands, "{next}");
-        let act = if demands == 1 { DemandAction::Deleted } else { DemandAction::Withdrawn };
-        assert_eq!(recorded_demands[0].actions, [(at(5_000), act)]);
+        let action = if demands == 1 { DemandAction::Deleted } else { DemandAction::Withdrawn };
+        assert_eq!(recorded_demands[0].actions, [(at(5_000), action)]);
         assert_eq!(recorded_demands[0].recreate, RecreatePolicy::WhenGone);
     }
 }
@@ -369,7 +369,7 @@ fn pods_that_a_controller_creates_are_matched_by_owner() {
     recording.remove(4_000, &ended(running(on(pod("web-a"), "n1")), "Succeeded"));
     recording.add(4_100, &pod("web-b"));
     let recorded_demands = recording.0.finish(at(10_000)).unwrap();
-    assert_eq!(recorded_demands.totals.demands, 2, "who is made again is for the controller to decide");
+    assert_eq!(recorded_demands.totals.demands, 2, "the controller decides which pods are recreated");
     assert!(
         recorded_demands.controller_pods.creates(&object(&pod("web-a")))
             && !recorded_demands.controller_pods.creates(&object(&owned("x", "Job", "job")))

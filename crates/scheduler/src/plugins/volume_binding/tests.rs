@@ -119,44 +119,44 @@ fn a_pre_bound_volume_is_used_or_none() {
         more["claimRef"] = json!({"namespace": "a", "name": "x"});
         volume("own", "5Gi", more)
     };
-    let rest = [local(), claim("x", "1Gi", json!({})), volume("a", "1Gi", json!({}))];
-    check(&[&rest[..], &[own("n")]].concat(), &["x"], "fits x=own");
-    check(&[&rest[..], &[own("m")]].concat(), &["x"], NONE);
+    let other_objects = [local(), claim("x", "1Gi", json!({})), volume("a", "1Gi", json!({}))];
+    check(&[&other_objects[..], &[own("n")]].concat(), &["x"], "fits x=own");
+    check(&[&other_objects[..], &[own("m")]].concat(), &["x"], NONE);
     let other = volume("a", "1Gi", json!({"claimRef": {"namespace": "b", "name": "x"}}));
     check(&[local(), claim("x", "1Gi", json!({})), other], &["x"], NONE);
 }
 
 #[test]
 fn a_volume_must_match_the_claim() {
-    let tried = |claimed: Value, offered: Value, phase: &str| {
-        let mut volume = volume("v", "1Gi", offered);
+    let fits = |claim_spec: Value, volume_spec: Value, phase: &str| {
+        let mut volume = volume("v", "1Gi", volume_spec);
         volume["status"]["phase"] = phase.into();
-        let mut storage = StorageCache::of(&[local(), claim("x", "1Gi", claimed), volume]);
+        let mut storage = StorageCache::of(&[local(), claim("x", "1Gi", claim_spec), volume]);
         reserve_on_node(&mut storage, json!([{"persistentVolumeClaim": {"claimName": "x"}}]))
             .starts_with("fits")
     };
-    assert!(tried(json!({}), json!({}), "Available"));
-    assert!(!tried(json!({}), json!({}), "Released"));
-    assert!(!tried(json!({}), on("m"), "Available"));
-    assert!(!tried(json!({"volumeMode": "Block"}), json!({}), "Available"));
-    assert!(tried(json!({"volumeMode": "Filesystem"}), json!({}), "Available"));
-    assert!(!tried(json!({"volumeAttributesClassName": "g"}), json!({}), "Available"));
-    assert!(!tried(json!({"selector": {"matchLabels": {"t": "a"}}}), json!({}), "Available"));
+    assert!(fits(json!({}), json!({}), "Available"));
+    assert!(!fits(json!({}), json!({}), "Released"));
+    assert!(!fits(json!({}), on("m"), "Available"));
+    assert!(!fits(json!({"volumeMode": "Block"}), json!({}), "Available"));
+    assert!(fits(json!({"volumeMode": "Filesystem"}), json!({}), "Available"));
+    assert!(!fits(json!({"volumeAttributesClassName": "g"}), json!({}), "Available"));
+    assert!(!fits(json!({"selector": {"matchLabels": {"t": "a"}}}), json!({}), "Available"));
     let modes = json!({"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]});
-    assert!(tried(json!({"accessModes": ["ReadOnlyMany"]}), modes.clone(), "Available"));
-    assert!(!tried(json!({"accessModes": ["ReadWriteMany"]}), modes, "Available"));
+    assert!(fits(json!({"accessModes": ["ReadOnlyMany"]}), modes.clone(), "Available"));
+    assert!(!fits(json!({"accessModes": ["ReadWriteMany"]}), modes, "Available"));
 }
 
 #[test]
 fn a_claim_without_a_matching_volume_is_provisioned() {
     let wait = || class("d", json!("WaitForFirstConsumer"));
     check(&[wait(), claim("x", "1Gi", json!({}))], &["x"], "fits x@n");
-    let mut promised = claim("x", "1Gi", json!({}));
-    promised["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": "n"});
-    let offered = volume("v", "1Gi", json!({}));
-    check(&[wait(), promised.clone(), offered.clone()], &["x"], "fits x@n");
-    promised["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": "m"});
-    check(&[wait(), promised, offered], &["x"], NONE);
+    let mut with_selected_node = claim("x", "1Gi", json!({}));
+    with_selected_node["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": "n"});
+    let available_volume = volume("v", "1Gi", json!({}));
+    check(&[wait(), with_selected_node.clone(), available_volume.clone()], &["x"], "fits x@n");
+    with_selected_node["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": "m"});
+    check(&[wait(), with_selected_node, available_volume], &["x"], NONE);
     let mut elsewhere = wait();
     elsewhere["allowedTopologies"] =
         json!([{"matchLabelExpressions": [{"key": "host", "values": ["m"]}]}, {}]);
@@ -167,25 +167,25 @@ fn a_claim_without_a_matching_volume_is_provisioned() {
 fn a_driver_that_tracks_capacity_must_have_enough() {
     let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "d"},
         "spec": {"storageCapacity": true}});
-    let room = |capacity: Value| {
-        let mut room = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+    let storage_capacity = |capacity: Value| {
+        let mut storage_capacity = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
             "metadata": {"namespace": "k", "name": "k"}, "storageClassName": "s"});
-        room.as_object_mut().unwrap().extend(capacity.as_object().unwrap().clone());
-        room
+        storage_capacity.as_object_mut().unwrap().extend(capacity.as_object().unwrap().clone());
+        storage_capacity
     };
-    let tried = |capacity: Value, expected: &str| {
+    let check_capacity = |capacity: Value, expected: &str| {
         let class = class("d", json!("WaitForFirstConsumer"));
-        let objects = [driver.clone(), class, claim("x", "2Gi", json!({})), room(capacity)];
+        let objects = [driver.clone(), class, claim("x", "2Gi", json!({})), storage_capacity(capacity)];
         check(&objects, &["x"], expected);
     };
     let full = "VolumeBinding UnschedulableAndUnresolvable: node(s) did not have enough free storage";
-    tried(json!({"nodeTopology": {}, "capacity": "2Gi"}), "fits x@n");
-    tried(json!({"nodeTopology": {}, "capacity": "1Gi"}), full);
-    tried(json!({"nodeTopology": {}, "capacity": "9Gi", "maximumVolumeSize": "1Gi"}), full);
-    tried(json!({"capacity": "9Gi"}), full);
-    tried(json!({"nodeTopology": {"matchLabels": {"host": "m"}}, "capacity": "9Gi"}), full);
+    check_capacity(json!({"nodeTopology": {}, "capacity": "2Gi"}), "fits x@n");
+    check_capacity(json!({"nodeTopology": {}, "capacity": "1Gi"}), full);
+    check_capacity(json!({"nodeTopology": {}, "capacity": "9Gi", "maximumVolumeSize": "1Gi"}), full);
+    check_capacity(json!({"capacity": "9Gi"}), full);
+    check_capacity(json!({"nodeTopology": {"matchLabels": {"host": "m"}}, "capacity": "9Gi"}), full);
     let bad = "VolumeBinding UnschedulableAndUnresolvable: CSIStorageCapacity k/k: capacity: invalid type: boolean `true`, expected a quantity such as \"500m\" or 2";
-    tried(json!({"nodeTopology": {}, "capacity": true}), bad);
+    check_capacity(json!({"nodeTopology": {}, "capacity": true}), bad);
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn evaluate_hints(
                 answers.push((label(cluster_event, is_assigned), BTreeMap::new()));
             }
             for plugin in Plugin::ALL.into_iter().filter(|plugin| plugin.is_registered_for(cluster_event)) {
-                let helped = evaluate_hint(
+                let queues = evaluate_hint(
                     plugin,
                     context,
                     id,
@@ -153,7 +153,7 @@ fn evaluate_hints(
                     &ObservedEvent { cluster_event, objects },
                 );
                 let by_plugin = answers[number].1.entry(plugin.name()).or_default();
-                by_plugin.insert(pod_name.clone(), helped);
+                by_plugin.insert(pod_name.clone(), queues);
             }
         }
     }
@@ -168,7 +168,7 @@ fn queueing_hints_decide_as_in_kube_scheduler() {
         pods.into_iter().map(|(name, pod)| (name, Object::parse(pod.get()).unwrap())).collect();
     let object = |raw: Option<&RawValue>| raw.map(|raw| Object::parse(raw.get()).unwrap());
     // Both answers of each plugin to each event.
-    let mut seen: BTreeSet<(String, String, bool)> = BTreeSet::new();
+    let mut covered: BTreeSet<(String, String, bool)> = BTreeSet::new();
     let mut before: Option<(String, usize)> = None;
     for line in lines {
         let expected: Line<'_> = serde_json::from_str(line).unwrap();
@@ -179,35 +179,36 @@ fn queueing_hints_decide_as_in_kube_scheduler() {
             _ => 0,
         };
         before = Some((change, number));
-        let asked: BTreeSet<&String> =
+        let evaluated_pods: BTreeSet<&String> =
             expected.queues.values().chain(expected.skips.values()).flatten().collect();
-        let asked: BTreeMap<String, Object> =
-            asked.iter().map(|name| ((*name).clone(), pods[*name].clone())).collect();
-        if asked.is_empty() {
+        let evaluated_pods: BTreeMap<String, Object> =
+            evaluated_pods.iter().map(|name| ((*name).clone(), pods[*name].clone())).collect();
+        if evaluated_pods.is_empty() {
             // No plugin is registered for it.
             let answers = evaluate_hints(&pods, object(expected.old).as_ref(), object(expected.new).as_ref());
             assert!(answers[number].1.is_empty(), "{line}");
             continue;
         }
-        let answers = evaluate_hints(&asked, object(expected.old).as_ref(), object(expected.new).as_ref());
+        let answers =
+            evaluate_hints(&evaluated_pods, object(expected.old).as_ref(), object(expected.new).as_ref());
         let (event, answers) = &answers[number];
         assert_eq!(event, expected.event, "{line}");
-        let mut wanted: BTreeMap<&str, BTreeMap<String, bool>> = BTreeMap::new();
+        let mut expected_hints: BTreeMap<&str, BTreeMap<String, bool>> = BTreeMap::new();
         for (verdict, list) in [(true, &expected.queues), (false, &expected.skips)] {
             for (plugin, pods) in list.iter().filter(|(plugin, _)| *plugin != "GangScheduling") {
-                seen.insert((plugin.clone(), event.clone(), verdict));
-                let by_plugin = wanted.entry(plugin).or_default();
+                covered.insert((plugin.clone(), event.clone(), verdict));
+                let by_plugin = expected_hints.entry(plugin).or_default();
                 by_plugin.extend(pods.iter().map(|pod| (pod.clone(), verdict)));
             }
         }
-        for (plugin, expected) in &wanted {
+        for (plugin, expected) in &expected_hints {
             for (pod, verdict) in expected {
                 let ours = answers.get(plugin).and_then(|answers| answers.get(pod));
                 assert_eq!(ours, Some(verdict), "{plugin} {pod} {:?}\n{line}", pods[pod]);
             }
         }
         let ours: BTreeSet<&str> = answers.keys().copied().collect();
-        assert_eq!(ours, wanted.keys().copied().collect(), "{line}");
+        assert_eq!(ours, expected_hints.keys().copied().collect(), "{line}");
     }
-    assert!(seen.len() > 90, "{}", seen.len());
+    assert!(covered.len() > 90, "{}", covered.len());
 }

@@ -1,4 +1,4 @@
-//! Small scripts for the queue, one behaviour each.
+//! Small scripts for the queue, one behavior each.
 //!
 //! A line is a moment in seconds and an event: `node+ NAME CPU` adds or updates a node, `node- NAME` deletes it, `pod+
 //! NAME CPU WORDS` adds or updates a pod, `pod- NAME` deletes it, `bound NAME` and `unbound NAME` report a binding,
@@ -88,7 +88,7 @@ fn pod_object(name: &str, cpu: &str, words: &[&str]) -> PodBuilder {
                 pod.set("spec.affinity.podAntiAffinity", required)
             }
             ("terminating", _) => pod.terminating("2026-01-01T00:00:00Z"),
-            _ => panic!("{word} means nothing"),
+            _ => panic!("unknown word {word}"),
         };
     }
     pod

@@ -1,4 +1,4 @@
-//! Absurd but valid objects, compared with kube-scheduler's results: huge and negative amounts, nodes without
+//! Extreme but valid objects, compared with kube-scheduler's results: huge and negative amounts, nodes without
 //! resources, empty constraints, unknown values.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const CASES: &[u8] = include_bytes!("../../../testdata/scheduler/absurd.jsonl.gz
 const NOW: Moment = Moment::from_nanos(0);
 
 #[test]
-fn absurd_clusters_are_decided_as_by_kube_scheduler() {
+fn extreme_values_are_handled_as_by_kube_scheduler() {
     let mut text = String::new();
     flate2::read::GzDecoder::new(CASES).read_to_string(&mut text).unwrap();
     let wrong: Vec<String> = text.lines().filter_map(|line| check(line).err()).collect();
@@ -29,10 +29,10 @@ fn check(line: &str) -> Result<(), String> {
     }
     for (index, pod) in list("pending").iter().enumerate() {
         let (namespace, name) = ("default", pod["metadata"]["name"].as_str().expect("a pod has a name"));
-        let explanation = scheduler.explain(NOW, namespace, name).expect("it was told of");
-        let right = &case["expect"][index];
+        let explanation = scheduler.explain(NOW, namespace, name).expect("the pod was added");
+        let expected = &case["expect"][index];
         let nodes = explanation.nodes.iter().map(|node| (node.node.to_string(), verdict(&node.verdict)));
-        let mut found = match scheduler.attempt(NOW, namespace, name).expect("it was told of") {
+        let mut found = match scheduler.attempt(NOW, namespace, name).expect("the pod was added") {
             Decision::Scheduled(placement) => json!({"node": &*placement.node}),
             Decision::Unschedulable(rejection) => json!({"message": rejection.message}),
             Decision::Failed(error) => json!({"error": error}),
@@ -40,10 +40,10 @@ fn check(line: &str) -> Result<(), String> {
         };
         found["nodes"] = json!(nodes.collect::<Map<String, Value>>());
         for field in ["node", "message", "error", "nodes"] {
-            let (right, found) =
-                (right.get(field).unwrap_or(&Value::Null), found.get(field).unwrap_or(&Value::Null));
-            if right != found && !(right.is_null() && found == &json!({})) {
-                return Err(format!("{} {name}: {field} is {found}, not {right}", case["id"]));
+            let (expected, found) =
+                (expected.get(field).unwrap_or(&Value::Null), found.get(field).unwrap_or(&Value::Null));
+            if expected != found && !(expected.is_null() && found == &json!({})) {
+                return Err(format!("{} {name}: {field} is {found}, not {expected}", case["id"]));
             }
         }
     }

@@ -4,13 +4,13 @@ use super::{FILES, GROUPS, RecordingBuilder, names, node, pod, replay, time, two
 
 /// Checks that a replay fails with this message and writes nothing.
 #[track_caller]
-fn check(arguments: &[&str], words: &str) {
+fn check(arguments: &[&str], message: &str) {
     let folder = two_nodes().import();
     std::fs::write(folder.path().join("groups.yaml"), GROUPS).unwrap();
     std::fs::write(folder.path().join("bad.yaml"), "kind: KubeSchedulerConfiguration\nprofile: 1\n").unwrap();
     let before = names(folder.path());
     let output = replay(folder.path(), arguments).failure(1);
-    assert!(output.contains(words), "{arguments:?}: {output}");
+    assert!(output.contains(message), "{arguments:?}: {output}");
     assert_eq!(names(folder.path()), before, "{arguments:?}");
 }
 
@@ -81,13 +81,13 @@ fn an_unknown_path_gets_the_valid_names() {
     check(&[&groups[..], &["--set", "autoscaler.expandr=random"]].concat(), "unknown flag");
     // An invalid path is rejected by the argument parser.
     let folder = two_nodes().import();
-    for (path, words) in [
+    for (path, message) in [
         ("kubelet.x=1", "a path must start with one of scheduler, nodeGroups, autoscaler"),
         ("scheduler", "expected PATH=VALUE"),
         ("scheduler.a[0=1", "expected PATH=VALUE"),
     ] {
         let output = replay(folder.path(), &["--set", path]).failure(2);
-        assert!(output.contains(words), "{path}: {output}");
+        assert!(output.contains(message), "{path}: {output}");
     }
     assert!(replay(folder.path(), &["--speed", "0"]).failure(2).contains("must be a number above 0, or max"));
     assert!(replay(folder.path(), &["--level", "clouds"]).failure(2).contains("pods"));

@@ -2,8 +2,8 @@
 
 use crate::Format;
 
-/// The format of a file that begins with `head`; `None` if it is not recognised.
-pub(crate) fn recognise(head: &[u8]) -> Option<Format> {
+/// The format of a file that begins with `head`; `None` if it is not recognized.
+pub(crate) fn recognize(head: &[u8]) -> Option<Format> {
     if head.starts_with(b"SQLite format 3\0") {
         // A `.kine` file has our SQLite application ID here, Gardener's files have none.
         return (head.get(68..72) == Some(&[0; 4])).then_some(Format::ScalingHistory);
@@ -21,8 +21,8 @@ pub(crate) fn recognise(head: &[u8]) -> Option<Format> {
         return Some(Format::Dlrm);
     }
     match text.strip_prefix('{') {
-        Some(rest) => recognise_json(rest),
-        None => recognise_yaml(text),
+        Some(rest) => recognize_json(rest),
+        None => recognize_yaml(text),
     }
 }
 
@@ -52,8 +52,8 @@ fn is_msgpack_trace(head: &[u8]) -> bool {
     holds(entries, "trackedObjects")
 }
 
-/// Recognises JSON by the first key of its first object, which is unique to each of these formats.
-fn recognise_json(rest: &str) -> Option<Format> {
+/// Recognizes JSON by the first key of its first object, which is unique to each of these formats.
+fn recognize_json(rest: &str) -> Option<Format> {
     let key = rest.trim_start().strip_prefix('"')?.split('"').next()?;
     if ["kind", "apiVersion"].contains(&key) && is_audit(rest) {
         return Some(Format::Audit);
@@ -87,8 +87,8 @@ fn is_audit(rest: &str) -> bool {
     version.is_some_and(|version| version.trim_start().starts_with("\"audit.k8s.io/"))
 }
 
-/// Recognises YAML by the first line that is neither blank nor a comment.
-fn recognise_yaml(text: &str) -> Option<Format> {
+/// Recognizes YAML by the first line that is neither blank nor a comment.
+fn recognize_yaml(text: &str) -> Option<Format> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let mut line = lines.next()?;
     let is_start = line.starts_with("---") || line.starts_with("%YAML");
@@ -128,11 +128,11 @@ mod tests {
     #[track_caller]
     fn check(head: impl AsRef<[u8]>, format: Option<Format>) {
         let head = head.as_ref();
-        assert_eq!(recognise(head), format, "{:?}", String::from_utf8_lossy(head));
+        assert_eq!(recognize(head), format, "{:?}", String::from_utf8_lossy(head));
     }
 
     #[test]
-    fn formats_are_recognised_by_their_content() {
+    fn formats_are_recognized_by_their_content() {
         check(r#"{"at":1,"type":"ADDED"}"#, Some(Format::Jsonl));
         check("{\n  \"type\": \"ADDED\",\n", Some(Format::Jsonl));
         check(r#"{"apiVersion":"v1"}"#, Some(Format::Manifests));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_formats_are_recognised_by_their_first_bytes() {
+    fn binary_formats_are_recognized_by_their_first_bytes() {
         check(b"\x85\xa7version\x02\xa6config", Some(Format::Sktrace));
         check(b"\xdf\x00\x00\x00\x05\xd9\x06config\x80", Some(Format::Sktrace));
         check(b"\x94\x81\xaetrackedObjects\x80\x90\x80\x80", Some(Format::Sktrace));

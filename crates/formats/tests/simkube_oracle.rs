@@ -3,8 +3,8 @@
 //! SimKube's crates are built once into the cache folder. KINESCOPE_SKIP_SIMKUBE skips these tests where that is not
 //! possible.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-#![allow(clippy::disallowed_methods, reason = "a test is told by its environment where its cache is")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "the environment configures the cache folder")]
 
 mod common;
 
@@ -30,10 +30,10 @@ trackedObjects:
 ";
 
 /// The program that runs SimKube's code.
-struct Judge(PathBuf);
+struct SimkubeOracle(PathBuf);
 
 /// Builds the program if needed. `None`, with a message, if these tests are skipped.
-fn judge() -> Option<Judge> {
+fn start_oracle() -> Option<SimkubeOracle> {
     if std::env::var_os("KINESCOPE_SKIP_SIMKUBE").is_some() {
         let _ = std::io::stderr().write_all(b"skipped: KINESCOPE_SKIP_SIMKUBE is set\n");
         return None;
@@ -42,7 +42,7 @@ fn judge() -> Option<Judge> {
     let cache = set("KINESCOPE_CACHE")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("kinescope")))
         .or_else(|| Some(set("HOME")?.join(".cache/kinescope")))
-        .expect("some folder for what is built once");
+        .expect("there is a cache folder");
     let target = cache.join("simkube-judge");
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/simkube/Cargo.toml");
     let built = Command::new(env!("CARGO"))
@@ -53,12 +53,12 @@ fn judge() -> Option<Judge> {
         .status()
         .unwrap();
     assert!(built.success(), "SimKube's crates do not build; KINESCOPE_SKIP_SIMKUBE=1 goes without them");
-    Some(Judge(target.join("debug/simkube-judge")))
+    Some(SimkubeOracle(target.join("debug/simkube-judge")))
 }
 
-impl Judge {
+impl SimkubeOracle {
     /// A trace as SimKube's code parses it.
-    fn of(&self, file: &Path) -> Value {
+    fn parse(&self, file: &Path) -> Value {
         let output = Command::new(&self.0).arg(file).stderr(Stdio::inherit()).output().unwrap();
         assert!(output.status.success(), "{}", file.display());
         serde_json::from_slice(&output.stdout).unwrap()
@@ -73,11 +73,18 @@ fn changes(path: &Path) -> Vec<Change> {
     let items = formats::read(input, format, options).unwrap();
     items
         .filter_map(|item| match item.unwrap() {
-            ImportItem::Change(seen) => {
+            ImportItem::Change(observed) => {
                 seq += 1;
-                at = at.max(seen.seen);
-                let inferred = seen.inferred;
-                Some(Change { seq, at, seen: seen.seen, key: seen.key, what: seen.what, inferred })
+                at = at.max(observed.seen);
+                let inferred = observed.inferred;
+                Some(Change {
+                    seq,
+                    at,
+                    seen: observed.seen,
+                    key: observed.key,
+                    what: observed.what,
+                    inferred,
+                })
             }
             _ => None,
         })
@@ -97,8 +104,8 @@ fn written(changes: &[Change], config: TracerConfig) -> tempfile::NamedTempFile 
 }
 
 /// The hashes of an index by kind and name.
-fn index(judge_output: &Value) -> BTreeMap<String, u64> {
-    let kinds = judge_output["index"].as_object().unwrap().iter();
+fn index(oracle_output: &Value) -> BTreeMap<String, u64> {
+    let kinds = oracle_output["index"].as_object().unwrap().iter();
     kinds
         .flat_map(|(kind, names)| {
             let names = names.as_object().unwrap().iter();
@@ -108,19 +115,21 @@ fn index(judge_output: &Value) -> BTreeMap<String, u64> {
 }
 
 /// Every lifecycle with owner and hash, duplicates included.
-fn lifecycles(judge_output: &Value) -> Vec<String> {
-    let mut lives = Vec::new();
-    for (owner, hashes) in judge_output["lifecycles"].as_object().unwrap() {
+fn lifecycles(oracle_output: &Value) -> Vec<String> {
+    let mut lifecycles = Vec::new();
+    for (owner, hashes) in oracle_output["lifecycles"].as_object().unwrap() {
         for (hash, all) in hashes.as_object().unwrap() {
-            lives.extend(all.as_array().unwrap().iter().map(|life| format!("{owner} {hash} {life}")));
+            lifecycles.extend(
+                all.as_array().unwrap().iter().map(|lifecycle| format!("{owner} {hash} {lifecycle}")),
+            );
         }
     }
-    lives
+    lifecycles
 }
 
 /// The hash of the spec that each object was applied with last, computed by SimKube.
-fn applied(judge_output: &Value) -> BTreeMap<String, u64> {
-    let events = judge_output["events"].as_array().unwrap().iter();
+fn applied(oracle_output: &Value) -> BTreeMap<String, u64> {
+    let events = oracle_output["events"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     events
         .flat_map(|event| event["applied"].as_array().unwrap())
@@ -132,9 +141,9 @@ fn applied(judge_output: &Value) -> BTreeMap<String, u64> {
 }
 
 /// The applied and deleted objects of each second.
-fn events(judge_output: &Value) -> Vec<String> {
+fn events(oracle_output: &Value) -> Vec<String> {
     let mut events = Vec::new();
-    for event in judge_output["events"].as_array().unwrap() {
+    for event in oracle_output["events"].as_array().unwrap() {
         for what in ["applied", "deleted"] {
             for object in event[what].as_array().unwrap() {
                 let mut object = object.clone();
@@ -156,10 +165,10 @@ fn our_trace_of_a_recording_agrees_with_simkubes() {
     else {
         return;
     };
-    let Some(judge) = judge() else { return };
+    let Some(oracle) = start_oracle() else { return };
     let config = TracerConfig::parse("config", CONFIG).unwrap().0;
-    let ours = judge.of(written(&changes(&recording), config).path());
-    let theirs = judge.of(&trace);
+    let ours = oracle.parse(written(&changes(&recording), config).path());
+    let theirs = oracle.parse(&trace);
     assert_eq!(ours["config"], theirs["config"]);
     assert_eq!(index(&ours), applied(&ours), "an index that is not of its events");
 
@@ -171,32 +180,32 @@ fn our_trace_of_a_recording_agrees_with_simkubes() {
     assert_eq!(names(&our_index), names(&their_index));
     assert_eq!(our_index, their_index);
 
-    let (mut our_lives, mut missing) = (lifecycles(&ours), Vec::new());
-    for life in lifecycles(&theirs) {
-        match our_lives.iter().position(|ours| *ours == life) {
-            Some(place) => drop(our_lives.swap_remove(place)),
-            None => missing.push(life),
+    let (mut our_lifecycles, mut missing) = (lifecycles(&ours), Vec::new());
+    for lifecycle in lifecycles(&theirs) {
+        match our_lifecycles.iter().position(|ours| *ours == lifecycle) {
+            Some(position) => drop(our_lifecycles.swap_remove(position)),
+            None => missing.push(lifecycle),
         }
     }
     assert_eq!(missing, Vec::<String>::new());
     // There are more here: SimKube drops a pod that it receives before its owner, or whose owner no longer exists.
-    assert!(!our_lives.is_empty());
+    assert!(!our_lifecycles.is_empty());
 }
 
 #[test]
 fn traces_of_simkube_round_trip() {
-    let Some(judge) = judge() else { return };
+    let Some(oracle) = start_oracle() else { return };
     for name in ["cronjob", "bare-pods", "dsb-scaling"] {
         let Some(path) = shared_file(&format!("data/simkube/{name}.sktrace")) else { return };
-        let theirs = judge.of(&path);
+        let theirs = oracle.parse(&path);
         let mut changes = changes(&path);
         // Once with the pods' hashes from the trace, and once with hashes computed from their specs.
-        for told in [true, false] {
-            if !told {
+        for has_hashes in [true, false] {
+            if !has_hashes {
                 changes.iter_mut().for_each(remove_hash_annotations);
             }
             let config = TracerConfig::from_object(changes[0].what.object()).unwrap();
-            let ours = judge.of(written(&changes, config).path());
+            let ours = oracle.parse(written(&changes, config).path());
             assert_eq!(ours["config"], theirs["config"], "{name}");
             assert_eq!(events(&ours), events(&theirs), "{name}");
             assert_eq!(ours["lifecycles"], theirs["lifecycles"], "{name}");
@@ -217,12 +226,12 @@ fn remove_hash_annotations(change: &mut Change) {
 
 #[test]
 fn traces_in_json_become_traces_that_simkube_reads() {
-    let Some(judge) = judge() else { return };
+    let Some(oracle) = start_oracle() else { return };
     for name in ["trace", "validation_trace"] {
         let Some(path) = shared_file(&format!("data/simkube/{name}.json")) else { return };
         let changes = changes(&path);
         let config = TracerConfig::from_object(changes[0].what.object()).unwrap();
-        let ours = judge.of(written(&changes, config).path());
+        let ours = oracle.parse(written(&changes, config).path());
         let text: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let objects = text["events"]
             .as_array()
@@ -250,7 +259,7 @@ fn kind(object: &Value) -> String {
 
 #[test]
 fn the_expected_hashes_are_simkubes() {
-    let Some(judge) = judge() else { return };
+    let Some(oracle) = start_oracle() else { return };
     let rows = include_str!("../../../testdata/formats/sktrace_hashes.jsonl").lines();
     let rows: Vec<Value> = rows.map(|row| serde_json::from_str(row).unwrap()).collect();
     let (specs, hashes): (Vec<String>, Vec<String>) = rows
@@ -258,12 +267,12 @@ fn the_expected_hashes_are_simkubes() {
         .filter_map(|row| Some((row["spec"].to_string(), row["hash"].as_str()?.to_owned())))
         .unzip();
     assert!(hashes.len() > 100);
-    let mut asked =
-        Command::new(judge.0).arg("hash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut specs_in = asked.stdin.take().unwrap();
+    let mut child =
+        Command::new(oracle.0).arg("hash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut specs_in = child.stdin.take().unwrap();
     let writing = std::thread::spawn(move || writeln!(specs_in, "{}", specs.join("\n")).unwrap());
-    let output = asked.wait_with_output().unwrap();
+    let output = child.wait_with_output().unwrap();
     writing.join().unwrap();
-    let judge_output = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(judge_output.lines().collect::<Vec<_>>(), hashes);
+    let oracle_output = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(oracle_output.lines().collect::<Vec<_>>(), hashes);
 }

@@ -18,7 +18,7 @@ fn check(folder: &Path, arguments: &[&str]) {
 }
 
 #[test]
-fn a_day_in_a_shop() {
+fn the_demo_is_replayed_identically() {
     let folder = demo_history("shop.kine");
     for (from, to) in [("13:20", "15:00"), ("14:10", "15:30")] {
         let [from, to] = [from, to].map(|time| format!("2026-11-02T{time}Z"));
@@ -27,7 +27,7 @@ fn a_day_in_a_shop() {
 }
 
 #[test]
-fn real_clusters() {
+fn recordings_are_replayed_identically() {
     for recording in recordings() {
         let folder = tempfile::tempdir().unwrap();
         run(folder.path(), &["import", recording.to_str().unwrap(), "--into", "film.kine", "--strip"])

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a test stops where something is not as it should be, prints its seed, and tells its child what to do"
+    reason = "a test stops where something is not as it should be, prints its seed, and starts a child process"
 )]
 
 use std::io::{BufRead, BufReader, Write};
@@ -37,8 +37,8 @@ fn what_was_acknowledged_survives_every_kill() {
     let kills = testobjects::case_count(100, 1_000);
     let (mut acknowledged, mut packed) = (0, 0);
     for kill in 0..kills {
-        let life = kill % WRITERS_PER_HISTORY;
-        if life == 0 {
+        let writer_index = kill % WRITERS_PER_HISTORY;
+        if writer_index == 0 {
             acknowledged = 0;
         }
         let folder = std::env::temp_dir().join(format!("kinescope-kill-{}", std::process::id()));
@@ -48,11 +48,11 @@ fn what_was_acknowledged_survives_every_kill() {
         let spin = rng.random_range(0..200_000);
         acknowledged = acknowledged.max(append_and_kill(&path, acks, spin));
         packed += check(&path, acknowledged, kill);
-        if life == WRITERS_PER_HISTORY - 1 || kill == kills - 1 {
+        if writer_index == WRITERS_PER_HISTORY - 1 || kill == kills - 1 {
             std::fs::remove_dir_all(&folder).unwrap();
         }
     }
-    assert!(packed > kills as u64, "the packer was hardly ever at work: {packed} blocks in all");
+    assert!(packed > kills as u64, "the packer packed too little: {packed} blocks in all");
 }
 
 /// Lets a child append until it has acknowledged `acks` times, and a little longer; returns the number of changes
@@ -65,12 +65,12 @@ fn append_and_kill(path: &Path, acks: usize, spin: u64) -> usize {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut promised = 0;
+    let mut acknowledged_changes = 0;
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let acknowledgements =
         lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("durable ")?.parse().ok());
     for count in acknowledgements.take(acks + 1) {
-        promised = count;
+        acknowledged_changes = count;
     }
     // Any instant between two acknowledgements may be the last.
     for step in 0..spin {
@@ -78,7 +78,7 @@ fn append_and_kill(path: &Path, acks: usize, spin: u64) -> usize {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    promised
+    acknowledged_changes
 }
 
 /// The child: continues where the history ends, and prints after each flush how much is durable.
@@ -133,7 +133,7 @@ fn check(path: &Path, acknowledged: usize, kill: usize) -> u64 {
         found += 1;
     }
     assert_eq!(found as u64, report.changes, "kill {kill}");
-    assert!(found >= acknowledged, "kill {kill}: {found} changes, {acknowledged} were promised");
+    assert!(found >= acknowledged, "kill {kill}: {found} changes, {acknowledged} were acknowledged");
     let positions = history.positions().unwrap();
     let position = positions.first().map_or(0, |position| position.resource_version.parse().unwrap());
     assert_eq!(position, found, "kill {kill}: the position was not committed with its changes");

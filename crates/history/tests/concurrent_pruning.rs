@@ -11,16 +11,16 @@ use testobjects::resource;
 /// Changes to a hundred pods, with text that compresses badly.
 fn changes() -> Vec<IncomingChange> {
     let mut noise = 1_u64;
-    let mut words = || -> String {
-        let word = |_| {
+    let mut random_text = || -> String {
+        let hex_number = |_| {
             noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             format!("{noise:x}")
         };
-        (0..40).map(word).collect()
+        (0..40).map(hex_number).collect()
     };
     let change = |number: i64| {
         let pod = resource("v1", "Pod", &format!("pod-{}", number % 100)).namespace("web");
-        let what = pod.set("words", words()).modified();
+        let what = pod.set("words", random_text()).modified();
         IncomingChange::received(Moment::from_nanos(number), &"east".into(), what)
     };
     (0..48_000).map(change).collect()
@@ -46,7 +46,7 @@ fn pruning_takes_little_space_and_appends_continue() {
     let expected = History::open(&path).unwrap().at(start, &Selection::default()).unwrap();
 
     let writer = Writer::open(&path).unwrap();
-    let forgetting = writer.prune(start).unwrap();
+    let pruning = writer.prune(start).unwrap();
     let mut batches = new.chunks(100);
     let (mut log, mut during) = (0, 0);
     let outcome = loop {
@@ -55,13 +55,13 @@ fn pruning_takes_little_space_and_appends_continue() {
             writer.flush().unwrap();
         }
         log = log.max(bytes(&path, "-wal"));
-        match forgetting.outcome() {
+        match pruning.outcome() {
             Some(outcome) => break outcome,
             None => during += 1,
         }
     };
     assert_eq!(outcome.unwrap(), start);
-    assert!(during > 1, "nothing was appended meanwhile");
+    assert!(during > 1, "nothing was appended during the prune");
     for batch in batches {
         writer.append(Batch { changes: batch.to_vec(), ..Batch::default() }).unwrap();
     }
@@ -73,9 +73,10 @@ fn pruning_takes_little_space_and_appends_continue() {
     let history = History::open(&path).unwrap();
     assert_eq!(history.at(start, &Selection::default()).unwrap().objects(), expected.objects());
     let window = Window { from: start.plus_nanos(1), to: Moment::MAX };
-    let left = history.between(window, &Selection::default()).unwrap().map(|change| change.unwrap().seen);
-    let told = changes.iter().map(|observed| observed.seen).filter(|seen| *seen > start);
-    assert!(left.eq(told));
+    let remaining_times =
+        history.between(window, &Selection::default()).unwrap().map(|change| change.unwrap().seen);
+    let expected_times = changes.iter().map(|observed| observed.seen).filter(|seen| *seen > start);
+    assert!(remaining_times.eq(expected_times));
     let report = doctor(&path).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
 }

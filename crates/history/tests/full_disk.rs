@@ -4,7 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "a test stops where something is not as it should be, and tells its child what to do"
+    reason = "a test stops where something is not as it should be, and starts itself as a child process"
 )]
 
 use std::path::Path;
@@ -50,7 +50,7 @@ fn fill(path: &Path) {
         Ok(writer) => writer,
         Err(error) => {
             assert!(error.is_transient(), "{error}");
-            assert!(!path.exists(), "half a history");
+            assert!(!path.exists(), "an incomplete history was left");
             return;
         }
     };
@@ -67,9 +67,9 @@ fn fill(path: &Path) {
     let unlimited = ["--fsize=unlimited:", "--pid", &std::process::id().to_string()].map(str::to_owned);
     assert!(Command::new("prlimit").args(unlimited).status().unwrap().success());
     let writer = Writer::open(path).unwrap();
-    let there = writer.flush().unwrap();
-    assert!(there == acknowledged || there == acknowledged + 100, "{there} of {acknowledged}");
-    let rest = all().skip(usize::try_from(there).unwrap()).take(1_000).collect();
+    let durable = writer.flush().unwrap();
+    assert!(durable == acknowledged || durable == acknowledged + 100, "{durable} of {acknowledged}");
+    let rest = all().skip(usize::try_from(durable).unwrap()).take(1_000).collect();
     writer.append(Batch { changes: rest, ..Batch::default() }).unwrap();
     writer.close().unwrap();
     assert!(doctor(path).unwrap().is_clean());
@@ -77,7 +77,7 @@ fn fill(path: &Path) {
     let between = history.between(Window::ALL, &Selection::default()).unwrap();
     let written: Vec<_> =
         between.map(|change| change.unwrap()).map(|change| (change.key, change.what)).collect();
-    let told: Vec<_> = all().take(written.len()).map(|observed| (observed.key, observed.what)).collect();
-    assert_eq!(written.len() as i64, there + 1_000);
-    assert!(written == told, "what is there is not what was told");
+    let expected: Vec<_> = all().take(written.len()).map(|observed| (observed.key, observed.what)).collect();
+    assert_eq!(written.len() as i64, durable + 1_000);
+    assert!(written == expected, "the history differs from the appended changes");
 }

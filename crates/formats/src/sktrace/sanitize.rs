@@ -6,7 +6,7 @@ use super::pods::{HASH_ANNOTATION, SEQUENCE_ANNOTATION};
 
 /// Removes the fields that are specific to one cluster. Owners, labels, finalizers and status stay; `annotations` is
 /// added if missing.
-pub(super) fn sanitise(object: &mut Map<String, Value>, is_pod: bool) {
+pub(super) fn sanitize(object: &mut Map<String, Value>, is_pod: bool) {
     if is_pod && let Some(Value::Object(spec)) = object.get_mut("spec") {
         spec.remove("nodeName");
     }
@@ -46,7 +46,7 @@ mod tests {
     #[track_caller]
     fn check(before: Value, is_pod: bool, after: Value) {
         let Value::Object(mut object) = before else { panic!("a map") };
-        sanitise(&mut object, is_pod);
+        sanitize(&mut object, is_pod);
         assert_eq!(Value::Object(object), after);
     }
 

@@ -46,18 +46,18 @@ fn lines(recording: &Path) -> Vec<(i64, String, Name, String)> {
 
 #[test]
 fn every_moment_has_the_state_of_the_lines_up_to_it() {
-    let films = recordings();
+    let all_recordings = recordings();
     let seed = 11;
     println!("seed {seed}");
     let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
-    for recording in &films {
+    for recording in &all_recordings {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("film.kine");
         run(folder.path(), &["import", recording.to_str().unwrap(), "--into", "film.kine"]).success();
         let history = History::open(&path).unwrap();
         let lines = lines(recording);
         let (first, last) = (lines[0].0, lines[lines.len() - 1].0);
-        let count = testobjects::case_count(500, 5_000).div_ceil(films.len());
+        let count = testobjects::case_count(500, 5_000).div_ceil(all_recordings.len());
         let mut moments: Vec<i64> =
             (0..count).map(|_| rng.random_range(first - 1_000..last + 1_000)).collect();
         moments.extend([first, last]);
@@ -67,9 +67,9 @@ fn every_moment_has_the_state_of_the_lines_up_to_it() {
         let (mut next, mut reached) = (0, i64::MIN);
         for moment in moments {
             while next < lines.len() && lines[next].0.max(reached) <= moment {
-                let (at, word, name, object) = &lines[next];
+                let (at, event_type, name, object) = &lines[next];
                 reached = reached.max(*at);
-                match word.as_str() {
+                match event_type.as_str() {
                     "DELETED" => state.remove(name),
                     _ => state.insert(name, object),
                 };

@@ -1,4 +1,4 @@
-//! A test of events that the API server has compacted while no recorder was running.
+//! A test of events that the API server compacted while no recorder was running.
 
 use std::collections::BTreeSet;
 
@@ -27,45 +27,53 @@ async fn compacted_events_are_one_gap_per_kind() {
         Recorder::start(folder.path(), cluster.kubeconfig(), &arguments)
     };
     let mut watches = Vec::new();
-    for sort in TestKind::ALL {
-        watches.push((sort, watch(&client, sort.path(), "the-end").await));
+    for test_kind in TestKind::ALL {
+        watches.push((test_kind, watch(&client, test_kind.path(), "the-end").await));
     }
-    for sort in TestKind::ALL {
+    for test_kind in TestKind::ALL {
         for name in ["stays", "changes", "goes", "goes-too", "comes-back"] {
-            sort.create(&client, name).await;
+            test_kind.create(&client, name).await;
         }
     }
     let mut recorder = record();
     // A kind that the first run did not list would be a gap for another reason.
     recorder.wait("everything is listed", || has_listed(&path, &built_in_kinds())).await;
-    for sort in TestKind::ALL {
-        sort.create(&client, "the-last").await;
+    for test_kind in TestKind::ALL {
+        test_kind.create(&client, "the-last").await;
     }
-    recorder.wait("the last one is heard", || kinds.iter().all(|kind| has(&path, kind, "the-last"))).await;
+    recorder
+        .wait("the last object is recorded", || kinds.iter().all(|kind| has(&path, kind, "the-last")))
+        .await;
     recorder.stop().await.success();
     let before = RecordedHistory::read(&path);
     assert_eq!(before.gaps, []);
     let positions = History::open(&path).unwrap().positions().unwrap();
 
-    for sort in TestKind::ALL {
+    for test_kind in TestKind::ALL {
         for turn in ["1", "2"] {
-            sort.label(&client, "changes", turn).await;
+            test_kind.label(&client, "changes", turn).await;
         }
         for name in ["goes", "goes-too", "comes-back"] {
-            sort.delete(&client, name).await;
+            test_kind.delete(&client, name).await;
         }
         for name in ["comes-back", "comes", "never-seen"] {
-            sort.create(&client, name).await;
+            test_kind.create(&client, name).await;
         }
-        sort.delete(&client, "never-seen").await;
+        test_kind.delete(&client, "never-seen").await;
     }
     cluster.compact().unwrap();
     let mut recorder = record();
-    recorder.wait("the gaps are told", || kinds.iter().all(|kind| has(&path, kind, "comes"))).await;
-    for sort in TestKind::ALL {
-        sort.create(&client, "the-end").await;
+    recorder
+        .wait("the objects created meanwhile are recorded", || {
+            kinds.iter().all(|kind| has(&path, kind, "comes"))
+        })
+        .await;
+    for test_kind in TestKind::ALL {
+        test_kind.create(&client, "the-end").await;
     }
-    recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
+    recorder
+        .wait("the end marker is recorded", || kinds.iter().all(|kind| has(&path, kind, "the-end")))
+        .await;
     let output = recorder.stop().await;
     assert!(is_closed(&path));
 
@@ -90,31 +98,33 @@ async fn compacted_events_are_one_gap_per_kind() {
         assert!(gap.why.starts_with("the server no longer had the changes after version "), "{gap:?}");
         assert!(gap.to > end, "{gap:?}");
     }
-    for (sort, watch) in watches {
-        let kind = sort.kind();
-        let tally = recording.compare(&kind, &watch.await.unwrap(), None);
-        recording.check_state(&client, &kind, sort.path(), None).await;
+    for (test_kind, watch) in watches {
+        let kind = test_kind.kind();
+        let counts = recording.compare(&kind, &watch.await.unwrap(), None);
+        recording.check_state(&client, &kind, test_kind.path(), None).await;
         let inferred = recording.of(&kind).filter(|change| change.inferred);
-        let mut gone: Vec<&str> = inferred.map(|change: &Change| &*change.key.name).collect();
-        gone.sort_unstable();
-        assert_eq!(gone, ["comes-back", "goes", "goes-too"], "{kind}");
+        let mut deleted: Vec<&str> = inferred.map(|change: &Change| &*change.key.name).collect();
+        deleted.sort_unstable();
+        assert_eq!(deleted, ["comes-back", "goes", "goes-too"], "{kind}");
         // Both labels but the last, three deletions, and everything that was created and deleted.
-        assert!(tally.missing.len() >= 6, "{kind}: {tally}");
-        check_warning(&recording, folder.path(), sort);
+        assert!(counts.missing.len() >= 6, "{kind}: {counts}");
+        check_warning(&recording, folder.path(), test_kind);
     }
 }
 
 /// Checks that a reader within the gap gets a warning.
-fn check_warning(recording: &RecordedHistory, folder: &std::path::Path, sort: TestKind) {
-    let kind = sort.kind();
+fn check_warning(recording: &RecordedHistory, folder: &std::path::Path, test_kind: TestKind) {
+    let kind = test_kind.kind();
     let gap: &Gap = recording.gaps_of(&kind)[0];
-    let output =
-        run(folder, &["get", sort.word(), "--all-namespaces", "--at", &gap.to.plus_nanos(-1).to_string()]);
-    let words = format!(
+    let output = run(
+        folder,
+        &["get", test_kind.kubectl_name(), "--all-namespaces", "--at", &gap.to.plus_nanos(-1).to_string()],
+    );
+    let warning = format!(
         "warning: changes of {kind} from {} to {} may have been missed: {}",
         gap.from, gap.to, gap.why
     );
-    assert_eq!(output.err.trim(), words, "of no other kind");
+    assert_eq!(output.err.trim(), warning, "there are warnings about other kinds");
     // The state is that before the gap.
     assert!(output.success().contains("goes-too"));
 }

@@ -18,9 +18,9 @@ fn changes() -> Vec<IncomingChange> {
 
 /// The permissions of every file in a folder.
 fn permissions(folder: &Path) -> BTreeMap<String, u32> {
-    let rights = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
-    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), rights(&entry.path()))).collect()
+    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), mode(&entry.path()))).collect()
 }
 
 fn assert_owner_only(folder: &Path, names: &[&str]) {
