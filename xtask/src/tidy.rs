@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn trailing_blanks_and_tabs_are_found_in_code_and_documents() {
-        check_lines("a.md", "good\nbad \n", &["a.md:2: blanks at the end of the line"]);
+        check_lines("a.md", "good\nbad \n", &["a.md:2: trailing whitespace"]);
         check_lines("a.rs", "\tx\n", &["a.rs:1: a tab"]);
         check_lines("a.jsonl", "\tx \n", &[]);
     }
