@@ -89,7 +89,14 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
     ("recorder", AllowedDependencies::Only(&["model", "kubernetes", "history", "formats", "live", "query"])),
     (
         "workload",
-        AllowedDependencies::Only(&["model", "scheduler", "autoscaler", "controllers", "simulation"]),
+        AllowedDependencies::Only(&[
+            "model",
+            "kubernetes",
+            "scheduler",
+            "autoscaler",
+            "controllers",
+            "simulation",
+        ]),
     ),
     ("testcluster", AllowedDependencies::Only(&[])),
     ("testobjects", AllowedDependencies::Only(&["model"])),
@@ -97,6 +104,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
         "conformance",
         AllowedDependencies::Only(&[
             "model",
+            "kubernetes",
             "formats",
             "scheduler",
             "autoscaler",

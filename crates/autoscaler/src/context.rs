@@ -12,6 +12,7 @@ use super::cloud::{CloudProvider, GroupId};
 use super::cluster_state::ClusterStateRegistry;
 use super::decision::{Action, Event};
 use super::informer_cache::InformerCache;
+use super::node_eligibility::is_virtual_kubelet;
 use super::node_eligibility::{NodeEligibilities, NodeEligibility};
 use super::settings::Settings;
 use super::templates::TemplateNodeInfoProvider;
@@ -112,7 +113,7 @@ impl AutoscalingContext<'_> {
         let (is_virtual, group) = match self.node_eligibility(id) {
             Some(eligibility) => (eligibility.is_virtual_kubelet, eligibility.group),
             None => {
-                let is_virtual = self.cluster.snapshot.node(id).is_virtual_kubelet();
+                let is_virtual = is_virtual_kubelet(self.cluster.snapshot.node(id));
                 (is_virtual, self.cluster.group_for_node(id, &*self.cloud))
             }
         };

@@ -1,16 +1,13 @@
 //! Semantic equality of pod specs: equivalent pods need to be simulated only once.
 
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use kubernetes::quantity::Quantity;
 use serde_json::{Map, Value};
 
-/// The `spec` of a pod, prepared for comparisons with other pods.
+/// What is known of a pod's `spec` from comparisons with other pods.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpecEquivalence {
-    /// The range of the `spec` in the object's text.
-    spec: Range<usize>,
     /// The `spec` without ignored fields. Computed only if a comparison of the texts does not suffice.
     normalized: OnceLock<Arc<Value>>,
     /// Shared by pods that were found to be equivalent, so that they are not compared again.
@@ -37,15 +34,6 @@ const EMPTY_EQUALS_ABSENT: [&str; 9] = [
 // === impl SpecEquivalence ===
 
 impl SpecEquivalence {
-    /// For a pod whose `spec`, if it has one, is that slice of the object's text.
-    pub(crate) fn new(object: &str, spec: Option<&str>) -> SpecEquivalence {
-        let spec = spec.map_or(0..0, |spec| {
-            let start = (spec.as_ptr() as usize).saturating_sub(object.as_ptr() as usize);
-            start..start + spec.len()
-        });
-        SpecEquivalence { spec, ..SpecEquivalence::default() }
-    }
-
     /// Whether the pods were found to be equivalent before.
     pub(crate) fn is_known_equivalent(&self, other: &SpecEquivalence) -> bool {
         matches!((self.equivalence_class.get(), other.equivalence_class.get()), (Some(ours), Some(theirs)) if Arc::ptr_eq(ours, theirs))
@@ -53,11 +41,10 @@ impl SpecEquivalence {
 
     /// Whether two specs are semantically equal except for projected volumes, the hostname and environment variables. A
     /// positive result is cached.
-    pub(crate) fn is_equivalent(&self, object: &str, other: &SpecEquivalence, others_object: &str) -> bool {
+    pub(crate) fn is_equivalent(&self, spec: &str, other: &SpecEquivalence, others_spec: &str) -> bool {
         // For pods of one controller the texts are equal except for the suffix of the token volume.
-        let (ours, theirs) = (self.spec_text(object), other.spec_text(others_object));
-        let equivalent = same_except_token_suffix(ours.as_bytes(), theirs.as_bytes())
-            || semantically_equal("", self.normalized(object), other.normalized(others_object));
+        let equivalent = same_except_token_suffix(spec.as_bytes(), others_spec.as_bytes())
+            || semantically_equal("", self.normalized(spec), other.normalized(others_spec));
         if equivalent {
             let class = self
                 .equivalence_class
@@ -67,14 +54,9 @@ impl SpecEquivalence {
         equivalent
     }
 
-    /// The text of the pod's `spec`.
-    pub(crate) fn spec_text<'o>(&self, object: &'o str) -> &'o str {
-        object.get(self.spec.clone()).unwrap_or_default()
-    }
-
-    fn normalized(&self, object: &str) -> &Value {
+    fn normalized(&self, spec: &str) -> &Value {
         self.normalized.get_or_init(|| {
-            let mut spec = serde_json::from_str(self.spec_text(object)).unwrap_or_default();
+            let mut spec = serde_json::from_str(spec).unwrap_or_default();
             if let Value::Object(spec) = &mut spec {
                 sanitize_spec(spec);
             }
@@ -177,18 +159,26 @@ fn same_quantity(a: &Value, b: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kubernetes::amounts::ScalarResourceNames;
+    use kubernetes::objects::PodView;
     use model::Object;
 
     use super::same_except_token_suffix;
     use crate::pod::Pod;
-    use kubernetes::amounts::ScalarResourceNames;
+
+    fn parse(json: &str) -> Pod {
+        let view = PodView::parse(&Object::parse(json).unwrap());
+        Pod::new(Arc::new(view), &mut ScalarResourceNames::default())
+    }
 
     fn pod(labels: &str, spec: &str) -> Pod {
         // The exact text matters here, so no builder is used.
         let json = format!(
             r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p","labels":{labels}}},"spec":{spec},"status":{{}}}}"#
         );
-        Pod::read(&Object::parse(&json).unwrap(), &mut ScalarResourceNames::default())
+        parse(&json)
     }
 
     #[track_caller]
@@ -280,7 +270,7 @@ mod tests {
     fn pods_without_a_spec_are_similar() {
         let bare = || {
             let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}"#;
-            Pod::read(&Object::parse(json).unwrap(), &mut ScalarResourceNames::default())
+            parse(json)
         };
         assert!(bare().is_similar(&bare()));
         assert!(!bare().is_similar(&pod("{}", r#"{"subdomain":"a"}"#)));

@@ -152,14 +152,8 @@ impl Autoscaler {
         let SharedState { settings, cluster, .. } = &self.state;
         let id = cluster.find_pod(name)?;
         let pod = cluster.snapshot.pod(id);
-        let bypassed = settings.bypassed_scheduler_names.contains(&pod.scheduler_name);
-        let condition =
-            pod.scheduled_condition.as_ref().map(|scheduled| (&*scheduled.status, &*scheduled.reason));
-        let is_unschedulable = match condition {
-            Some(("False", "Unschedulable")) => true,
-            None | Some(("False", "")) => bypassed,
-            Some(_) => false,
-        };
+        let is_unschedulable = pod.is_marked_unschedulable()
+            || pod.is_unprocessed() && settings.bypasses_scheduler(pod.spec.scheduler_name());
         Some(if cluster.snapshot.filter_snapshot.node_of(id).is_some() || pod.node_name.is_some() {
             PodExplanation::Scheduled
         } else if pod.deletion_timestamp.is_some() {

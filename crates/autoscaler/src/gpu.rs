@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::cloud::{CloudProvider, GroupId};
 use super::gpu_names::{RESOURCES, allocatable};
-use super::node::Node;
+use scheduler::node::Node;
 
 /// The GPU type by the node's label, and the count; while no GPU is allocatable, the count of the group's template.
 pub(crate) fn of_node(

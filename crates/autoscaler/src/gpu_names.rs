@@ -1,6 +1,6 @@
 //! The resource names that cluster-autoscaler knows as GPUs.
 
-use super::node::Node;
+use scheduler::node::Node;
 
 /// The GPU resources, in the order in which they are looked up.
 pub const RESOURCES: [&str; 5] =
@@ -8,6 +8,6 @@ pub const RESOURCES: [&str; 5] =
 
 /// The first GPU resource with a positive allocatable amount, and that amount.
 pub(crate) fn allocatable(node: &Node) -> Option<(&'static str, i64)> {
-    let amounts = RESOURCES.iter().map(|resource| (*resource, node.allocatable.value(resource)));
+    let amounts = RESOURCES.iter().map(|resource| (*resource, node.view.allocatable.value(resource)));
     amounts.into_iter().find(|(_, amount)| *amount > 0)
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::objects::NodeView;
 use model::{Moment, Object};
 
 use super::settings::GroupOptionOverrides;
@@ -126,19 +127,13 @@ impl Default for Provisioning {
 // === impl Membership ===
 
 impl Membership {
-    /// Whether a node belongs to the group, by its name, `providerID`, labels and annotations.
-    pub fn matches_node<'n>(
-        &self,
-        name: &str,
-        provider_id: &str,
-        label: impl Fn(&str) -> Option<&'n str>,
-        annotation: impl Fn(&str) -> Option<&'n str>,
-    ) -> bool {
+    /// Whether a node belongs to the group.
+    pub fn matches(&self, node: &NodeView) -> bool {
         match self {
-            Membership::ProviderIdPrefix(prefix) => provider_id.starts_with(&**prefix),
-            Membership::Label { key, value } => label(key) == Some(&**value),
-            Membership::Annotation { key, value } => annotation(key) == Some(&**value),
-            Membership::Named(names) => names.contains(name),
+            Membership::ProviderIdPrefix(prefix) => node.provider_id.starts_with(&**prefix),
+            Membership::Label { key, value } => node.labels.get(key) == Some(&**value),
+            Membership::Annotation { key, value } => node.annotations.get(key) == Some(&**value),
+            Membership::Named(names) => names.contains(&node.name),
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct HintingSimulator {
 
 /// Unschedulable pods by the UID of their controller: similar pods are not tried.
 #[derive(Debug, Default)]
-struct SimilarPodsScheduling(FxHashMap<String, Vec<Arc<Pod>>>);
+struct SimilarPodsScheduling(FxHashMap<Arc<str>, Vec<Arc<Pod>>>);
 
 /// The most unschedulable pods of one controller that are kept.
 const MAX_UNSCHEDULABLE_PODS_PER_CONTROLLER: usize = 10;
@@ -41,7 +41,7 @@ impl HintingSimulator {
     ) -> Vec<(PodId, NodeId)> {
         // From 1.37 on, all pods of one priority try their hints before any of them tries other nodes.
         let by_priority = version >= Version::V1_37;
-        let priority = |pod: PodId| snapshot.pod(pod).priority.unwrap_or(0);
+        let priority = |pod: PodId| snapshot.pod(pod).spec.priority.unwrap_or(0);
         let mut pods: Vec<(i32, PodId)> = pods.iter().map(|pod| (priority(*pod), *pod)).collect();
         if by_priority {
             pods.sort_by_key(|(priority, _)| Reverse(*priority));
@@ -119,13 +119,13 @@ impl HintingSimulator {
 
 impl SimilarPodsScheduling {
     fn is_similar_unschedulable(&self, pod: &Pod) -> bool {
-        let Some(controller) = &pod.controller else { return false };
+        let Some(controller) = pod.controller() else { return false };
         let failed = self.0.get(&controller.uid).map_or(&[][..], Vec::as_slice);
         failed.iter().any(|other| other.is_similar(pod))
     }
 
     fn set_unschedulable(&mut self, pod: &Arc<Pod>) {
-        let Some(controller) = &pod.controller else { return };
+        let Some(controller) = pod.controller() else { return };
         // Each pod of a DaemonSet is for another node.
         if pod.is_daemon_set_pod() {
             return;

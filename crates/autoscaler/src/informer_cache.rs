@@ -5,19 +5,20 @@ use std::sync::Arc;
 
 use kubernetes::amounts::Resource;
 use kubernetes::labels::Labels;
+use kubernetes::objects::{NodeEvent, PodEvent};
 use kubernetes::read::{nullable, view};
 use kubernetes::selector::{LabelSelector, Selector};
-use model::{Meta, Moment, NamespacedName, Object, What};
+use model::{Moment, NamespacedName, Object, What};
 use rustc_hash::FxHashMap;
 use scheduler::ids::{NodeId, PodId};
 use serde::Deserialize;
 
-use super::cloud::{CloudProvider, GroupId, ProviderNodeRef};
+use super::cloud::{CloudProvider, GroupId};
 use super::gpu_names;
-use super::node::Node;
-use super::pod::{Pod, PodStatusUpdate};
+use super::pod::Pod;
 use super::settings::Settings;
 use super::snapshot::ClusterSnapshot;
+use scheduler::node::Node;
 
 /// The kinds that an autoscaler's decisions depend on besides those that a scheduler's do, by group and kind.
 pub const KINDS: &[(&str, &str)] = &[("apps", "DaemonSet"), ("batch", "Job"), ("", "ConfigMap")];
@@ -172,10 +173,8 @@ impl InformerCache {
         let name = || NamespacedName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
         match (group, &*meta.kind) {
             (_, "Event") => return ApplyOutcome { is_relevant: false, ..relevant },
-            ("", "Pod") => return self.apply_pod(object, &meta, present),
-            ("", "Node") => {
-                return ApplyOutcome { is_relevant: self.apply_node(object, present), ..relevant };
-            }
+            ("", "Pod") => return self.apply_pod(&PodEvent::of_pod(event)),
+            ("", "Node") => return self.apply_node(&NodeEvent::of_node(event)),
             ("policy", "PodDisruptionBudget") => {
                 set_or_remove(
                     &mut self.pod_disruption_budgets,
@@ -245,7 +244,7 @@ impl InformerCache {
 
     /// The node group of a node.
     pub(crate) fn group_for_node(&self, id: NodeId, cloud: &dyn CloudProvider) -> Option<GroupId> {
-        cloud.group_for_node(&ProviderNodeRef::of(self.snapshot.node(id)))
+        cloud.group_for_node(self.snapshot.node(id))
     }
 
     /// Whether an instance is registered as a node.
@@ -253,10 +252,16 @@ impl InformerCache {
         self.instance_counts.contains_key(instance)
     }
 
+    /// Applies an informer event of a node.
+    pub(crate) fn apply_node(&mut self, event: &NodeEvent) -> ApplyOutcome {
+        ApplyOutcome { is_relevant: self.set_node(event), unschedulable_since: None }
+    }
+
     /// Returns whether anything changed.
-    fn apply_node(&mut self, object: &Object, present: bool) -> bool {
-        let node = present.then(|| Arc::new(Node::read(object, self.snapshot.filter_snapshot.scalars())));
-        let existing_id = self.nodes.get(&*object.meta().name).copied();
+    fn set_node(&mut self, event: &NodeEvent) -> bool {
+        let scalars = self.snapshot.filter_snapshot.scalars();
+        let node = event.state().map(|view| Arc::new(Node::new(view.clone(), scalars)));
+        let existing_id = self.nodes.get(&event.object().name).copied();
         let before = existing_id.map(|id| self.snapshot.node(id).clone());
         if node == before {
             return false;
@@ -276,7 +281,7 @@ impl InformerCache {
                 id
             }
             (None, Some(id)) => {
-                self.nodes.remove(&*object.meta().name);
+                self.nodes.remove(&event.object().name);
                 self.snapshot.forget_node(id);
                 id
             }
@@ -309,23 +314,17 @@ impl InformerCache {
         self.snapshot.filter_snapshot.find_pod(&name.namespace, &name.name)
     }
 
-    fn apply_pod(&mut self, object: &Object, meta: &Meta<'_>, present: bool) -> ApplyOutcome {
-        let existing_id = self.snapshot.filter_snapshot.find_pod(&meta.namespace, &meta.name);
-        let pod = present.then(|| Pod::read(object, self.snapshot.filter_snapshot.scalars()));
+    /// Applies an informer event of a pod.
+    pub(crate) fn apply_pod(&mut self, event: &PodEvent) -> ApplyOutcome {
+        let existing_id = self.find_pod(&event.object().name);
+        let pod = event.state().map(|view| match existing_id {
+            Some(id) => {
+                let existing_pod = self.snapshot.pod(id).clone();
+                existing_pod.updated(view.clone(), self.snapshot.filter_snapshot.scalars())
+            }
+            None => Pod::new(view.clone(), self.snapshot.filter_snapshot.scalars()),
+        });
         self.set_pod(existing_id, pod)
-    }
-
-    /// Applies a status update or, with `None`, the deletion of a pod. Unknown pods are ignored.
-    pub(crate) fn apply_status_update(
-        &mut self,
-        name: &NamespacedName,
-        update: Option<PodStatusUpdate>,
-    ) -> ApplyOutcome {
-        let Some(existing_id) = self.find_pod(name) else {
-            return ApplyOutcome { is_relevant: false, unschedulable_since: None };
-        };
-        let pod = update.map(|update| self.snapshot.pod(existing_id).with_status_update(update));
-        self.set_pod(Some(existing_id), pod)
     }
 
     fn set_pod(&mut self, existing_id: Option<PodId>, pod: Option<Pod>) -> ApplyOutcome {
@@ -339,7 +338,7 @@ impl InformerCache {
         let removed_outcome = ApplyOutcome { is_relevant: existing_id.is_some(), unschedulable_since: None };
         if let Some(id) = existing_id {
             let old = self.snapshot.pod(id).clone();
-            self.unscheduled_pods.remove(&(old.created, old.name.clone(), id));
+            self.unscheduled_pods.remove(&(old.created(), old.name.clone(), id));
             self.snapshot.forget_pod(id);
         }
         // Finished pods are not listed, nor are pods of schedulers that `--allowed-scheduler-names` does not name.
@@ -348,7 +347,7 @@ impl InformerCache {
         };
         let pod = Arc::new(pod);
         let id = self.snapshot.add_pod(pod.clone());
-        let node = match (&pod.node_name, &pod.nominated_node_name) {
+        let node = match (&pod.node_name, &pod.status.nominated_node_name) {
             (Some(node), _) => Some(node),
             (None, Some(node)) if self.counts_nominated_pods && pod.deletion_timestamp.is_none() => {
                 Some(node)
@@ -356,7 +355,7 @@ impl InformerCache {
             _ => None,
         };
         match node {
-            None => drop(self.unscheduled_pods.insert((pod.created, pod.name.clone(), id))),
+            None => drop(self.unscheduled_pods.insert((pod.created(), pod.name.clone(), id))),
             Some(_) if self.is_expendable(&pod) => {}
             Some(node) => self.snapshot.filter_snapshot.assume_pod_by_node_name(id, node),
         }
@@ -372,12 +371,13 @@ impl InformerCache {
     }
 
     fn has_allowed_scheduler(&self, pod: &Pod) -> bool {
-        self.allowed_schedulers.is_empty() || self.allowed_schedulers.contains(&pod.scheduler_name)
+        self.allowed_schedulers.is_empty()
+            || self.allowed_schedulers.iter().any(|name| **name == *pod.spec.scheduler_name())
     }
 
     /// Whether a pod is expendable: its priority is below the cutoff, and it is ignored.
     pub(crate) fn is_expendable(&self, pod: &Pod) -> bool {
-        pod.priority.is_some_and(|priority| i64::from(priority) < self.expendable_pods_priority_cutoff)
+        pod.spec.priority.is_some_and(|priority| i64::from(priority) < self.expendable_pods_priority_cutoff)
     }
 
     // Other objects.

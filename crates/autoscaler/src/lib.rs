@@ -19,7 +19,6 @@ mod groups;
 mod hinting_simulator;
 mod informer_cache;
 mod loop_trigger;
-mod node;
 mod node_eligibility;
 mod pod;
 mod pod_list_processor;
@@ -39,7 +38,8 @@ pub mod yaml;
 
 use std::time::Duration;
 
-use model::{Moment, NamespacedName, What};
+use kubernetes::objects::{NodeEvent, PodEvent};
+use model::{Moment, What};
 
 use clock::LoopClock;
 use context::{AutoscalingContext, SharedState};
@@ -52,7 +52,6 @@ use status::ClusterAutoscalerStatus;
 
 pub use cloud::{
     CloudProvider, CloudProviderError, CreationError, GroupId, Instance, InstanceState, ObservedCloud,
-    ProviderNode, ProviderNodeRef,
 };
 pub use decision::{
     Action, BlockingPodReason, DeleteResult, EquivalenceGroupResult, Event, ExpanderChoice, GroupState,
@@ -68,16 +67,11 @@ pub use groups::{
     ProvisioningFailure, ProvisioningFailureKind, node_template,
 };
 pub use informer_cache::KINDS;
-pub use pod::{PodScheduledCondition, PodStatusUpdate};
 pub use settings::{
     BadVersion, Expander, GroupOptionOverrides, MinMax, NodeGroupAutoscalingOptions, Settings, Version,
 };
 pub use status::{loop_start_from_config_map, loop_start_from_status};
 
-/// The taint of nodes that are being deleted.
-const TO_BE_DELETED_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
-/// The soft taint of deletion candidates.
-const DELETION_CANDIDATE_TAINT: &str = "DeletionCandidateOfClusterAutoscaler";
 /// The annotation of upcoming nodes.
 const UPCOMING_NODE_ANNOTATION: &str = "cluster-autoscaler.k8s.io/upcoming-node";
 /// The condition of suspended nodes.
@@ -142,9 +136,15 @@ impl Autoscaler {
         self.handle_apply_outcome(outcome);
     }
 
-    /// Applies a status update, or the deletion (`None`), of a known pod without reading its object.
-    pub fn apply_status_update(&mut self, name: &NamespacedName, update: Option<PodStatusUpdate>) {
-        let outcome = self.state.cluster.apply_status_update(name, update);
+    /// Applies an informer event of a pod.
+    pub fn apply_pod(&mut self, event: &PodEvent) {
+        let outcome = self.state.cluster.apply_pod(event);
+        self.handle_apply_outcome(outcome);
+    }
+
+    /// Applies an informer event of a node.
+    pub fn apply_node(&mut self, event: &NodeEvent) {
+        let outcome = self.state.cluster.apply_node(event);
         self.handle_apply_outcome(outcome);
     }
 

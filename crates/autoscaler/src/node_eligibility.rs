@@ -1,15 +1,16 @@
 //! The facts about every node that a loop needs, computed once for each change of the node.
 
+use kubernetes::well_known::{DELETION_CANDIDATE, TO_BE_DELETED};
 use std::sync::Arc;
 
 use model::Moment;
 use scheduler::ids::NodeId;
 
-use super::cloud::{CloudProvider, GroupId, ProviderNodeRef};
-use super::node::Node;
+use super::SUSPENDED_CONDITION;
+use super::cloud::{CloudProvider, GroupId};
 use super::readiness::Readiness;
 use super::settings::Settings;
-use super::{DELETION_CANDIDATE_TAINT, SUSPENDED_CONDITION, TO_BE_DELETED_TAINT};
+use scheduler::node::Node;
 
 /// The facts about a node that depend on the node alone.
 #[derive(Clone, Debug)]
@@ -50,15 +51,15 @@ impl NodeEligibility {
         NodeEligibility {
             node: node.clone(),
             readiness: Readiness::of(node, settings, cloud.gpu_label()),
-            group: cloud.group_for_node(&ProviderNodeRef::of(node)),
-            created: node.created,
+            group: cloud.group_for_node(node),
+            created: node.creation_timestamp.unwrap_or_default(),
             unschedulable: node.unschedulable,
-            is_being_deleted: node.taint(TO_BE_DELETED_TAINT).is_some(),
-            is_deletion_candidate: node.taint(DELETION_CANDIDATE_TAINT).is_some(),
+            is_being_deleted: node.taint(TO_BE_DELETED).is_some(),
+            is_deletion_candidate: node.taint(DELETION_CANDIDATE).is_some(),
             is_suspended: node
                 .condition(SUSPENDED_CONDITION)
                 .is_some_and(|condition| &*condition.status == "True"),
-            is_virtual_kubelet: node.is_virtual_kubelet(),
+            is_virtual_kubelet: is_virtual_kubelet(node),
         }
     }
 
@@ -109,4 +110,9 @@ impl NodeEligibilities {
     pub(crate) fn clear(&mut self) {
         *self = NodeEligibilities { revision: self.revision + 1, ..NodeEligibilities::default() };
     }
+}
+
+/// Whether a node is a virtual-kubelet node.
+pub(crate) fn is_virtual_kubelet(node: &Node) -> bool {
+    node.label("type") == Some("virtual-kubelet")
 }

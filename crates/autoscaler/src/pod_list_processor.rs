@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use kubernetes::go;
 use kubernetes::go::duration;
+use kubernetes::objects::{PodSpec, PodView};
 use kubernetes::time::nanos;
-use model::{Moment, Object};
+use kubernetes::well_known::CONFIG_SOURCE;
+use model::Moment;
 use rustc_hash::FxHashSet;
 use scheduler::ids::PodId;
 use serde_json::Value;
@@ -19,7 +21,6 @@ use super::settings::Settings;
 use super::snapshot::ClusterSnapshot;
 
 const TPU_PREFIX: &str = "cloud-tpus.google.com/";
-const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 const POD_SCALE_UP_DELAY_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay";
 
 /// The pods that a scale-up has to consider, out of the unschedulable ones: expendable pods are dropped, pods of
@@ -57,14 +58,16 @@ pub(crate) fn clear_tpu_requests(snapshot: &mut ClusterSnapshot, id: PodId) -> P
     if !requested.any(|name| name.starts_with(TPU_PREFIX)) {
         return id;
     }
-    let mut object = pod.object.value().unwrap_or_default();
-    let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
+    let mut spec: Value = serde_json::from_str(&pod.spec.json).unwrap_or_default();
+    let containers = spec.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
         if let Some(Value::Object(requests)) = container.pointer_mut("/resources/requests") {
             requests.retain(|name, _| !name.starts_with(TPU_PREFIX));
         }
     }
-    let pod = Pod::read(&Object::from_trusted(object.to_string()), scalars);
+    let spec = PodSpec::parse(&spec.to_string()).expect("a spec with fewer requests is readable");
+    let view = PodView { spec: Arc::new(spec), ..(*pod.view).clone() };
+    let pod = Pod::new(Arc::new(view), scalars);
     add_unscheduled_copy(snapshot, pod)
 }
 
@@ -75,11 +78,12 @@ fn currently_drained_pods(snapshot: &mut ClusterSnapshot, drained: &BTreeSet<Arc
     let mut copies = Vec::new();
     for id in pods {
         let pod = snapshot.pod(id);
-        let is_static = pod.annotation(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source != "api");
+        let is_static = pod.annotation(CONFIG_SOURCE).is_some_and(|source| source != "api");
         if pod.deletion_timestamp.is_some() || is_static || pod.is_mirror() || pod.is_daemon_set_pod() {
             continue;
         }
-        let copy = Pod { node_name: None, ..(**pod).clone() };
+        let view = PodView { node_name: None, ..(*pod.view).clone() };
+        let copy = Pod { view: Arc::new(view), ..(**pod).clone() };
         copies.push(add_unscheduled_copy(snapshot, copy));
     }
     copies
@@ -100,7 +104,7 @@ fn filter_out_schedulable(
 ) {
     let snapshot = &mut context.cluster.snapshot;
     let mut by_priority: Vec<(i32, PodId)> =
-        pods.iter().map(|pod| (snapshot.pod(*pod).priority.unwrap_or(0), *pod)).collect();
+        pods.iter().map(|pod| (snapshot.pod(*pod).spec.priority.unwrap_or(0), *pod)).collect();
     go::sort(&mut by_priority, |a, b| a.0 > b.0);
     *pods = by_priority.into_iter().map(|(_, pod)| pod).collect();
 
@@ -118,14 +122,14 @@ pub(crate) fn young_until(pod: &Pod, clock: &LoopClock, settings: &Settings) -> 
     let min_delay = nanos(settings.new_pod_scale_up_delay);
     let pod_delay = pod.annotation(POD_SCALE_UP_DELAY_ANNOTATION).and_then(duration::parse);
     let delay = pod_delay.unwrap_or(min_delay).max(min_delay);
-    Some(pod.created.plus_nanos(delay)).filter(|until| !clock.is_past(*until))
+    Some(pod.created().plus_nanos(delay)).filter(|until| !clock.is_past(*until))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use model::What;
+    use model::{Object, What};
     use testobjects::PodBuilder;
 
     use super::*;

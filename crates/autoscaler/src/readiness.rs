@@ -1,9 +1,10 @@
 //! Readiness of nodes, by their conditions, startup taints and GPUs.
 
+use kubernetes::well_known::{NODE_DISK_PRESSURE, NODE_NETWORK_UNAVAILABLE, NODE_NOT_READY};
 use model::Moment;
 
-use super::node::Node;
 use super::settings::Settings;
+use scheduler::node::Node;
 
 /// Whether a node is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,9 +16,6 @@ pub(crate) struct Readiness {
     pub resource_unready: bool,
 }
 
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const DISK_PRESSURE: &str = "node.kubernetes.io/disk-pressure";
-const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
 const STARTUP_TAINT_PREFIXES: [&str; 2] =
     ["startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/"];
 const STATUS_TAINT_PREFIX: &str = "status-taint.cluster-autoscaler.kubernetes.io/";
@@ -34,7 +32,7 @@ impl Readiness {
         if lacks_device || node.taints.iter().any(|taint| is_startup_taint(&taint.key, settings)) {
             return Readiness {
                 resource_unready: lacks_device,
-                ..self::reported_readiness(node, Some(node.created))
+                ..self::reported_readiness(node, Some(node.creation_timestamp.unwrap_or_default()))
             };
         }
         reported
@@ -63,7 +61,7 @@ fn reported_readiness(node: &Node, unready_since: Option<Moment>) -> Readiness {
         return Readiness { ready: false, last_transition: Moment::MIN, resource_unready: false };
     }
     for taint in &node.taints {
-        if matches!(&*taint.key, NOT_READY | DISK_PRESSURE | NETWORK_UNAVAILABLE) {
+        if matches!(&*taint.key, NODE_NOT_READY | NODE_DISK_PRESSURE | NODE_NETWORK_UNAVAILABLE) {
             ready = false;
             changed = changed.max(taint.time_added.unwrap_or(Moment::MIN));
         }

@@ -333,13 +333,9 @@ fn unschedulable(context: &AutoscalingContext<'_>) -> Vec<PodId> {
         if pod.deletion_timestamp.is_some() {
             continue;
         }
-        let pod_scheduled =
-            pod.scheduled_condition.as_ref().map(|scheduled| (&*scheduled.status, &*scheduled.reason));
-        if pod_scheduled == Some(("False", "Unschedulable")) {
+        if pod.is_marked_unschedulable() {
             unschedulable_pods.push(id);
-        } else if matches!(pod_scheduled, None | Some(("False", "")))
-            && context.settings.bypassed_scheduler_names.contains(&pod.scheduler_name)
-        {
+        } else if pod.is_unprocessed() && context.settings.bypasses_scheduler(pod.spec.scheduler_name()) {
             unprocessed.push(id);
         }
     }
@@ -371,7 +367,7 @@ fn add_template_copy(
     let mut copy = template.copy(suffix);
     let node = Arc::make_mut(&mut copy.node);
     let annotations = node.annotations.iter().map(|(key, value)| (key.clone(), value.clone()));
-    node.annotations =
+    Arc::make_mut(&mut node.view).annotations =
         annotations.chain([(Arc::from(UPCOMING_NODE_ANNOTATION), Arc::from("true"))]).collect();
     context.cluster.snapshot.add_node(copy.node, &copy.pods)
 }
@@ -406,10 +402,10 @@ fn all_pods_are_new(context: &AutoscalingContext<'_>, pods: &[PodId]) -> bool {
     let (mut oldest, mut oldest_with_gpu) = (context.clock.now(), None);
     for id in pods {
         let pod = context.cluster.snapshot.pod(*id);
-        oldest = oldest.min(pod.created);
+        oldest = oldest.min(pod.created());
         if context.cluster.requests_gpu(pod) {
             let before = oldest_with_gpu.unwrap_or(context.clock.now());
-            oldest_with_gpu = Some(before.min(pod.created));
+            oldest_with_gpu = Some(before.min(pod.created()));
         }
     }
     !context.clock.has_reached(oldest.plus_nanos(UNSCHEDULABLE_POD_TIME_BUFFER_NANOS))

@@ -20,6 +20,7 @@ mod taints;
 mod unneeded;
 mod utilization;
 
+use kubernetes::well_known::DELETION_CANDIDATE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -27,11 +28,11 @@ use kubernetes::time::after;
 use model::Moment;
 use scheduler::ids::NodeId;
 
+use super::AutoscalingContext;
 use super::clock::LoopClock;
 use super::cloud::GroupId;
 use super::decision::{Event, InvolvedObject, RemovedNode, ScaleDownResult, ScaleDownStatus};
 use super::settings::{Settings, Version};
-use super::{AutoscalingContext, DELETION_CANDIDATE_TAINT};
 use actuation::Actuator;
 use budgets::{AtomicGroupSize, DeletionBudget, NodeBatch};
 use candidate::ScaleDownCandidate;
@@ -141,7 +142,7 @@ impl ScaleDownState {
         }
         for id in nodes {
             let node = context.cluster.snapshot.node(*id).clone();
-            let Some(tainted_at) = node_markers::taint_time(&node, DELETION_CANDIDATE_TAINT) else {
+            let Some(tainted_at) = node_markers::taint_time(&node, DELETION_CANDIDATE) else {
                 continue;
             };
             if let Some(group) = context.cluster.group_for_node(*id, &*context.cloud)

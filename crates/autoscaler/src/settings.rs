@@ -199,6 +199,11 @@ pub struct BadVersion {
 // === impl Settings ===
 
 impl Settings {
+    /// Whether pods of this scheduler are scaled up for before it has processed them.
+    pub(crate) fn bypasses_scheduler(&self, name: &str) -> bool {
+        self.bypassed_scheduler_names.iter().any(|bypassed| **bypassed == *name)
+    }
+
     /// The settings of a version without flags.
     pub fn for_version(version: Version) -> Settings {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);

@@ -8,8 +8,8 @@ use scheduler::Settings as SchedulerSettings;
 use scheduler::filter_snapshot::{FilterSnapshot, SchedulingError};
 use scheduler::ids::{NodeId, PodId};
 
-use super::node::Node;
 use super::pod::Pod;
+use scheduler::node::Node;
 
 /// The nodes and pods of a loop.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl ClusterSnapshot {
         let mut pods = self.filter_snapshot.usage(id).pods.clone();
         let position = |id: &PodId| {
             let pod = self.pod(*id);
-            (self.last_move[id.index()], pod.node_name.is_none(), pod.created, &pod.name)
+            (self.last_move[id.index()], pod.node_name.is_none(), pod.created(), &pod.name)
         };
         pods.sort_by_cached_key(position);
         pods
@@ -114,7 +114,7 @@ impl ClusterSnapshot {
 
     /// Adds or updates a node.
     pub(crate) fn set_node(&mut self, node: Arc<Node>) -> NodeId {
-        let id = self.filter_snapshot.set_node(node.spec.clone());
+        let id = self.filter_snapshot.set_node((*node).clone());
         set_at(&mut self.nodes, id.index(), node);
         id
     }
@@ -189,14 +189,14 @@ impl ClusterSnapshot {
                     debug_assert_eq!(last, Some(id), "nodes are removed in reverse order of their addition");
                 }
                 UndoEntry::NodeRemoved { node, was: node_generation, place: position } => {
-                    let restored_id = self.filter_snapshot.set_node(node.spec.clone());
+                    let restored_id = self.filter_snapshot.set_node((*node).clone());
                     debug_assert_eq!(restored_id, node_generation.id, "changes are undone in reverse order");
                     set_at(&mut self.nodes, restored_id.index(), node);
                     self.order.insert(position, restored_id);
                     self.restore_generation(node_generation);
                 }
                 UndoEntry::NodeChanged { was: node_generation, before } => {
-                    self.filter_snapshot.set_node(before.spec.clone());
+                    self.filter_snapshot.set_node((*before).clone());
                     self.nodes[node_generation.id.index()] = Some(before);
                     self.restore_generation(node_generation);
                 }
@@ -253,7 +253,7 @@ impl ClusterSnapshot {
     /// Replaces a node by another of the same name.
     pub(crate) fn replace_node(&mut self, id: NodeId, node: Arc<Node>) {
         let node_generation = self.generation_before(id);
-        self.filter_snapshot.set_node(node.spec.clone());
+        self.filter_snapshot.set_node((*node).clone());
         let before = self.nodes[id.index()].replace(node).expect("a changed node is in the snapshot");
         self.log_node_change(UndoEntry::NodeChanged { was: node_generation, before });
     }
@@ -361,6 +361,7 @@ fn set_at<T>(table: &mut Vec<Option<T>>, place: usize, value: T) {
 
 #[cfg(test)]
 mod tests {
+    use kubernetes::objects::{NodeView, PodView};
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
     use serde_json::json;
@@ -394,7 +395,7 @@ mod tests {
             .allocatable("memory", "8Gi")
             .allocatable("pods", "10");
         let node = if taint { node.taint("t:NoSchedule") } else { node };
-        Arc::new(Node::read(&node.object(), snapshot.filter_snapshot.scalars()))
+        Arc::new(Node::new(Arc::new(NodeView::parse(&node.object())), snapshot.filter_snapshot.scalars()))
     }
 
     /// Pods of three kinds: with a topology spread constraint over zones, with anti-affinity, with a host port.
@@ -415,7 +416,7 @@ mod tests {
             }
             _ => pod.host_port(80),
         };
-        Arc::new(Pod::read(&pod.object(), snapshot.filter_snapshot.scalars()))
+        Arc::new(Pod::new(Arc::new(PodView::parse(&pod.object())), snapshot.filter_snapshot.scalars()))
     }
 
     /// Makes a random change.

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kubernetes::amounts::ScalarResourceNames;
+use kubernetes::objects::{NodeView, PodView};
 use kubernetes::time::after;
 use model::Moment;
 use scheduler::ids::NodeId;
@@ -17,12 +18,12 @@ use super::clock::LoopClock;
 use super::cloud::{CloudProvider, GroupId};
 use super::groups::NodeGroup;
 use super::informer_cache::InformerCache;
-use super::node::Node;
 use super::node_eligibility::{NodeEligibilities, NodeEligibility};
 use super::pod::Pod;
 use super::settings::Settings;
 use super::snapshot::ClusterSnapshot;
 use daemon_set_pods::DaemonSetPods;
+use scheduler::node::Node;
 
 /// A template node and the pods that run on it from the beginning.
 #[derive(Clone, Debug)]
@@ -255,11 +256,12 @@ impl ExampleNode {
     }
 
     fn from_provider_template(group: &NodeGroup, scalars: &mut ScalarResourceNames) -> Option<ExampleNode> {
-        let node = Node::read(&group.template, scalars);
-        if node.spec.read_error.is_some() {
+        let node = Node::new(Arc::new(NodeView::parse(&group.template)), scalars);
+        if node.read_error.is_some() {
             return None;
         }
-        let pods = group.pods.iter().chain(&group.template_pods).map(|pod| Arc::new(Pod::read(pod, scalars)));
+        let pods = group.pods.iter().chain(&group.template_pods);
+        let pods = pods.map(|pod| Arc::new(Pod::new(Arc::new(PodView::parse(pod)), scalars)));
         Some(ExampleNode { node: Arc::new(node), pods: pods.filter(|pod| runs_on_new_nodes(pod)).collect() })
     }
 

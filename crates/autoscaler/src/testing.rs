@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use kubernetes::objects::NodeView;
 use model::{Moment, NamespacedName, What};
 use scheduler::ids::{NodeId, PodId};
 use testobjects::NodeBuilder;
 
 use super::AutoscalingContext;
 use super::clock::LoopClock;
-use super::cloud::{CloudProvider, CloudProviderError, GroupId, Instance, InstanceState, ProviderNodeRef};
+use super::cloud::{CloudProvider, CloudProviderError, GroupId, Instance, InstanceState};
 use super::context::SharedState;
 use super::decision::{Action, Event};
 use super::groups::PodPricing;
@@ -152,8 +153,8 @@ impl CloudProvider for FakeCloud {
         &self.groups
     }
 
-    fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId> {
-        let (group, _) = node.provider_id().strip_prefix("fake://")?.split_once('/')?;
+    fn group_for_node(&self, node: &NodeView) -> Option<GroupId> {
+        let (group, _) = node.provider_id.strip_prefix("fake://")?.split_once('/')?;
         self.group_by_name(group)
     }
 
@@ -166,7 +167,7 @@ impl CloudProvider for FakeCloud {
         self.instances[group.index()].iter().map(running).collect()
     }
 
-    fn has_instance(&self, _node: &ProviderNodeRef<'_>) -> Option<bool> {
+    fn has_instance(&self, _node: &NodeView) -> Option<bool> {
         None
     }
 

@@ -1,6 +1,5 @@
 //! Latencies, measured from a history.
 
-mod objects;
 mod samples;
 mod scheduler;
 #[cfg(test)]
@@ -12,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use autoscaler::loop_start_from_config_map;
+use kubernetes::objects::{NodeView, Phase};
 use model::{Moment, What};
 use rustc_hash::FxHashMap;
 use simulation::latency::{Latencies, LatencyKind};
 
-use crate::observed::{Disruption, ObservedChange, Owner, OwnerKind, ParsedPod, PodPhase};
-use objects::{EventJson, NodeJson};
+use crate::observed::{Disruption, ObservedChange, Owner, OwnerKind, ParsedPod};
 use samples::LatencySamples;
 use scheduler::{SchedulerLoopMeter, StatusWrites};
 
@@ -34,11 +33,11 @@ pub struct LatencyMeter {
     /// Deleted pods, and when they were deleted. They are kept until late Events about them have arrived.
     deleted_pods: VecDeque<(Moment, Arc<str>)>,
     /// New nodes by name: when they registered, and the DaemonSets that have a pod there.
-    new_nodes: BTreeMap<String, (Moment, BTreeSet<Arc<str>>)>,
+    new_nodes: BTreeMap<Arc<str>, (Moment, BTreeSet<Arc<str>>)>,
     /// DaemonSets by uid: when their first pod was observed, and how many pods they have.
     daemon_sets: BTreeMap<Arc<str>, (Moment, usize)>,
     /// Deleted nodes by name, and when they were deleted.
-    deleted_nodes: BTreeMap<String, Moment>,
+    deleted_nodes: BTreeMap<Arc<str>, Moment>,
     /// By a controller's uid: when it could observe the loss of pods that it has not replaced yet.
     awaited: BTreeMap<Arc<str>, VecDeque<Moment>>,
     /// The last observed loop of the autoscaler.
@@ -122,13 +121,13 @@ impl LatencyMeter {
                 }
             }
             "Node" => {
-                if let Ok(json) = object.view::<NodeJson>() {
-                    self.observe_node(at, what, json);
+                if let Some(node) = &change.node {
+                    self.observe_node(at, what, node);
                 }
             }
             "Event" if !matches!(what, What::Deleted(_)) => {
-                if let Ok(json) = object.view::<EventJson>() {
-                    self.scheduler.observe_event(at, json);
+                if let Some(event) = &change.event {
+                    self.scheduler.observe_event(at, event);
                 }
             }
             "ConfigMap" => {
@@ -171,19 +170,18 @@ impl LatencyMeter {
         }
     }
 
-    fn observe_node(&mut self, at: Moment, what: &What, node: NodeJson) {
-        let name = node.metadata.name;
+    fn observe_node(&mut self, at: Moment, what: &What, node: &NodeView) {
         match what {
             What::Added(_) => {
-                self.deleted_nodes.remove(&name);
-                if is_new(node.metadata.creation_timestamp, at) {
-                    self.new_nodes.insert(name, (at, BTreeSet::new()));
+                self.deleted_nodes.remove(&node.name);
+                if is_new(node.creation_timestamp, at) {
+                    self.new_nodes.insert(node.name.clone(), (at, BTreeSet::new()));
                 }
             }
             What::Modified(_) => {}
             What::Deleted(_) => {
-                self.new_nodes.remove(&name);
-                self.deleted_nodes.insert(name, at);
+                self.new_nodes.remove(&node.name);
+                self.deleted_nodes.insert(node.name.clone(), at);
             }
         }
     }
@@ -301,8 +299,8 @@ impl MeasuredPod {
             decided: None,
             node: parsed.node.clone(),
             bound: None,
-            has_run: parsed.phase != PodPhase::Pending,
-            has_succeeded: parsed.phase == PodPhase::Succeeded,
+            has_run: parsed.phase != Phase::Pending,
+            has_succeeded: parsed.phase == Phase::Succeeded,
             disruption: parsed.disruption,
             deletion: if parsed.is_terminating {
                 ObservedDeletion::BeforeFirstSeen
@@ -322,13 +320,13 @@ impl MeasuredPod {
             self.node = parsed.node.clone();
             self.bound = Some(at);
         }
-        if !self.has_run && (parsed.phase == PodPhase::Running || parsed.is_finished()) {
+        if !self.has_run && (parsed.phase == Phase::Running || parsed.is_finished()) {
             self.has_run = true;
-            if let Some(bound) = self.bound.filter(|_| parsed.phase == PodPhase::Running) {
+            if let Some(bound) = self.bound.filter(|_| parsed.phase == Phase::Running) {
                 samples.add(LatencyKind::PodStart, bound, between(bound, at));
             }
         }
-        if !self.has_succeeded && parsed.phase == PodPhase::Succeeded {
+        if !self.has_succeeded && parsed.phase == Phase::Succeeded {
             self.has_succeeded = true;
             losing_owner = self.owner.as_ref().filter(|owner| owner.kind == OwnerKind::Job);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kubernetes::objects::{DEFAULT_SCHEDULER, EventView, NodeView, Phase};
 use kubernetes::read::nullable;
 use model::{JsonStr, Key, Moment, Object, What};
 use serde::Deserialize;
@@ -17,6 +18,10 @@ pub struct ObservedChange {
     pub what: What,
     /// The parsed pod, if it is one and can be parsed.
     pub pod: Option<ParsedPod>,
+    /// The parsed node, if it is one.
+    pub node: Option<NodeView>,
+    /// The parsed Event, if it is one and can be parsed.
+    pub event: Option<EventView>,
 }
 
 /// The fields of a pod that show its progress.
@@ -50,7 +55,7 @@ pub struct ParsedPod {
     /// Its nominated node.
     pub nominated_node: Option<Arc<str>>,
     /// Its phase.
-    pub phase: PodPhase,
+    pub phase: Phase,
     /// When it started: its start time, or its creation timestamp if it runs without one.
     pub started: Option<Moment>,
     /// It has a deletion timestamp.
@@ -85,21 +90,6 @@ pub enum OwnerKind {
     Job,
     /// A DaemonSet.
     DaemonSet,
-}
-
-/// The phase of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodPhase {
-    /// Not running yet.
-    Pending,
-    /// Running.
-    Running,
-    /// All containers succeeded.
-    Succeeded,
-    /// A container failed.
-    Failed,
-    /// Any other value.
-    Unknown,
 }
 
 /// A PodScheduled condition that is false.
@@ -222,16 +212,20 @@ struct ConditionJson<'a> {
     last_transition_time: Option<JsonStr<'a>>,
 }
 
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
-
 // === impl ObservedChange ===
 
 impl ObservedChange {
     /// Parses a change.
     pub fn parse(key: Key, what: What) -> ObservedChange {
-        let is_pod = key.kind.group.is_empty() && *key.kind.kind == *"Pod";
-        let pod = is_pod.then(|| ParsedPod::parse(what.object()).ok()).flatten();
-        ObservedChange { key, what, pod }
+        let object = what.object();
+        let (mut pod, mut node, mut event) = (None, None, None);
+        match (&*key.kind.group, &*key.kind.kind) {
+            ("", "Pod") => pod = ParsedPod::parse(object).ok(),
+            ("", "Node") => node = Some(NodeView::parse(object)),
+            ("" | "events.k8s.io", "Event") => event = EventView::parse(object).ok(),
+            _ => {}
+        }
+        ObservedChange { key, what, pod, node, event }
     }
 }
 
@@ -259,8 +253,8 @@ impl ParsedPod {
                 .find(|condition| *condition.kind == *kind && *condition.status == *wanted_status)
         };
         let created = parse_moment(metadata.creation_timestamp.as_ref());
-        let phase = PodPhase::of(status.phase.as_deref().unwrap_or_default());
-        let has_started = matches!(phase, PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed);
+        let phase = Phase::of(status.phase.as_deref().unwrap_or_default());
+        let has_started = matches!(phase, Phase::Running | Phase::Succeeded | Phase::Failed);
         Ok(ParsedPod {
             has_uid: uid.is_some(),
             uid: uid.unwrap_or_else(|| {
@@ -295,7 +289,7 @@ impl ParsedPod {
 
     /// Whether it has succeeded or failed.
     pub fn is_finished(&self) -> bool {
-        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+        self.phase.is_finished()
     }
 }
 
@@ -319,20 +313,6 @@ impl OwnerKind {
             "Job" => Some(OwnerKind::Job),
             "DaemonSet" => Some(OwnerKind::DaemonSet),
             _ => None,
-        }
-    }
-}
-
-// === impl PodPhase ===
-
-impl PodPhase {
-    fn of(phase: &str) -> PodPhase {
-        match phase {
-            "Pending" | "" => PodPhase::Pending,
-            "Running" => PodPhase::Running,
-            "Succeeded" => PodPhase::Succeeded,
-            "Failed" => PodPhase::Failed,
-            _ => PodPhase::Unknown,
         }
     }
 }

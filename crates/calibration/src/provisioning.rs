@@ -1,13 +1,12 @@
 //! Provisioning times of nodes, measured from a history.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use autoscaler::{Delay, Membership, NodeGroup, Provisioning, loop_start_from_config_map};
-use kubernetes::labels::Labels;
-use kubernetes::read::{moment, nullable};
+use autoscaler::{Delay, NodeGroup, Provisioning, loop_start_from_config_map};
+use kubernetes::objects::{EventView, NodeView};
 use model::{Moment, Object, What};
-use serde::Deserialize;
 
 use crate::observed::ObservedChange;
 
@@ -28,7 +27,7 @@ pub struct ProvisioningMeter<'a> {
     /// By group: the sizes of its last request, and when it was observed.
     last_request: Vec<Option<(i64, i64, Moment)>>,
     /// Nodes by name: their group and registration time, if they are new and not ready yet.
-    nodes: BTreeMap<String, Option<(usize, Moment)>>,
+    nodes: BTreeMap<Arc<str>, Option<(usize, Moment)>>,
     registered: Vec<Vec<Duration>>,
     ready: Vec<Vec<Duration>>,
 }
@@ -38,67 +37,6 @@ const MAX_LAG: Duration = Duration::from_secs(10);
 
 /// The maximum number of requested nodes per group.
 const MAX_REQUESTED: i64 = 10_000;
-
-#[derive(Deserialize)]
-struct NodeJson {
-    metadata: MetadataJson,
-    #[serde(default, deserialize_with = "nullable")]
-    spec: SpecJson,
-    #[serde(default, deserialize_with = "nullable")]
-    status: StatusJson,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MetadataJson {
-    name: String,
-    #[serde(default, deserialize_with = "moment")]
-    creation_timestamp: Option<Moment>,
-    #[serde(default)]
-    labels: Labels,
-    #[serde(default)]
-    annotations: Labels,
-}
-
-#[derive(Default, Deserialize)]
-struct SpecJson {
-    #[serde(rename = "providerID", default, deserialize_with = "nullable")]
-    provider_id: String,
-}
-
-#[derive(Default, Deserialize)]
-struct StatusJson {
-    #[serde(default, deserialize_with = "nullable")]
-    conditions: Vec<ConditionJson>,
-}
-
-#[derive(Deserialize)]
-struct ConditionJson {
-    #[serde(rename = "type", default)]
-    kind: String,
-    #[serde(default)]
-    status: String,
-}
-
-#[derive(Deserialize)]
-struct EventJson {
-    #[serde(default, deserialize_with = "nullable")]
-    metadata: EventMetadataJson,
-    #[serde(default, deserialize_with = "nullable")]
-    reason: String,
-    /// The name of the message in `events.k8s.io`.
-    #[serde(default, deserialize_with = "nullable")]
-    note: String,
-    #[serde(default, deserialize_with = "nullable")]
-    message: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct EventMetadataJson {
-    #[serde(default, deserialize_with = "moment")]
-    creation_timestamp: Option<Moment>,
-}
 
 // === impl ProvisioningMeter ===
 
@@ -120,15 +58,12 @@ impl<'a> ProvisioningMeter<'a> {
 
     /// Takes a change; those of Nodes, Events and the autoscaler's ConfigMap matter. Changes must come in order.
     pub fn observe(&mut self, at: Moment, change: &ObservedChange) {
-        let ObservedChange { key, what, .. } = change;
-        let object = what.object();
-        match &*key.kind.kind {
-            "Event" if matches!(what, What::Added(_)) => self.observe_event(at, object),
-            "ConfigMap" => self.loop_ended(at, object),
-            "Node" => match what {
-                What::Added(_) | What::Modified(_) => self.observe_node(at, object),
-                What::Deleted(_) => drop(self.nodes.remove(&*key.name)),
-            },
+        let ObservedChange { key, what, node, event, .. } = change;
+        match (&*key.kind.kind, what) {
+            ("Event", What::Added(_)) => event.iter().for_each(|event| self.observe_event(at, event)),
+            ("ConfigMap", _) => self.loop_ended(at, what.object()),
+            ("Node", What::Deleted(_)) => drop(self.nodes.remove(&key.name)),
+            ("Node", _) => node.iter().for_each(|node| self.observe_node(at, node)),
             _ => {}
         }
     }
@@ -148,15 +83,13 @@ impl<'a> ProvisioningMeter<'a> {
         self.registered.into_iter().zip(self.ready).map(of_group).collect()
     }
 
-    fn observe_event(&mut self, at: Moment, object: &Object) {
-        let Ok(event) = object.view::<EventJson>() else { return };
+    fn observe_event(&mut self, at: Moment, event: &EventView) {
         // An initial list holds the Events of an hour, whose nodes have registered.
         let is_old = event.metadata.creation_timestamp.is_some_and(|created| between(created, at) > MAX_LAG);
-        if event.reason != "TriggeredScaleUp" || is_old {
+        if *event.reason != *"TriggeredScaleUp" || is_old {
             return;
         }
-        let message = if event.note.is_empty() { &event.message } else { &event.note };
-        for (name, from, to) in increases(message) {
+        for (name, from, to) in increases(&event.message) {
             let Some(index) = self.groups.iter().position(|group| &*group.name == name) else { continue };
             // Every triggering pod gets an equal Event, and so does a later request if a node was removed meanwhile.
             let last = self.last_request[index].replace((from, to, at));
@@ -192,17 +125,14 @@ impl<'a> ProvisioningMeter<'a> {
         matching_loop.map(|(began, _)| *began)
     }
 
-    fn observe_node(&mut self, at: Moment, object: &Object) {
-        let Ok(node) = object.view::<NodeJson>() else { return };
+    fn observe_node(&mut self, at: Moment, node: &NodeView) {
         let is_ready = node
-            .status
             .conditions
             .iter()
-            .any(|condition| condition.kind == "Ready" && condition.status == "True");
-        if !self.nodes.contains_key(&node.metadata.name) {
-            let is_new =
-                node.metadata.creation_timestamp.is_some_and(|created| between(created, at) <= MAX_LAG);
-            let group = self.groups.iter().position(|group| node.is_of(&group.members)).filter(|_| is_new);
+            .any(|condition| (&*condition.kind, &*condition.status) == ("Ready", "True"));
+        if !self.nodes.contains_key(&node.name) {
+            let is_new = node.creation_timestamp.is_some_and(|created| between(created, at) <= MAX_LAG);
+            let group = self.groups.iter().position(|group| group.members.matches(node)).filter(|_| is_new);
             if let Some(group) = group {
                 match self.requested[group].pop_front() {
                     Some(requested_at) => self.registered[group].push(between(requested_at, at)),
@@ -213,9 +143,9 @@ impl<'a> ProvisioningMeter<'a> {
                     }
                 }
             }
-            self.nodes.insert(node.metadata.name.clone(), group.map(|group| (group, at)));
+            self.nodes.insert(node.name.clone(), group.map(|group| (group, at)));
         }
-        let provisioning_node = self.nodes.get_mut(&node.metadata.name);
+        let provisioning_node = self.nodes.get_mut(&node.name);
         if is_ready && let Some((group, since)) = provisioning_node.and_then(Option::take) {
             self.ready[group].push(between(since, at));
         }
@@ -242,20 +172,11 @@ fn sorted_delay(mut spans: Vec<Duration>, default_delay: Delay) -> Delay {
     if spans.is_empty() { default_delay } else { Delay::Samples(spans) }
 }
 
-// === impl NodeJson ===
-
-impl NodeJson {
-    fn is_of(&self, members: &Membership) -> bool {
-        let NodeJson { metadata, spec, .. } = self;
-        let MetadataJson { name, labels, annotations, .. } = metadata;
-        members.matches_node(name, &spec.provider_id, |key| labels.get(key), |key| annotations.get(key))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use autoscaler::Membership;
     use serde_json::json;
     use testobjects::{ObjectBuilder, resource};
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use kubernetes::objects::{PodEvent, PodView};
 use model::{Moment, NamespacedName, Object, What};
 use scheduler::{Decision, Scheduler, Settings};
 use serde::Deserialize;
@@ -115,9 +116,12 @@ pub fn compare_scheduler_case(case: &SchedulerCase) -> Vec<DecisionComparison> {
             differences.push(difference(&theirs.pod, node, &what, ours, theirs_value));
         }
         match &decision {
-            Some(Decision::Scheduled(_)) => {
+            Some(Decision::Scheduled(placement)) => {
                 placed.push(&theirs.pod);
-                scheduler.pod_bound(NOW, &meta.namespace, &meta.name);
+                let mut bound = PodView::parse(pod);
+                bound.node_name = Some(placement.node.clone());
+                bound.status.nominated_node_name = None;
+                scheduler.apply_pod(NOW, &PodEvent::Modified(Arc::new(bound)));
             }
             Some(Decision::Unschedulable(rejection)) => {
                 for victim in &rejection.victims {

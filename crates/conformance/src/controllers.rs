@@ -276,6 +276,8 @@ impl ControllerPlayback {
                 match &call {
                     ApiCall::Create(object) => self.plan_creation(at, object),
                     ApiCall::Update(object) => self.plan_update(at, object),
+                    // A Job's status shows that it has counted the pod.
+                    ApiCall::RemovePodFinalizer { .. } => {}
                     ApiCall::Delete(target) => {
                         let uid = target.uid.to_string();
                         self.plan(at, ControllerAction::GarbageCollected, &uid, Value::Null);

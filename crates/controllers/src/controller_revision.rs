@@ -8,8 +8,9 @@ use model::{NamespacedName, Object, What};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::object_table::{Metadata, ObjectUpdate, OwnerReference, apply_update, name_of};
+use super::object_table::{ObjectUpdate, apply_update, name_of};
 use super::pod_template::{CONTROLLER_REVISION_HASH_LABEL, PodTemplate};
+use kubernetes::objects::{ObjectMeta, OwnerReference};
 
 /// All ControllerRevisions, by name.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(super) struct ControllerRevisions {
 pub(super) struct ControllerRevision {
     pub(super) name: NamespacedName,
     pub(super) uid: Arc<str>,
-    pub(super) owners: Vec<OwnerReference>,
+    pub(super) owners: Arc<[OwnerReference]>,
     /// Its revision number; the newest has the highest.
     pub(super) revision: i64,
     /// The value of its pods' `controller-revision-hash`, if the owner is a DaemonSet.
@@ -33,7 +34,7 @@ pub(super) struct ControllerRevision {
 
 #[derive(Deserialize)]
 struct RevisionJson {
-    metadata: Metadata,
+    metadata: ObjectMeta,
     #[serde(default)]
     revision: i64,
     data: DataJson,

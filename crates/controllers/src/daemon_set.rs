@@ -87,7 +87,7 @@ impl DaemonSetController {
 
     /// A pod was added, modified or deleted.
     pub(super) fn pod_changed(&mut self, owner: &str, pod: &Pod, is_there: bool) {
-        let (Some(state), Some(node)) = (self.sets.get_mut(owner), &pod.target_node) else { return };
+        let (Some(state), Some(node)) = (self.sets.get_mut(owner), pod.target_node()) else { return };
         state.dirty_nodes.insert(node.clone());
         let node_state = state.node_states.entry(node.clone()).or_default();
         if is_there {
@@ -175,7 +175,7 @@ impl DaemonSetState {
             self.node_states.insert(node, node_state);
         }
         for pod in cache.pods_of(&daemon_set.uid) {
-            if let Some(node) = &pod.target_node {
+            if let Some(node) = pod.target_node() {
                 self.node_states.entry(node.clone()).or_default().pods.insert(pod.name.clone());
             }
         }
@@ -216,7 +216,7 @@ impl DaemonSetState {
                 // No other controller deletes a pending pod whose target node is gone.
                 pod_changes
                     .pods_to_delete
-                    .extend(pods.iter().filter(|pod| pod.node.is_none() && !pod.is_deleting()).cloned());
+                    .extend(pods.iter().filter(|pod| pod.node_name.is_none() && !pod.is_deleting()).cloned());
             }
             let mut counts = node_state.status_counts(set, &pods, context.now);
             if !context.cache.nodes.contains_key(&node) {

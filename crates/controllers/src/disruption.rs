@@ -13,9 +13,10 @@ use super::api::{PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use super::informer_cache::InformerCache;
 use super::int_or_percent::{IntOrPercent, Rounding};
 use super::k8s_time::{Condition, K8sTime};
-use super::object_table::{CachedObject, OwnerReference};
-use super::pod::{LazyPod, Pod};
+use super::object_table::CachedObject;
+use super::pod::Pod;
 use super::{Controller, SyncContext};
+use kubernetes::objects::OwnerReference;
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 /// The time within which an evicted pod is expected to be deleted, in seconds.
@@ -71,8 +72,8 @@ impl DisruptionController {
         }
         let mut selected_pods =
             SelectedPods { selector, pods: BTreeMap::new(), healthy: 0, controllers: BTreeMap::new() };
-        for (pod, lazy_pod) in cache.pods.in_namespace(&name.namespace) {
-            selected_pods.update_pod(pod, Some(lazy_pod));
+        for pod in cache.pods.in_namespace(&name.namespace) {
+            selected_pods.update_pod(&pod.name, Some(pod));
         }
         budgets.insert(name.name.clone(), selected_pods);
     }
@@ -80,14 +81,16 @@ impl DisruptionController {
     /// A pod was added, modified or deleted. Returns the names of the budgets concerned.
     pub(super) fn pod_changed(
         &mut self,
-        pod: &NamespacedName,
-        lazy_pod: Option<&LazyPod>,
+        name: &NamespacedName,
+        pod: Option<&Arc<Pod>>,
     ) -> Vec<NamespacedName> {
-        let Some(budgets) = self.by_namespace.get_mut(&pod.namespace) else { return Vec::new() };
+        let Some(budgets) = self.by_namespace.get_mut(&name.namespace) else { return Vec::new() };
         let changed = budgets
             .iter_mut()
-            .filter_map(|(name, selected_pods)| selected_pods.update_pod(pod, lazy_pod).then_some(name));
-        changed.map(|name| NamespacedName { namespace: pod.namespace.clone(), name: name.clone() }).collect()
+            .filter_map(|(budget, selected_pods)| selected_pods.update_pod(name, pod).then_some(budget));
+        changed
+            .map(|budget| NamespacedName { namespace: name.namespace.clone(), name: budget.clone() })
+            .collect()
     }
 
     pub(super) fn sync(&self, context: &mut SyncContext<'_>, budget: &CachedObject<PodDisruptionBudgetSpec>) {
@@ -121,15 +124,12 @@ impl DisruptionController {
 
 impl SelectedPods {
     /// Updates the counts for a pod. Returns false if the budget does not select it and did not before.
-    fn update_pod(&mut self, name: &NamespacedName, lazy_pod: Option<&LazyPod>) -> bool {
-        let lazy_pod = lazy_pod.filter(|lazy_pod| {
-            let pod = lazy_pod.pod(name);
+    fn update_pod(&mut self, name: &NamespacedName, pod: Option<&Arc<Pod>>) -> bool {
+        let pod = pod.filter(|pod| {
             self.selector.as_ref().is_ok_and(|selector| selector.matches(|key| pod.label(key)))
         });
-        let selected_pod = lazy_pod.map(|lazy_pod| SelectedPod {
-            is_healthy: is_healthy(lazy_pod.pod(name)),
-            controller: lazy_pod.controller().cloned(),
-        });
+        let selected_pod =
+            pod.map(|pod| SelectedPod { is_healthy: is_healthy(pod), controller: pod.controller().cloned() });
         let before = match &selected_pod {
             Some(selected_pod) => self.pods.insert(name.name.clone(), selected_pod.clone()),
             None => self.pods.remove(&name.name),

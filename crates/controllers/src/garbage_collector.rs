@@ -11,8 +11,9 @@ use model::{NamespacedName, Object};
 use serde_json::Value;
 
 use super::informer_cache::{InformerCache, OwnershipKind};
-use super::object_table::{CachedObject, ObjectSpec, OwnerReference};
+use super::object_table::{CachedObject, ObjectSpec};
 use super::{ApiCall, DeleteTarget};
+use kubernetes::objects::OwnerReference;
 
 const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 
@@ -88,16 +89,16 @@ fn ownership_of(
     cache: &InformerCache,
     kind: OwnershipKind,
     name: &NamespacedName,
-) -> Option<(Arc<str>, Vec<OwnerReference>, bool)> {
+) -> Option<(Arc<str>, Arc<[OwnerReference]>, bool)> {
     fn cached_object<S: ObjectSpec>(
         cached_object: &Arc<CachedObject<S>>,
-    ) -> (Arc<str>, Vec<OwnerReference>, bool) {
+    ) -> (Arc<str>, Arc<[OwnerReference]>, bool) {
         (cached_object.uid.clone(), cached_object.meta.owner_references.clone(), cached_object.is_deleting())
     }
     match kind {
         OwnershipKind::Pod => {
-            let lazy_pod = cache.pods.entry(name)?;
-            Some((lazy_pod.uid.clone(), lazy_pod.owners.clone(), lazy_pod.pod(name).is_deleting()))
+            let pod = cache.pods.get(name)?;
+            Some((pod.uid.clone(), pod.owner_references.clone(), pod.is_deleting()))
         }
         OwnershipKind::ReplicaSet => cache.replica_sets.get(name).map(cached_object),
         OwnershipKind::Deployment => cache.deployments.get(name).map(cached_object),
@@ -115,7 +116,7 @@ fn ownership_of(
 }
 
 /// The same object without one of its finalizers.
-pub(super) fn without_finalizer(object: &Object, finalizer: &str) -> Object {
+fn without_finalizer(object: &Object, finalizer: &str) -> Object {
     let mut value = object.value().unwrap_or_default();
     if let Some(finalizers) = value.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut) {
         finalizers.retain(|own| own != finalizer);

@@ -2,30 +2,14 @@
 
 use std::sync::Arc;
 
-use kubernetes::read::{nullable, view};
-use kubernetes::taints::Taint;
+use kubernetes::objects::{NodeEvent, OwnerReference, PodEvent};
 use model::{Moment, NamespacedName, What};
-use serde::Deserialize;
 
 use super::controller_revision::ControllerRevision;
 use super::informer_cache::{CachedNode, OwnershipKind};
-use super::object_table::{CachedObject, Metadata, ObjectSpec, ObjectUpdate, OwnerReference, name_of};
-use super::pod::LazyPod;
+use super::object_table::{CachedObject, ObjectSpec, ObjectUpdate, name_of};
+use super::pod::Pod;
 use super::{Controller, Controllers, cron_job};
-
-#[derive(Deserialize)]
-struct NodeJson {
-    #[serde(default, deserialize_with = "nullable")]
-    metadata: Metadata,
-    #[serde(default, deserialize_with = "nullable")]
-    spec: NodeSpecJson,
-}
-
-#[derive(Default, Deserialize)]
-struct NodeSpecJson {
-    #[serde(default, deserialize_with = "nullable")]
-    taints: Vec<Taint>,
-}
 
 impl Controllers {
     /// Handles an informer event. Kinds that no controller reads are ignored.
@@ -33,8 +17,8 @@ impl Controllers {
         let meta = event.object().meta();
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         match (group, &*meta.kind) {
-            ("", "Pod") => self.apply_pod(now, event),
-            ("", "Node") => self.apply_node(event),
+            ("", "Pod") => self.apply_pod(now, &PodEvent::of_pod(event)),
+            ("", "Node") => self.apply_node(&NodeEvent::of_node(event)),
             ("", "ReplicationController") => {
                 let update = self.cache.replication_controllers.apply(event);
                 self.update_ownership(OwnershipKind::ReplicationController, event, update);
@@ -122,28 +106,20 @@ impl Controllers {
         }
     }
 
-    fn apply_pod(&mut self, now: Moment, event: &What) {
-        let name = name_of(event.object());
-        let lazy_pod = event.state().map(LazyPod::parse);
-        let before = self.cache.pods.set(name.clone(), lazy_pod);
-        let after = self.cache.pods.entry(&name);
-        let owner_uids = |lazy_pod: Option<&LazyPod>| -> Vec<Arc<str>> {
-            lazy_pod
-                .map(|lazy_pod| lazy_pod.owners.iter().map(|owner| owner.uid.clone()).collect())
-                .unwrap_or_default()
-        };
-        let (old, new) = (owner_uids(before.as_ref()), owner_uids(after));
-        let replaced = before.as_ref().filter(|before| after.is_none_or(|after| after.uid != before.uid));
+    /// Handles an informer event of a pod.
+    pub fn apply_pod(&mut self, now: Moment, event: &PodEvent) {
+        let name = event.object().name.clone();
+        let after = event.state().map(|view| Arc::new(Pod::new(view.clone())));
+        let before = self.cache.pods.set(&name, after.clone());
+        let (before, after) = (before.as_ref(), after.as_ref());
+        let replaced = before.filter(|before| after.is_none_or(|after| after.uid != before.uid));
         if self.queue.is_enabled(Controller::GarbageCollection)
             && let Some(replaced) = replaced
         {
             self.garbage_collector.owner_deleted(&self.cache, &replaced.uid);
         }
-        let controller_and_pod = |lazy_pod: Option<&LazyPod>| {
-            lazy_pod.and_then(|lazy_pod| Some((lazy_pod.controller()?.clone(), lazy_pod.pod(&name).clone())))
-        };
-        for (lazy_pod, is_there) in [(before.as_ref(), false), (after, true)] {
-            let Some(owner) = lazy_pod.and_then(LazyPod::controller) else { continue };
+        for (pod, is_there) in [(before, false), (after, true)] {
+            let Some((pod, owner)) = pod.and_then(|pod| Some((pod, pod.controller()?))) else { continue };
             let owner_key = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
             match &*owner.kind {
                 "ReplicaSet" => self.queue.add(Controller::ReplicaSet, owner_key),
@@ -151,17 +127,13 @@ impl Controllers {
                 "Job" => {
                     let is_gone = !is_there && after.is_none();
                     // The deletion event has a newer state than the cache, if it has the owners.
-                    let last = is_gone
-                        .then(|| LazyPod::parse(event.object()))
-                        .filter(|last| last.controller().is_some());
-                    if let Some((owner, pod)) = controller_and_pod(last.as_ref().or(lazy_pod)) {
-                        self.jobs.pod_changed(now, &self.cache, &mut self.queue, &owner, &pod, is_gone);
-                    }
+                    let last = is_gone.then(|| Pod::new(event.object().clone()));
+                    let last = last.as_ref().and_then(|last| Some((last, last.controller()?)));
+                    let (pod, owner) = last.unwrap_or((pod, owner));
+                    self.jobs.pod_changed(now, &self.cache, &mut self.queue, owner, pod, is_gone);
                 }
                 "DaemonSet" if self.queue.is_enabled(Controller::DaemonSet) => {
-                    if let Some((owner, pod)) = controller_and_pod(lazy_pod) {
-                        self.daemon_sets.pod_changed(&owner.uid, &pod, is_there);
-                    }
+                    self.daemon_sets.pod_changed(&owner.uid, pod, is_there);
                     self.queue.add(Controller::DaemonSet, owner_key);
                 }
                 _ => {}
@@ -174,28 +146,29 @@ impl Controllers {
         }
         // A Deployment with the strategy Recreate waits until the old pods are gone.
         if after.is_none()
-            && let Some(owner) = before.as_ref().and_then(LazyPod::controller)
+            && let Some(owner) = before.and_then(|before| before.controller())
             && let Some(set) = self.cache.replica_sets.resolve_owner(&name.namespace, owner).cloned()
         {
             self.enqueue_owner(&set, "Deployment", Controller::Deployment);
         }
+        let owners = |pod: Option<&Arc<Pod>>| pod.map(|pod| pod.owner_references.clone()).unwrap_or_default();
+        let (old, new) = (owners(before), owners(after));
         self.cache.update_owners(
             OwnershipKind::Pod,
             &name,
-            old.iter().map(|uid| &**uid),
-            new.iter().map(|uid| &**uid),
+            old.iter().map(|owner| &*owner.uid),
+            new.iter().map(|owner| &*owner.uid),
         );
     }
 
-    fn apply_node(&mut self, event: &What) {
-        let name: Arc<str> = (*event.object().meta().name).into();
-        let node = event.state().map(|object| {
-            view::<NodeJson>(object)
-                .map(|json| CachedNode { labels: json.metadata.labels, taints: json.spec.taints })
-                .unwrap_or_else(|error| {
-                    self.unsupported.add(format!("invalid Node, treated as one without labels: {error}"));
-                    CachedNode::default()
-                })
+    /// Handles an informer event of a node.
+    pub fn apply_node(&mut self, event: &NodeEvent) {
+        let name = event.object().name.clone();
+        let node = event.state().map(|view| {
+            if let Some(error) = &view.read_error {
+                self.unsupported.add(format!("invalid Node, treated as one without labels: {error}"));
+            }
+            CachedNode { labels: view.labels.clone(), taints: view.taints.clone() }
         });
         if self.cache.nodes.get(&name) == node.as_ref() {
             return;
@@ -229,7 +202,7 @@ impl Controllers {
             old.iter().map(|owner| &*owner.uid),
             new.iter().map(|owner| &*owner.uid),
         );
-        for owner in old.iter().chain(&new) {
+        for owner in old.iter().chain(&*new) {
             let owner_key = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
             match &*owner.kind {
                 "DaemonSet" => self.queue.add(Controller::DaemonSet, owner_key),
@@ -252,7 +225,7 @@ impl Controllers {
         }
         let name = name_of(event.object());
         let owner_uids = |cached_object: &Option<Arc<CachedObject<S>>>| -> Vec<Arc<str>> {
-            let owners = cached_object.iter().flat_map(|cached_object| &cached_object.meta.owner_references);
+            let owners = cached_object.iter().flat_map(|cached_object| &*cached_object.meta.owner_references);
             owners.map(|owner: &OwnerReference| owner.uid.clone()).collect()
         };
         let (old, new) = (owner_uids(&before), owner_uids(&after));

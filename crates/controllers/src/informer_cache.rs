@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::labels::Labels;
+use kubernetes::objects::{OwnerReference, PodView};
 use kubernetes::taints::Taint;
-use model::{NamespacedName, Object, What};
+use model::{NamespacedName, What};
 use serde_json::Value;
 
 use super::OwnerName;
@@ -14,8 +15,8 @@ use super::api::{
     ReplicationControllerSpec, StatefulSetSpec,
 };
 use super::controller_revision::{ControllerRevision, ControllerRevisions};
-use super::object_table::{CachedObject, ObjectSpec, ObjectTable, OwnerReference};
-use super::pod::{LazyPod, Pod, PodTable};
+use super::object_table::{CachedObject, ObjectSpec, ObjectTable};
+use super::pod::{Pod, PodTable};
 
 /// The longest chain of owners; a pod, its ReplicaSet and its Deployment are three.
 const MAX_OWNERS: usize = 4;
@@ -120,10 +121,8 @@ impl InformerCache {
     pub(super) fn pods_of(&self, uid: &str) -> Vec<Arc<Pod>> {
         let names =
             self.dependents_of(uid).filter(|(kind, _)| *kind == OwnershipKind::Pod).map(|(_, name)| name);
-        let pods = names.filter_map(|name| Some((name, self.pods.entry(name)?)));
-        let managed =
-            pods.filter(|(_, lazy_pod)| lazy_pod.controller().is_some_and(|owner| *owner.uid == *uid));
-        managed.map(|(name, lazy_pod)| lazy_pod.pod(name).clone()).collect()
+        let pods = names.filter_map(|name| self.pods.get(name));
+        pods.filter(|pod| pod.controller().is_some_and(|owner| *owner.uid == *uid)).cloned().collect()
     }
 
     /// The ReplicaSets of a controller, by name.
@@ -160,18 +159,18 @@ impl InformerCache {
     }
 
     /// The controller of a pod, its controller in turn, and so on, as far as they exist.
-    pub(super) fn owners_of(&self, pod: &Object) -> Vec<OwnerName> {
-        let namespace: Arc<str> = (*pod.meta().namespace).into();
-        let mut next = LazyPod::parse(pod).controller().cloned();
+    pub(super) fn owners_of(&self, pod: &PodView) -> Vec<OwnerName> {
+        let namespace = &pod.name.namespace;
+        let mut next = pod.controller().cloned();
         let mut owners = Vec::new();
         while let Some(owner) = next {
             let next_owner = match &*owner.kind {
-                "ReplicaSet" => controller_of_owner(&self.replica_sets, &namespace, &owner),
-                "Deployment" => controller_of_owner(&self.deployments, &namespace, &owner),
-                "StatefulSet" => controller_of_owner(&self.stateful_sets, &namespace, &owner),
-                "DaemonSet" => controller_of_owner(&self.daemon_sets, &namespace, &owner),
-                "Job" => controller_of_owner(&self.jobs, &namespace, &owner),
-                "CronJob" => controller_of_owner(&self.cron_jobs, &namespace, &owner),
+                "ReplicaSet" => controller_of_owner(&self.replica_sets, namespace, &owner),
+                "Deployment" => controller_of_owner(&self.deployments, namespace, &owner),
+                "StatefulSet" => controller_of_owner(&self.stateful_sets, namespace, &owner),
+                "DaemonSet" => controller_of_owner(&self.daemon_sets, namespace, &owner),
+                "Job" => controller_of_owner(&self.jobs, namespace, &owner),
+                "CronJob" => controller_of_owner(&self.cron_jobs, namespace, &owner),
                 _ => None,
             };
             let Some(next_owner) = next_owner else { break };

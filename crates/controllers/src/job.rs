@@ -14,7 +14,6 @@ use model::{Moment, NamespacedName};
 
 use self::sync::JobSync;
 use super::api::JobSpec;
-use super::garbage_collector::without_finalizer;
 use super::informer_cache::OwnershipKind;
 use super::k8s_time::Condition;
 use super::object_table::CachedObject;
@@ -69,8 +68,8 @@ impl JobController {
 /// Removes the tracking finalizer from pods.
 fn remove_tracking_finalizers(context: &mut SyncContext<'_>, pods: &[Arc<Pod>]) {
     for pod in pods.iter().filter(|pod| has_tracking_finalizer(pod)) {
-        if let Some(lazy_pod) = context.cache.pods.entry(&pod.name) {
-            context.update(without_finalizer(&lazy_pod.object, TRACKING_FINALIZER));
+        if context.cache.pods.contains(&pod.name) {
+            context.remove_finalizer(pod, TRACKING_FINALIZER);
         }
     }
 }
@@ -97,21 +96,21 @@ fn delete_if_ttl_expired(context: &mut SyncContext<'_>, job: &CachedObject<JobSp
 }
 
 fn has_tracking_finalizer(pod: &Pod) -> bool {
-    pod.meta.finalizers.iter().any(|finalizer| **finalizer == *TRACKING_FINALIZER)
+    pod.finalizers.iter().any(|finalizer| **finalizer == *TRACKING_FINALIZER)
 }
 
 /// The completion index of a pod; `None` if it has no valid one.
 fn completion_index(pod: &Pod) -> Option<i64> {
-    pod.meta.annotations.get(COMPLETION_INDEX)?.parse().ok().filter(|index| *index >= 0)
+    pod.annotations.get(COMPLETION_INDEX)?.parse().ok().filter(|index| *index >= 0)
 }
 
 /// When a pod finished: when its containers terminated, or the best estimate.
 fn finish_time(pod: &Pod) -> Moment {
     let unready = || pod.ready_transition.filter(|_| !pod.ready);
     let deleted = || {
-        let grace = pod.meta.deletion_grace_period_seconds.unwrap_or(0);
-        pod.meta.deletion_timestamp.map(|at| at.plus_nanos(grace.saturating_mul(-SECOND)))
+        let grace = pod.deletion_grace_period_seconds.unwrap_or(0);
+        pod.deletion_timestamp.map(|at| at.plus_nanos(grace.saturating_mul(-SECOND)))
     };
-    let created = || pod.meta.creation_timestamp;
+    let created = || pod.creation_timestamp;
     pod.containers_finished_at.or_else(unready).or_else(deleted).or_else(created).unwrap_or(Moment::MIN)
 }

@@ -31,6 +31,7 @@ mod workqueue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::objects::PodView;
 use model::{Kind, Moment, NamespacedName, Object};
 
 use self::daemon_set::DaemonSetController;
@@ -90,6 +91,15 @@ pub enum ApiCall {
     /// Updates the object: its status, scale, annotations or finalizers. The generation has been increased where an API
     /// server would; the resourceVersion is unchanged. A terminating object without finalizers is to be removed.
     Update(Object),
+    /// Removes a finalizer from the pod. A terminating pod without finalizers is to be removed.
+    RemovePodFinalizer {
+        /// The pod.
+        pod: NamespacedName,
+        /// Its uid, as a precondition.
+        uid: Arc<str>,
+        /// The finalizer.
+        finalizer: &'static str,
+    },
     /// Deletes the object: a pod after its grace period, and any object with finalizers when they are removed.
     Delete(DeleteTarget),
 }
@@ -173,14 +183,14 @@ impl Controllers {
     }
 
     /// Whether one of them creates the pods of this pod's owner.
-    pub fn creates_pods_of(&self, pod: &Object) -> bool {
+    pub fn creates_pods_of(&self, pod: &PodView) -> bool {
         let owners = self.owners_of(pod);
         let controller = owners.first().and_then(|owner| Controller::for_kind(&owner.kind));
         controller.is_some_and(|controller| self.queue.is_enabled(controller))
     }
 
     /// The controller of a pod, its controller in turn, and so on, as far as they exist.
-    pub fn owners_of(&self, pod: &Object) -> Vec<OwnerName> {
+    pub fn owners_of(&self, pod: &PodView) -> Vec<OwnerName> {
         self.cache.owners_of(pod)
     }
 
@@ -308,6 +318,11 @@ impl SyncContext<'_> {
 
     fn update(&mut self, object: Object) {
         self.api_calls.push(ApiCall::Update(object));
+    }
+
+    fn remove_finalizer(&mut self, pod: &pod::Pod, finalizer: &'static str) {
+        let (pod, uid) = (pod.name.clone(), pod.uid.clone());
+        self.api_calls.push(ApiCall::RemovePodFinalizer { pod, uid, finalizer });
     }
 
     fn delete(&mut self, ownership_kind: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) {

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kubernetes::labels::Labels;
-use kubernetes::read::{moment, nullable, view};
+use kubernetes::objects::{ObjectMeta, OwnerReference, controller_of};
+use kubernetes::read::view;
 use model::{Moment, NamespacedName, Object, What};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -33,46 +33,13 @@ pub(super) struct ObjectTable<S: ObjectSpec> {
 pub(super) struct CachedObject<S: ObjectSpec> {
     pub(super) name: NamespacedName,
     pub(super) uid: Arc<str>,
-    pub(super) meta: Metadata,
+    pub(super) meta: ObjectMeta,
     pub(super) spec: Arc<S>,
     pub(super) status: S::Status,
     object: Object,
     /// The byte range of its spec.
     spec_range: Range<usize>,
     metadata_range: Range<usize>,
-}
-
-/// The parts of an object's metadata that controllers read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Metadata {
-    #[serde(deserialize_with = "moment")]
-    pub(super) creation_timestamp: Option<Moment>,
-    #[serde(deserialize_with = "moment")]
-    pub(super) deletion_timestamp: Option<Moment>,
-    pub(super) deletion_grace_period_seconds: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
-    pub(super) generation: i64,
-    pub(super) labels: Labels,
-    pub(super) annotations: Labels,
-    #[serde(deserialize_with = "nullable")]
-    pub(super) owner_references: Vec<OwnerReference>,
-    #[serde(deserialize_with = "nullable")]
-    pub(super) finalizers: Vec<Arc<str>>,
-}
-
-/// An object's reference to an owner.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct OwnerReference {
-    pub(super) api_version: Arc<str>,
-    pub(super) kind: Arc<str>,
-    pub(super) name: Arc<str>,
-    pub(super) uid: Arc<str>,
-    /// Whether it is the object's controller.
-    pub(super) controller: Option<bool>,
-    /// Whether an owner that is deleted in the foreground waits for the object.
-    pub(super) block_owner_deletion: Option<bool>,
 }
 
 /// An update of an object in the cache: the old and the new state.
@@ -164,7 +131,7 @@ impl<S: ObjectSpec> CachedObject<S> {
 
     /// Its controller.
     pub(super) fn controller(&self) -> Option<&OwnerReference> {
-        self.meta.owner_references.iter().find(|owner| owner.controller == Some(true))
+        controller_of(&self.meta.owner_references)
     }
 
     pub(super) fn object(&self) -> &Object {

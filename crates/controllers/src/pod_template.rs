@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubernetes::objects::{ObjectMeta, PodSpec, PodStatus};
 use kubernetes::requests::PodResources;
 use model::{Moment, NamespacedName, Object};
 use rand::{Rng, SeedableRng};
@@ -10,7 +11,7 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-use super::object_table::{CachedObject, Metadata, ObjectSpec, creation_timestamp};
+use super::object_table::{CachedObject, ObjectSpec, creation_timestamp};
 use super::pod::PodTable;
 
 /// The label that distinguishes the ReplicaSets of a Deployment.
@@ -160,7 +161,7 @@ fn drop_nulls(value: &mut Value) {
 pub fn template_hash_of(replica_set: &Object) -> Option<(u64, Arc<str>)> {
     #[derive(Deserialize)]
     struct SetJson {
-        metadata: Metadata,
+        metadata: ObjectMeta,
         spec: SpecJson,
     }
     #[derive(Deserialize)]
@@ -235,12 +236,10 @@ impl NewPod {
         let mut pod =
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": self.metadata, "spec": self.spec});
         kubernetes::admission::admit(&mut pod, classes);
-        let object = Object::from_trusted(pod.to_string());
-        let class =
-            object.view::<PodResources<'_>>().ok().map(|resources| format!("{:?}", resources.qos_class()));
         pod["status"] = json!({"phase": "Pending"});
-        if let Some(class) = class {
-            pod["status"]["qosClass"] = class.into();
+        if let Ok(spec) = PodSpec::deserialize(&pod["spec"]) {
+            let resources = PodResources { spec: &spec, status: &PodStatus::default() };
+            pod["status"]["qosClass"] = resources.qos_class().to_string().into();
         }
         Object::from_trusted(pod.to_string())
     }

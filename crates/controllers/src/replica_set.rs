@@ -75,10 +75,10 @@ fn pods_to_delete(
     }
     let mut pods_on_node: BTreeMap<Option<Arc<str>>, usize> = BTreeMap::new();
     for pod in indirectly_related_pods(context.cache, set) {
-        *pods_on_node.entry(pod.node.clone()).or_default() += 1;
+        *pods_on_node.entry(pod.node_name.clone()).or_default() += 1;
     }
     let ranked = active.iter().map(|pod| {
-        let pods_on_node = pods_on_node.get(&pod.node).copied().unwrap_or(0);
+        let pods_on_node = pods_on_node.get(&pod.node_name).copied().unwrap_or(0);
         RankedPod { pod: pod.clone(), rank: pods_on_node }
     });
     let mut ranked: Vec<_> = ranked.collect();

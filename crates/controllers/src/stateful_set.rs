@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::api::{StatefulSetSpec, StatefulSetStatus};
 use super::controller_revision::ControllerRevision;
 use super::object_table::{CachedObject, creation_timestamp};
-use super::pod::{Phase, Pod};
+use super::pod::Pod;
 use super::pod_template::{CONTROLLER_REVISION_HASH_LABEL, NewPod, NewPodName};
 use super::revision_history;
 use super::{BURST_REPLICAS, Controller, SyncContext};
+use kubernetes::objects::Phase;
 
 /// The highest ordinal that Kubernetes parses.
 const MAX_ORDINAL: i64 = i32::MAX as i64;
@@ -164,7 +165,7 @@ impl<'a> StatefulSetSync<'a> {
             }
             return ReplicaLoop::Exit;
         }
-        if pod.phase == Phase::Pending
+        if pod.status.phase == Phase::Pending
             && let Some(ordinal) = ordinal(&self.stateful_set.name.name, &pod.name.name)
         {
             self.create_missing_claims(context, ordinal);
@@ -304,7 +305,7 @@ impl<'a> StatefulSetSync<'a> {
 }
 
 fn is_running_and_ready(pod: &Pod) -> bool {
-    pod.phase == Phase::Running && pod.ready
+    pod.status.phase == Phase::Running && pod.ready
 }
 
 /// The ordinal of a pod, if its name is one of the set's.

@@ -123,6 +123,18 @@ impl FakeCluster {
                 self.api_calls.push(format!("update {} {}", key.0, key.2));
                 self.set(object);
             }
+            ApiCall::RemovePodFinalizer { pod, uid, finalizer } => {
+                let key = ("Pod".to_owned(), pod.namespace.to_string(), pod.name.to_string());
+                let mut object = self.objects[&key].clone();
+                assert_eq!(object["metadata"]["uid"], *uid);
+                self.api_calls.push(format!("update {} {}", key.0, key.2));
+                let finalizers = object["metadata"]["finalizers"].as_array_mut().expect("it has finalizers");
+                finalizers.retain(|own| own != finalizer);
+                if finalizers.is_empty() {
+                    object["metadata"].as_object_mut().unwrap().remove("finalizers");
+                }
+                self.set(object);
+            }
             ApiCall::Delete(target) => {
                 let key =
                     (target.kind.kind.to_string(), target.namespace.to_string(), target.name.to_string());

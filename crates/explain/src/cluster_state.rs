@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use history::Selection;
+use kubernetes::objects::{NodeEvent, NodeView, PodEvent, PodView};
 use model::{Key, Kind, Moment, Object, What, Window};
 use query::{AsOf, OpenHistory, objects_as_of};
 use scheduler::{KINDS, Scheduler};
-
-use super::scheduling_fields::SchedulingFields;
 
 /// A scheduler assumes a pod on its node from its decision on; watchers see the binding so much later. With this delay,
 /// most decisions in recordings of real schedulers that differed without it agree.
@@ -71,23 +70,25 @@ impl ClusterState {
         for (key, object) in &self.objects {
             match (&*key.kind.group, &*key.kind.kind) {
                 ("", "Node") => {
-                    let created = SchedulingFields::read(object).metadata.creation_timestamp;
-                    nodes.push(((created, self.nodes_first_seen.get(key).copied()), object));
+                    let node = NodeView::parse(object);
+                    let order = (node.creation_timestamp, self.nodes_first_seen.get(key).copied());
+                    nodes.push((order, Arc::new(node)));
                 }
                 ("", "Pod") => {
-                    let SchedulingFields { metadata, spec, status } = SchedulingFields::read(object);
-                    let bound = status.bound_at().map(str::to_owned);
-                    let is_pending = spec.bound_node().is_none();
-                    pods.push(((is_pending, bound, metadata.creation_timestamp), object));
+                    let pod = PodView::parse(object);
+                    let order = (pod.node_name.is_none(), pod.status.bound_at(), pod.creation_timestamp);
+                    pods.push((order, Arc::new(pod)));
                 }
                 _ => scheduler.apply(now, &What::Added(object.clone())),
             }
         }
-        nodes.sort_by(|(a, _), (b, _)| a.cmp(b));
-        pods.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let remaining = nodes.into_iter().map(|(_, node)| node).chain(pods.into_iter().map(|(_, pod)| pod));
-        for object in remaining {
-            scheduler.apply(now, &What::Added(object.clone()));
+        nodes.sort_by_key(|(order, _)| *order);
+        pods.sort_by_key(|(order, _)| *order);
+        for (_, node) in nodes {
+            scheduler.apply_node(now, &NodeEvent::Added(node));
+        }
+        for (_, pod) in pods {
+            scheduler.apply_pod(now, &PodEvent::Added(pod));
         }
     }
 
@@ -131,5 +132,5 @@ pub(crate) fn first_node_seen(
 
 /// Whether a pod is not bound yet.
 fn is_unbound(pod: &Object) -> bool {
-    SchedulingFields::read(pod).spec.bound_node().is_none()
+    PodView::parse(pod).node_name.is_none()
 }

@@ -13,7 +13,6 @@ pub mod node;
 mod not_found;
 mod pod_lifetime;
 mod pod_outcome;
-mod scheduling_fields;
 
 use std::sync::Arc;
 

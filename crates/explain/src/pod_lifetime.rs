@@ -3,12 +3,12 @@
 use std::fmt;
 
 use kubernetes::admission::remove_runtime_state;
+use kubernetes::objects::PodView;
 use model::{Change, Key, Moment, Object, What};
 use query::{AsOf, OpenHistory};
 
 use super::PodSnapshot;
 use super::not_found::NotFound;
-use super::scheduling_fields::SchedulingFields;
 use query::format_duration;
 
 /// The recorded lifetime of a pod, from creation to deletion.
@@ -207,11 +207,10 @@ fn unbound(pod: &Object) -> anyhow::Result<Object> {
 
 impl PodLifetime {
     fn new(uid: Option<String>, change: &Change, object: &Object) -> PodLifetime {
-        let fields = SchedulingFields::read(object);
         PodLifetime {
             uid,
             first_seen: ChangePosition { at: change.at, seq: change.seq },
-            created: fields.metadata.creation_timestamp.and_then(|text| text.parse().ok()),
+            created: PodView::parse(object).creation_timestamp,
             first_version: object.clone(),
             bound: None,
             nominated: Vec::new(),
@@ -231,34 +230,34 @@ impl PodLifetime {
             }
             return;
         };
-        let SchedulingFields { metadata, spec, status } = SchedulingFields::read(object);
-        if let Some(node) = spec.bound_node()
+        let pod = PodView::parse(object);
+        if let Some(node) = &pod.node_name
             && self.bound.is_none()
         {
             self.bound = Some(RecordedBinding {
-                node,
+                node: node.to_string(),
                 position,
                 is_first_version: position.seq == self.first_seen.seq,
             });
         }
-        self.was_unschedulable |= status.is_unschedulable();
-        if metadata.deletion_timestamp.is_some() {
+        self.was_unschedulable |= pod.status.is_unschedulable();
+        if pod.is_terminating() {
             self.deletion_began.get_or_insert(change.at);
         }
-        let end = match status.phase.as_deref() {
-            Some("Succeeded" | "Failed") => Some(PendingEnd::Finished),
-            _ => metadata.deletion_timestamp.map(|_| PendingEnd::Deletion),
+        let end = match pod.is_finished() {
+            true => Some(PendingEnd::Finished),
+            false => pod.is_terminating().then_some(PendingEnd::Deletion),
         };
         if let Some(end) = end.filter(|_| self.bound.is_none()) {
             self.pending_end.get_or_insert((position, end));
         }
-        if let Some(node) = status.nominated_node().filter(|_| self.bound.is_none())
-            && self.nominated.last().is_none_or(|(_, last)| *last != node)
+        if let Some(node) = pod.status.nominated_node_name.filter(|_| self.bound.is_none())
+            && self.nominated.last().is_none_or(|(_, last)| **last != *node)
         {
             if self.nominated.len() == MAX_NOMINATIONS {
                 self.nominated.remove(0);
             }
-            self.nominated.push((change.at, node));
+            self.nominated.push((change.at, node.to_string()));
         }
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use history::Selection;
-use model::{Key, Kind, Moment, Window};
+use kubernetes::objects::{EventView, ObjectReference};
+use model::{Key, Kind, Moment, NamespacedName, Window};
 use query::OpenHistory;
-use serde::Deserialize;
 
 use super::PodSnapshot;
 use super::pod_lifetime::PodLifetime;
@@ -51,50 +51,6 @@ pub struct RecordedEvent {
     pub object: String,
 }
 
-/// An Event of either API: `events.k8s.io` and the core group have different field names.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Event {
-    metadata: Metadata,
-    reason: Option<String>,
-    note: Option<String>,
-    message: Option<String>,
-    event_time: Option<String>,
-    series: Option<Series>,
-    regarding: Option<Reference>,
-    involved_object: Option<Reference>,
-    related: Option<Reference>,
-    count: Option<u64>,
-    deprecated_count: Option<u64>,
-    first_timestamp: Option<String>,
-    deprecated_first_timestamp: Option<String>,
-    last_timestamp: Option<String>,
-    deprecated_last_timestamp: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    name: String,
-    namespace: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Series {
-    count: u64,
-    last_observed_time: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Reference {
-    kind: Option<String>,
-    namespace: Option<String>,
-    name: Option<String>,
-    uid: Option<String>,
-}
-
 const MINUTE: i64 = 60_000_000_000;
 /// Events are kept for an hour, and the scheduler repeats them more often than that.
 const EVENTS_BEFORE: i64 = 60 * MINUTE;
@@ -132,8 +88,8 @@ impl ObservedPodOutcome {
             ..Selection::default()
         };
         // By name: an Event is updated, and may be recorded through both APIs.
-        let mut failed: BTreeMap<(String, String), RecordedEvent> = BTreeMap::new();
-        let mut scaling: BTreeMap<(String, String), RecordedEvent> = BTreeMap::new();
+        let mut failed: BTreeMap<NamespacedName, RecordedEvent> = BTreeMap::new();
+        let mut scaling: BTreeMap<NamespacedName, RecordedEvent> = BTreeMap::new();
         let mut victims: BTreeMap<String, RecordedEvent> = BTreeMap::new();
         for change in open_history.history.between(window, &selection)? {
             let change = change?;
@@ -146,32 +102,29 @@ impl ObservedPodOutcome {
             {
                 continue;
             }
-            let Ok(event) = object.view::<Event>() else { continue };
-            let recorded = event.recorded(change.seen);
-            let refers_to_pod = |reference: Option<&Reference>| {
-                reference.is_some_and(|reference| reference.refers_to(snapshot, lifetime.uid.as_deref()))
-            };
-            let regards_pod = refers_to_pod(event.regarded_object());
-            match event.reason.as_deref() {
-                Some("FailedScheduling") if regards_pod => {
-                    let name = (event.metadata.namespace.clone().unwrap_or_default(), event.metadata.name);
-                    failed.insert(name, recorded);
+            let Ok(event) = EventView::parse(object) else { continue };
+            let recorded = RecordedEvent::new(&event, change.seen);
+            let refers_to_pod =
+                |reference: &ObjectReference| refers_to_pod(reference, snapshot, lifetime.uid.as_deref());
+            let regards_pod = refers_to_pod(&event.regarding);
+            match &*event.reason {
+                "FailedScheduling" if regards_pod => {
+                    failed.insert(event.metadata.namespaced_name(), recorded);
                 }
-                Some("TriggeredScaleUp" | "NotTriggerScaleUp") if regards_pod => {
-                    let name = (event.metadata.namespace.clone().unwrap_or_default(), event.metadata.name);
-                    scaling.insert(name, recorded);
+                "TriggeredScaleUp" | "NotTriggerScaleUp" if regards_pod => {
+                    scaling.insert(event.metadata.namespaced_name(), recorded);
                 }
-                Some("Preempted") if regards_pod => {
-                    outcome.preempted_by = match event.preemptor() {
+                "Preempted" if regards_pod => {
+                    outcome.preempted_by = match preemptor(&event) {
                         Some(uid) => pod_name_by_uid(open_history, &snapshot.key, uid, change.at)?,
                         None => None,
                     };
                     outcome.preempted = Some(recorded);
                 }
-                Some("Preempted") if victims.len() < MAX_VICTIMS => {
+                "Preempted" if victims.len() < MAX_VICTIMS => {
                     let is_preemptor =
-                        event.preemptor().is_some_and(|uid| lifetime.uid.as_deref() == Some(uid));
-                    if is_preemptor || refers_to_pod(event.related.as_ref()) {
+                        preemptor(&event).is_some_and(|uid| lifetime.uid.as_deref() == Some(uid));
+                    if is_preemptor || event.related.as_ref().is_some_and(refers_to_pod) {
                         victims.insert(recorded.object.clone(), recorded);
                     }
                 }
@@ -181,7 +134,7 @@ impl ObservedPodOutcome {
         let distance = |recorded: &RecordedEvent| {
             recorded.first.nanos_since(moment).max(moment.nanos_since(recorded.last)).max(0)
         };
-        let nearest = |recorded: BTreeMap<(String, String), RecordedEvent>| {
+        let nearest = |recorded: BTreeMap<NamespacedName, RecordedEvent>| {
             let mut recorded: Vec<RecordedEvent> = recorded.into_values().collect();
             recorded.sort_by_key(|recorded| (distance(recorded), recorded.first));
             recorded.truncate(MAX_EVENTS);
@@ -207,77 +160,50 @@ impl ObservedPodOutcome {
     }
 }
 
-// === impl Event ===
+// === impl RecordedEvent ===
 
-impl Event {
-    fn regarded_object(&self) -> Option<&Reference> {
-        self.regarding.as_ref().or(self.involved_object.as_ref())
-    }
-
-    /// The uid of the preemptor. kube-scheduler writes it only in the message.
-    fn preemptor(&self) -> Option<&str> {
-        let text = self.note.as_deref().or(self.message.as_deref())?;
-        let uid = text.strip_prefix("Preempted by pod ")?.split(' ').next()?;
-        Some(uid).filter(|uid| !uid.is_empty())
-    }
-
-    /// Whether it regards a cluster-scoped object: by uid if both have one.
-    pub(crate) fn regards(&self, kind: &str, name: &str, uid: Option<&str>) -> bool {
-        self.regarded_object().is_some_and(|reference| {
-            reference.kind.as_deref() == Some(kind)
-                && reference.name.as_deref() == Some(name)
-                && match (reference.uid.as_deref().filter(|own_uid| !own_uid.is_empty()), uid) {
-                    // Some components write a node's name as its uid.
-                    (Some(own_uid), Some(uid)) => own_uid == uid || own_uid == name,
-                    _ => true,
-                }
-        })
-    }
-
-    /// Returns the recorded Event; `seen` is the time if it has none.
-    pub(crate) fn recorded(&self, observed_at: Moment) -> RecordedEvent {
-        let first_moment = |texts: &[&Option<String>]| {
-            texts.iter().find_map(|text| text.as_deref().and_then(|text| text.parse::<Moment>().ok()))
-        };
-        let first = [&self.event_time, &self.first_timestamp, &self.deprecated_first_timestamp];
-        let first = first_moment(&first).unwrap_or(observed_at);
-        let in_series = self.series.as_ref().and_then(|series| first_moment(&[&series.last_observed_time]));
-        let last =
-            in_series.or_else(|| first_moment(&[&self.last_timestamp, &self.deprecated_last_timestamp]));
-        let times = self.series.as_ref().map(|series| series.count).or(self.count).or(self.deprecated_count);
-        let regarded = self.regarded_object().map(|regarded| {
-            format!(
-                "{}/{}",
-                regarded.namespace.as_deref().unwrap_or(""),
-                regarded.name.as_deref().unwrap_or("")
-            )
-        });
+impl RecordedEvent {
+    /// An Event as recorded; `observed_at` is its time if it has none.
+    pub(crate) fn new(event: &EventView, observed_at: Moment) -> RecordedEvent {
+        let first = event.event_time.or(event.first_timestamp).unwrap_or(observed_at);
+        let last = event.series.and_then(|series| series.last_observed).or(event.last_timestamp);
+        let times = event.series.map(|series| series.count).or(event.count);
+        let ObjectReference { namespace, name, .. } = &event.regarding;
         RecordedEvent {
             first,
             last: last.unwrap_or(first).max(first),
             times: times.unwrap_or(1).max(1),
-            reason: self.reason.clone().unwrap_or_default(),
-            message: self.note.as_ref().or(self.message.as_ref()).cloned().unwrap_or_default(),
-            object: regarded.unwrap_or_default(),
+            reason: event.reason.to_string(),
+            message: event.message.to_string(),
+            object: if name.is_empty() { String::new() } else { format!("{namespace}/{name}") },
         }
     }
 }
 
-// === impl Reference ===
+/// The uid of the preemptor. kube-scheduler writes it only in the message.
+fn preemptor(event: &EventView) -> Option<&str> {
+    let uid = event.message.strip_prefix("Preempted by pod ")?.split(' ').next()?;
+    Some(uid).filter(|uid| !uid.is_empty())
+}
 
-impl Reference {
-    /// Whether it refers to the pod: by uid if it has one, as names are reused.
-    fn refers_to(&self, snapshot: &PodSnapshot, uid: Option<&str>) -> bool {
-        let is_equal = |text: &Option<String>, other: &str| text.as_deref().is_none_or(|text| text == other);
-        is_equal(&self.kind, "Pod")
-            && match (self.uid.as_deref().filter(|own_uid| !own_uid.is_empty()), uid) {
-                (Some(own_uid), Some(uid)) => own_uid == uid,
-                _ => {
-                    self.name.as_deref() == Some(&*snapshot.key.name)
-                        && is_equal(&self.namespace, &snapshot.key.namespace)
-                }
+/// Whether an Event regards a cluster-scoped object: by uid if both have one.
+pub(crate) fn regards(event: &EventView, kind: &str, name: &str, uid: Option<&str>) -> bool {
+    let regarding = &event.regarding;
+    // Some components write a node's name as its uid.
+    let has_uid = |uid: &str| regarding.uid.is_empty() || *regarding.uid == *uid || *regarding.uid == *name;
+    *regarding.kind == *kind && *regarding.name == *name && uid.is_none_or(has_uid)
+}
+
+/// Whether a reference is to the pod: by uid if it has one, as names are reused.
+fn refers_to_pod(reference: &ObjectReference, snapshot: &PodSnapshot, uid: Option<&str>) -> bool {
+    let is_equal = |text: &str, other: &str| text.is_empty() || text == other;
+    is_equal(&reference.kind, "Pod")
+        && match uid.filter(|_| !reference.uid.is_empty()) {
+            Some(uid) => *reference.uid == *uid,
+            None => {
+                reference.name == snapshot.key.name && is_equal(&reference.namespace, &snapshot.key.namespace)
             }
-    }
+        }
 }
 
 /// The number of occurrences and the last one, as text that follows the first.

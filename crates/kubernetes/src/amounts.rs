@@ -66,7 +66,7 @@ impl ScalarResourceNames {
     }
 
     /// The amounts of a resource list that the scheduler accounts for.
-    pub fn amounts(&mut self, list: &ResourceList<'_>) -> ResourceAmounts {
+    pub fn amounts(&mut self, list: &ResourceList) -> ResourceAmounts {
         let mut amounts = ResourceAmounts::default();
         for (name, quantity) in list.iter() {
             match self.resource(name) {

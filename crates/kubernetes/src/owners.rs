@@ -5,24 +5,10 @@ use std::collections::HashMap;
 use model::{Key, Kind, Object, What};
 use serde::Deserialize;
 
+use crate::objects::OwnerReference;
+
 /// Maximum length of an owner chain. Real ones have three or four owners.
 pub const MAX_OWNERS: usize = 32;
-
-/// An object's reference to an owner, which is in the same namespace or cluster-scoped.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct OwnerRef {
-    /// `apps/v1`.
-    pub api_version: String,
-    /// `ReplicaSet`.
-    pub kind: String,
-    /// The owner's name.
-    pub name: String,
-    /// The owner's uid: another incarnation of the name is not the owner.
-    pub uid: String,
-    /// Whether this owner is the managing controller. At most one is.
-    pub controller: Option<bool>,
-}
 
 /// The owners of an object, the nearest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +23,7 @@ pub struct OwnerChain<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     /// The reference to it in the object below.
-    pub reference: OwnerRef,
+    pub reference: OwnerReference,
     /// The owner itself, if it could be found.
     pub object: Option<&'a Object>,
 }
@@ -69,11 +55,11 @@ pub struct OwnerIndex {
 #[derive(Debug)]
 struct OwnedObject {
     uid: Option<String>,
-    references: Vec<OwnerRef>,
+    references: Vec<OwnerReference>,
 }
 
 /// An object's owner references; none if the field is malformed.
-pub fn owner_references(object: &Object) -> Vec<OwnerRef> {
+pub fn owner_references(object: &Object) -> Vec<OwnerReference> {
     #[derive(Deserialize)]
     struct Outer {
         metadata: Inner,
@@ -81,18 +67,21 @@ pub fn owner_references(object: &Object) -> Vec<OwnerRef> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Inner {
-        owner_references: Option<Vec<OwnerRef>>,
+        owner_references: Option<Vec<OwnerReference>>,
     }
     object.view::<Outer>().ok().and_then(|outer| outer.metadata.owner_references).unwrap_or_default()
 }
 
 /// The managing controller: the first owner with `controller: true`.
-pub fn controller_of(object: &Object) -> Option<OwnerRef> {
+pub fn controller_of(object: &Object) -> Option<OwnerReference> {
     owner_references(object).into_iter().find(|reference| reference.controller == Some(true))
 }
 
 /// The owner chain up to the root: at each step the controller, or the first owner if there is no controller.
-pub fn owner_chain<'a>(object: &'a Object, find: impl Fn(&OwnerRef) -> Option<&'a Object>) -> OwnerChain<'a> {
+pub fn owner_chain<'a>(
+    object: &'a Object,
+    find: impl Fn(&OwnerReference) -> Option<&'a Object>,
+) -> OwnerChain<'a> {
     let mut owners: Vec<Owner<'a>> = Vec::new();
     let mut below = object;
     let end = loop {
@@ -116,9 +105,9 @@ pub fn owner_chain<'a>(object: &'a Object, find: impl Fn(&OwnerRef) -> Option<&'
     OwnerChain { owners, end }
 }
 
-// === impl OwnerRef ===
+// === impl OwnerReference ===
 
-impl OwnerRef {
+impl OwnerReference {
     /// The owner's group and kind.
     pub fn kind(&self) -> Kind {
         Kind::of(&self.api_version, &self.kind)
@@ -127,11 +116,11 @@ impl OwnerRef {
     /// Whether the object is this owner: by uid, or by kind and name if either has no uid.
     fn refers_to(&self, object: &Object) -> bool {
         let meta = object.meta();
-        let named = self.name == meta.name && self.kind() == Kind::of(&meta.api_version, &meta.kind);
-        named && (self.uid.is_empty() || meta.uid.is_none_or(|uid| uid == self.uid))
+        let named = *self.name == *meta.name && self.kind() == Kind::of(&meta.api_version, &meta.kind);
+        named && (self.uid.is_empty() || meta.uid.is_none_or(|uid| *uid == *self.uid))
     }
 
-    fn is_same_owner(&self, other: &OwnerRef) -> bool {
+    fn is_same_owner(&self, other: &OwnerReference) -> bool {
         self.uid == other.uid && self.name == other.name && self.kind() == other.kind()
     }
 }
@@ -140,7 +129,7 @@ impl OwnerRef {
 
 impl OwnerChain<'_> {
     /// The last owner; `None` for an object without owners.
-    pub fn root(&self) -> Option<&OwnerRef> {
+    pub fn root(&self) -> Option<&OwnerReference> {
         self.owners.last().map(|owner| &owner.reference)
     }
 }
@@ -182,9 +171,9 @@ impl OwnerIndex {
     /// All transitive owners of an object, each once: each reference is followed by the owners of that owner, in the
     /// order in which SimKube walks them, up to [`MAX_OWNERS`]. An unknown owner, or one with another uid, has no
     /// owners itself.
-    pub fn transitive_owners(&self, object: &Object) -> Vec<OwnerRef> {
-        let mut above: Vec<OwnerRef> = Vec::new();
-        let mut ahead: Vec<(OwnerRef, &str)> = Vec::new();
+    pub fn transitive_owners(&self, object: &Object) -> Vec<OwnerReference> {
+        let mut above: Vec<OwnerReference> = Vec::new();
+        let mut ahead: Vec<(OwnerReference, &str)> = Vec::new();
         let meta = object.meta();
         ahead.extend(
             owner_references(object).into_iter().rev().map(|reference| (reference, &*meta.namespace)),
@@ -206,11 +195,12 @@ impl OwnerIndex {
 
     /// The object referred to from this namespace, and its own namespace: an owner is in the same one or
     /// cluster-scoped.
-    fn find<'a>(&self, reference: &OwnerRef, namespace: &'a str) -> Option<(&OwnedObject, &'a str)> {
+    fn find<'a>(&self, reference: &OwnerReference, namespace: &'a str) -> Option<(&OwnedObject, &'a str)> {
         [namespace, ""].into_iter().find_map(|namespace| {
             let owned_objects = self.owned.get(&index_key(&reference.kind(), namespace, &reference.name))?;
             let matches_uid = |owned_object: &&OwnedObject| {
-                reference.uid.is_empty() || owned_object.uid.as_ref().is_none_or(|uid| *uid == reference.uid)
+                reference.uid.is_empty()
+                    || owned_object.uid.as_deref().is_none_or(|uid| *uid == *reference.uid)
             };
             owned_objects.iter().rev().find(matches_uid).map(|owned| (owned, namespace))
         })
@@ -244,9 +234,9 @@ mod tests {
     #[track_caller]
     fn check(objects: &[Object], expected: &[&str], end: ChainEnd) {
         let chain = owner_chain(&objects[0], |reference| {
-            objects
-                .iter()
-                .find(|object| object.meta().name == reference.name && object.meta().kind == reference.kind)
+            objects.iter().find(|object| {
+                *object.meta().name == *reference.name && *object.meta().kind == *reference.kind
+            })
         });
         let names: Vec<String> = chain
             .owners
@@ -254,7 +244,7 @@ mod tests {
             .map(|owner| format!("{}/{}", owner.reference.kind, owner.reference.name))
             .collect();
         assert_eq!((names, chain.end), (expected.iter().map(|&name| name.to_owned()).collect(), end));
-        assert_eq!(chain.root().map(|root| root.uid.as_str()), expected.last().copied());
+        assert_eq!(chain.root().map(|root| &*root.uid), expected.last().copied());
     }
 
     #[test]
@@ -309,7 +299,7 @@ mod tests {
         assert_eq!(names(&owners.transitive_owners(&objects[0])), expected);
     }
 
-    fn names(owners: &[OwnerRef]) -> Vec<String> {
+    fn names(owners: &[OwnerReference]) -> Vec<String> {
         owners.iter().map(|owner| format!("{}/{}", owner.kind, owner.name)).collect()
     }
 

@@ -2,24 +2,30 @@
 
 use std::sync::Arc;
 
+use model::Moment;
 use serde::Deserialize;
 
 /// A node taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Taint {
     /// Its key.
+    #[serde(deserialize_with = "crate::read::nullable")]
     pub key: Arc<str>,
     /// Its value, which may be empty.
     #[serde(deserialize_with = "crate::read::nullable")]
     pub value: Arc<str>,
     /// Its effect: one of the constants below.
+    #[serde(deserialize_with = "crate::read::nullable")]
     pub effect: Arc<str>,
+    /// When it was added, which is known of NoExecute taints only.
+    #[serde(deserialize_with = "crate::read::moment")]
+    pub time_added: Option<Moment>,
 }
 
 /// A pod toleration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Toleration {
     /// The taint's key; empty matches all.
     #[serde(deserialize_with = "crate::read::nullable")]
@@ -33,6 +39,8 @@ pub struct Toleration {
     /// The taint's effect; empty matches all.
     #[serde(deserialize_with = "crate::read::nullable")]
     pub effect: Arc<str>,
+    /// How long a NoExecute taint is tolerated; `None` means forever.
+    pub toleration_seconds: Option<i64>,
 }
 
 /// Pods that do not tolerate the taint are not scheduled.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NamespacedName {
     /// Its namespace.
     pub namespace: Arc<str>,

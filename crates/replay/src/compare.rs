@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Moment, Object, What};
+use kubernetes::objects::NodeView;
+use model::{Moment, What};
 use scheduler::{RecordedNodeOutcome, ScheduleResult};
 use serde::Serialize;
 use simulation::{EvictionCause, Observer, PodDemand, PodId, SimulationEvent};
@@ -23,7 +24,7 @@ pub struct RunComparison<'a> {
     placements: PlacementFidelity,
     evictions: EvictionFidelity,
     /// Returns the class of a node.
-    class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
+    class_of: &'a dyn Fn(&NodeView) -> Option<Arc<str>>,
     /// The classes of existing nodes.
     classes: BTreeMap<Arc<str>, Arc<str>>,
     node_counts: NodeCountCurve,
@@ -89,7 +90,7 @@ impl<'a> RunComparison<'a> {
     pub fn new(
         demands: &'a RecordedDemands,
         start: Moment,
-        class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
+        class_of: &'a dyn Fn(&NodeView) -> Option<Arc<str>>,
     ) -> RunComparison<'a> {
         let totals = &demands.totals;
         let eviction_count =
@@ -191,19 +192,19 @@ impl Observer for RunComparison<'_> {
             SimulationEvent::PodUnschedulable { .. } => self.metrics.pod_unschedulable(),
             SimulationEvent::PodEvicted { id, cause, .. } => self.pod_evicted(*id, cause),
             SimulationEvent::DemandFinished(demand) => self.demands.remove(*demand),
-            SimulationEvent::NodeAdded { node, object, .. } => {
-                self.metrics.set_node(at, object);
-                if let Some(class) = (self.class_of)(object) {
-                    self.classes.insert((*node).clone(), class.clone());
-                    self.node_counts.push(at, class, node, 1);
+            SimulationEvent::NodeAdded { node, .. } => {
+                self.metrics.set_node(at, node);
+                if let Some(class) = (self.class_of)(node) {
+                    self.classes.insert(node.name.clone(), class.clone());
+                    self.node_counts.push(at, class, &node.name, 1);
                 }
             }
-            SimulationEvent::NodeModified { object } => self.metrics.set_node(at, object),
-            SimulationEvent::NodeDeleted { node, object } => {
-                self.metrics.remove_node(at, node);
-                self.classes.remove(*node);
-                if let Some(class) = (self.class_of)(object) {
-                    self.node_counts.push(at, class, node, -1);
+            SimulationEvent::NodeModified { node } => self.metrics.set_node(at, node),
+            SimulationEvent::NodeDeleted { node } => {
+                self.metrics.remove_node(at, &node.name);
+                self.classes.remove(&node.name);
+                if let Some(class) = (self.class_of)(node) {
+                    self.node_counts.push(at, class, &node.name, -1);
                 }
             }
             SimulationEvent::PodCreated { .. }

@@ -162,7 +162,7 @@ impl PodsByOwner {
             let ancestors = self.owners.transitive_owners(object);
             let (kind, name) = ancestors.last().map_or_else(
                 || (change.key.kind.clone(), change.key.name.to_string()),
-                |owner| (owner.kind(), owner.name.clone()),
+                |owner| (owner.kind(), owner.name.to_string()),
             );
             format!("{kind} {}/{name}", change.key.namespace)
         });

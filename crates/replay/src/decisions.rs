@@ -385,9 +385,11 @@ impl<S: DecisionSink> Observer for DecisionLog<'_, S> {
             SimulationEvent::ScaledUp(scale_up) => self.scaled_up(at, scale_up),
             SimulationEvent::ScaledDown { removed, group } => self.scaled_down(at, removed, *group),
             SimulationEvent::NodeAdded { node, group, .. } => {
-                self.node(at, DecisionKind::NodeAdded, node, *group)
+                self.node(at, DecisionKind::NodeAdded, &node.name, *group)
             }
-            SimulationEvent::NodeDeleted { node, .. } => self.node(at, DecisionKind::NodeDeleted, node, None),
+            SimulationEvent::NodeDeleted { node, .. } => {
+                self.node(at, DecisionKind::NodeDeleted, &node.name, None)
+            }
             SimulationEvent::DemandFinished(demand) => self.demands.remove(*demand),
             // A deleted pod is no longer pending; that is input, not a decision.
             SimulationEvent::PodDeleted { pod, was_pending: true, .. } => {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use calibration::observed::{OwnerKind, ParsedPod};
 use history::Changes;
+use kubernetes::objects::NodeView;
+use kubernetes::well_known::{REGION, ZONE};
 use model::{Change, JsonStr, Moment, Object, What};
 use rustc_hash::{FxHashMap, FxHasher};
 use serde::Deserialize;
@@ -26,7 +28,7 @@ pub(crate) const IGNORED_KINDS: [&str; 2] = ["Event", "Lease"];
 pub struct InputStream<'a> {
     demands: &'a RecordedDemands,
     /// Whether the replay decides about a node.
-    adds_and_removes: &'a (dyn Fn(&Object) -> bool + Sync),
+    adds_and_removes: &'a (dyn Fn(&NodeView) -> bool + Sync),
     incarnations: IncarnationReader<'a>,
     pods: FxHashMap<Arc<str>, ScriptedPod>,
     /// Demands whose first pod has scheduling gates.
@@ -47,11 +49,11 @@ struct ScriptedPod {
 }
 
 /// Labels that a pod gets from its node when it is bound (PodTopologyLabels admission).
-const LABELS_FROM_NODE: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+const LABELS_FROM_NODE: [&str; 2] = [ZONE, REGION];
 
 /// The fields of a pod that users may change and that affect decisions.
 #[derive(Default, Deserialize)]
-struct PodJson<'a> {
+struct MutableFields<'a> {
     #[serde(borrow, default)]
     metadata: MetadataJson<'a>,
     #[serde(borrow, default)]
@@ -74,7 +76,7 @@ impl<'a> InputStream<'a> {
     /// Creates a stream of these demands.
     pub fn new(
         demands: &'a RecordedDemands,
-        adds_and_removes: &'a (dyn Fn(&Object) -> bool + Sync),
+        adds_and_removes: &'a (dyn Fn(&NodeView) -> bool + Sync),
     ) -> InputStream<'a> {
         InputStream {
             demands,
@@ -250,18 +252,20 @@ impl<'a> InputStream<'a> {
     fn node_input(&mut self, name: Arc<str>, what: What) -> Option<Input> {
         match what {
             What::Deleted(node) => {
-                let is_autoscaler_removal = (self.adds_and_removes)(&node) && is_being_removed(&node);
+                let view = NodeView::parse(&node);
+                let is_autoscaler_removal = (self.adds_and_removes)(&view) && is_being_removed(&view);
                 (self.nodes.remove(&name) && !is_autoscaler_removal)
                     .then_some(Input::Object(What::Deleted(node)))
             }
             What::Added(node) | What::Modified(node) => {
+                let view = NodeView::parse(&node);
                 if self.nodes.contains(&name) {
                     // Changes by an autoscaler to a node that it removes are decided by the replay.
                     let is_autoscaler_removal =
-                        self.window_began && is_being_removed(&node) && (self.adds_and_removes)(&node);
+                        self.window_began && is_being_removed(&view) && (self.adds_and_removes)(&view);
                     return (!is_autoscaler_removal).then_some(Input::Object(What::Modified(node)));
                 }
-                if self.window_began && (self.adds_and_removes)(&node) {
+                if self.window_began && (self.adds_and_removes)(&view) {
                     return None;
                 }
                 self.nodes.insert(name);
@@ -272,7 +276,7 @@ impl<'a> InputStream<'a> {
 }
 
 fn mutable_fields_hash(pod: &Object) -> u64 {
-    let json: PodJson<'_> = pod.view().unwrap_or_default();
+    let json: MutableFields<'_> = pod.view().unwrap_or_default();
     let mut hasher = FxHasher::default();
     for (key, value) in
         json.metadata.labels.iter().flatten().filter(|(key, _)| !LABELS_FROM_NODE.contains(&&***key))

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubernetes::quantity::Quantity;
-use model::{Moment, Object};
-use serde::{Deserialize, Serialize};
+use kubernetes::objects::NodeView;
+use model::Moment;
+use serde::Serialize;
 use simulation::Requests;
 
 /// Accumulates metrics, event by event.
@@ -112,18 +112,6 @@ pub struct Utilization {
     pub memory: f64,
 }
 
-#[derive(Default, Deserialize)]
-struct NodeJson {
-    #[serde(default)]
-    status: NodeStatusJson,
-}
-
-#[derive(Default, Deserialize)]
-struct NodeStatusJson {
-    #[serde(default)]
-    allocatable: BTreeMap<String, serde_json::Value>,
-}
-
 // === impl MetricsAccumulator ===
 
 impl MetricsAccumulator {
@@ -207,11 +195,11 @@ impl MetricsAccumulator {
     }
 
     /// A node was added or changed.
-    pub fn set_node(&mut self, at: Moment, node: &Object) {
+    pub fn set_node(&mut self, at: Moment, node: &NodeView) {
         self.advance_to(at);
-        let name: Arc<str> = (*node.meta().name).into();
-        let allocatable = allocatable_of(node);
-        let allocation = self.nodes.entry(name).or_default();
+        let allocatable =
+            Requests { milli_cpu: node.allocatable.cpu().0, memory: node.allocatable.memory().0 };
+        let allocation = self.nodes.entry(node.name.clone()).or_default();
         let is_new = !std::mem::replace(&mut allocation.exists, true);
         if is_new {
             self.node_count += 1;
@@ -285,21 +273,6 @@ impl ClusterMetrics {
             p99: below(0.99),
             max_difference: buckets.map(difference).fold(0.0, f64::max),
         }
-    }
-}
-
-fn allocatable_of(node: &Object) -> Requests {
-    let allocatable = node.view::<NodeJson>().unwrap_or_default().status.allocatable;
-    let of = |name: &str| {
-        let text = match allocatable.get(name)? {
-            serde_json::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        Quantity::parse(&text).ok()
-    };
-    Requests {
-        milli_cpu: of("cpu").map_or(0, |cpu| cpu.milli_value()),
-        memory: of("memory").map_or(0, |memory| memory.value()),
     }
 }
 
@@ -381,7 +354,7 @@ mod tests {
     fn pods_of_a_node_count_again_when_it_returns() {
         let at = |second: i64| Moment::from_nanos(second * 1_000_000_000);
         let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"4"}}}"#;
-        let node = Object::parse(node).unwrap();
+        let node = NodeView::parse(&model::Object::parse(node).unwrap());
         let requests = Requests { milli_cpu: 2_000, memory: 2 };
         let mut accumulator = MetricsAccumulator::new(at(0));
         accumulator.set_node(at(0), &node);

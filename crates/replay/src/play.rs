@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use history::{History, Selection};
 use kubernetes::kinds::is_secret;
-use model::{Moment, Object};
+use kubernetes::objects::NodeView;
+use model::Moment;
 use simulation::{Input, InvalidPod, Observer, PodDemand, Run, RunSetup};
 
 use crate::demands::RecordedDemands;
@@ -59,7 +60,7 @@ pub fn play(
     history: &History,
     part: &HistoryPart,
     demands: &RecordedDemands,
-    adds_and_removes: &(dyn Fn(&Object) -> bool + Sync),
+    adds_and_removes: &(dyn Fn(&NodeView) -> bool + Sync),
     setup: RunSetup,
     observer: impl ReplayObserver,
 ) -> Result<PlayEnd, Error> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use calibration::observed::{ObservedChange, ParsedPod};
-use model::{Moment, Object, What};
+use kubernetes::objects::{NodeView, PodView};
+use model::{Moment, What};
 use rustc_hash::FxHashMap;
 use simulation::Requests;
 
@@ -69,28 +70,28 @@ impl RecordingMeter {
         &mut self,
         at: Moment,
         change: &ObservedChange,
-        class_of: &dyn Fn(&Object) -> Option<Arc<str>>,
+        class_of: &dyn Fn(&NodeView) -> Option<Arc<str>>,
     ) {
-        let ObservedChange { key, what, pod } = change;
+        let ObservedChange { key, what, pod, node, .. } = change;
         if let Some(pod) = pod {
             self.observe_pod(at, what, pod);
             return;
         }
-        match (&*key.kind.kind, what) {
-            ("Node", What::Deleted(node)) => {
+        let Some(node) = node else { return };
+        match what {
+            What::Deleted(_) => {
                 self.metrics.remove_node(at, &key.name);
                 if let Some(class) = class_of(node) {
                     self.node_counts.push(at, class, &key.name, -1);
                 }
             }
-            ("Node", What::Added(node)) => {
+            What::Added(_) => {
                 self.metrics.set_node(at, node);
                 if let Some(class) = class_of(node) {
                     self.node_counts.push(at, class, &key.name, 1);
                 }
             }
-            ("Node", What::Modified(node)) => self.metrics.set_node(at, node),
-            _ => {}
+            What::Modified(_) => self.metrics.set_node(at, node),
         }
     }
 
@@ -110,7 +111,7 @@ impl RecordingMeter {
         let is_new = !self.pods.contains_key(&parsed.uid);
         let pod = self.pods.entry(parsed.uid.clone()).or_insert_with(|| RecordedPodState {
             created: if is_initial { parsed.created.map_or(at, |created| created.min(at)) } else { at },
-            requests: Requests::of(what.object()),
+            requests: Requests::of(&PodView::parse(what.object())),
             node: None,
             is_pending: false,
             was_bound: false,

@@ -17,7 +17,7 @@ use history::{History, Selection};
 use model::{Kind, Moment, Object, What, Window};
 
 use crate::history_part::complete_from;
-use crate::snapshot::{ClusterSnapshot, ScalingContext, is_node, snapshot};
+use crate::snapshot::{ClusterSnapshot, ScalingContext, snapshot};
 
 pub use events::{ScalingEvent, ScalingEventKind};
 pub use replay::ReplayBuilder;
@@ -229,7 +229,8 @@ impl Replayer {
 }
 
 fn node_name(object: &Object) -> Option<Arc<str>> {
-    is_node(object).then(|| (*object.meta().name).into())
+    let meta = object.meta();
+    (meta.kind == "Node" && meta.api_version == "v1").then(|| (*meta.name).into())
 }
 
 /// Returns the snapshot of a recorded cluster.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use autoscaler::{Membership, NodeGroup, Settings};
+use kubernetes::objects::NodeView;
 use model::{Moment, Object};
-use serde::Deserialize;
 
 pub use formats::scaling_history::{
     MachineDeploymentInfo, NodeInfo, PodInfo, PriorityClassInfo, ScheduleStatus, SettingsInfo, WorkerPoolInfo,
@@ -23,29 +23,6 @@ pub(crate) struct ScalingContext<'a> {
     pub(crate) autoscaler: Option<&'a Settings>,
 }
 
-#[derive(Deserialize)]
-struct NodeJson {
-    metadata: MetadataJson,
-    #[serde(default)]
-    spec: SpecJson,
-}
-
-#[derive(Deserialize)]
-struct MetadataJson {
-    name: String,
-    #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SpecJson {
-    #[serde(rename = "providerID", default)]
-    provider_id: Option<String>,
-}
-
 /// Returns the snapshot of a cluster with these objects.
 pub(crate) fn snapshot<'a>(
     at: Moment,
@@ -54,8 +31,8 @@ pub(crate) fn snapshot<'a>(
 ) -> ClusterSnapshot {
     let mut cluster = ClusterSnapshot::of(at, objects.clone());
     let mut node_counts: BTreeMap<Arc<str>, i64> = BTreeMap::new();
-    for node in objects.filter(|object| is_node(object)) {
-        if let Some(group) = group_of(scaling.groups, node) {
+    for node in objects.filter_map(NodeView::of) {
+        if let Some(group) = group_of(scaling.groups, &node) {
             *node_counts.entry(group).or_default() += 1;
         }
     }
@@ -94,22 +71,8 @@ pub(crate) fn snapshot<'a>(
 }
 
 /// The group a node belongs to.
-pub(crate) fn group_of(groups: &[NodeGroup], node: &Object) -> Option<Arc<str>> {
-    let NodeJson { metadata, spec } = node.view().ok()?;
-    let MetadataJson { name, labels, annotations } = metadata;
-    let (labels, annotations) = (labels.unwrap_or_default(), annotations.unwrap_or_default());
-    let provider_id = spec.provider_id.unwrap_or_default();
-    let is_member = |group: &&NodeGroup| {
-        let label = |key: &str| labels.get(key).map(String::as_str);
-        let annotation = |key: &str| annotations.get(key).map(String::as_str);
-        group.members.matches_node(&name, &provider_id, label, annotation)
-    };
-    groups.iter().find(is_member).map(|group| group.name.clone())
-}
-
-pub(crate) fn is_node(object: &Object) -> bool {
-    let meta = object.meta();
-    meta.kind == "Node" && meta.api_version == "v1"
+pub(crate) fn group_of(groups: &[NodeGroup], node: &NodeView) -> Option<Arc<str>> {
+    groups.iter().find(|group| group.members.matches(node)).map(|group| group.name.clone())
 }
 
 /// The value that the nodes of a group share as a label or annotation, if there is one.

@@ -10,7 +10,7 @@ use super::cache::ClusterCache;
 use super::filter_cache::{CachedVerdicts, FilterCache, NodeLocalVerdict};
 use super::framework::Framework;
 use super::ids::{NodeId, PodId};
-use super::node::{NodeUsage, ParsedNode};
+use super::node::{Node, NodeUsage};
 use super::nominator::Nominator;
 use super::plugin::Plugin;
 use super::plugins::volume_context::{PodChanges, VolumeNode, VolumePod};
@@ -549,7 +549,7 @@ impl<'a> CycleState<'a> {
         run(&PodChanges { removed: &with_changes.removed, added: &added })
     }
 
-    pub(super) fn node(&self, node: NodeId) -> &'a ParsedNode {
+    pub(super) fn node(&self, node: NodeId) -> &'a Node {
         self.cache.nodes.spec(node)
     }
 

@@ -7,7 +7,7 @@ mod tracked_objects;
 
 use std::collections::BTreeMap;
 
-use crate::node::ParsedNode;
+use crate::node::Node;
 use crate::pod::Pod;
 
 pub(crate) use hint_context::HintContext;
@@ -53,8 +53,8 @@ pub(crate) enum ClusterEvent {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventObjects<'a> {
     Node {
-        old: Option<&'a ParsedNode>,
-        new: Option<&'a ParsedNode>,
+        old: Option<&'a Node>,
+        new: Option<&'a Node>,
     },
     /// The volumes are those of a deleted pod, if known.
     Pod {
@@ -69,8 +69,11 @@ pub(crate) enum EventObjects<'a> {
 }
 
 /// The update events of a node, in kube-scheduler's order.
-pub(crate) fn node_scheduling_properties_change(old: &ParsedNode, new: &ParsedNode) -> Vec<ClusterEvent> {
-    let conditions = |node: &ParsedNode| node.conditions.iter().cloned().collect::<BTreeMap<_, _>>();
+pub(crate) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Vec<ClusterEvent> {
+    let conditions = |node: &Node| {
+        let statuses = node.conditions.iter().map(|it| (it.kind.clone(), it.status.clone()));
+        statuses.collect::<BTreeMap<_, _>>()
+    };
     let changes = [
         (old.unschedulable && !new.unschedulable, ClusterEvent::UpdateNodeTaint),
         (

@@ -11,7 +11,7 @@ use super::cycle_state::CycleState;
 use super::filter_cache::FilterCache;
 use super::framework::Framework;
 use super::ids::{NodeId, PodId};
-use super::node::{NodeUsage, ParsedNode};
+use super::node::{Node, NodeUsage};
 use super::nominator::Nominator;
 use super::plugin::Plugin;
 use super::pod::Pod;
@@ -82,7 +82,7 @@ impl FilterSnapshot {
     }
 
     /// Adds or updates a node.
-    pub fn set_node(&mut self, spec: ParsedNode) -> NodeId {
+    pub fn set_node(&mut self, spec: Node) -> NodeId {
         self.cache.set_node(spec)
     }
 
@@ -98,7 +98,7 @@ impl FilterSnapshot {
     }
 
     /// The node's object.
-    pub fn spec(&self, id: NodeId) -> &ParsedNode {
+    pub fn spec(&self, id: NodeId) -> &Node {
         self.cache.nodes.spec(id)
     }
 

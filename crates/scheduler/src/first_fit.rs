@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubernetes::read::view;
-use model::{Object, What};
-use serde::Deserialize;
+use kubernetes::objects::{NodeView, PodView};
+use model::What;
 
 use super::filter_snapshot::FilterSnapshot;
 use super::ids::NodeId;
-use super::node::ParsedNode;
+use super::node::Node;
 use super::pod::Pod;
 use super::settings::Settings;
 
@@ -18,18 +17,6 @@ use super::settings::Settings;
 pub struct FirstFit {
     snapshot: FilterSnapshot,
     nodes: BTreeMap<Arc<str>, NodeId>,
-}
-
-#[derive(Deserialize)]
-struct PhaseJson {
-    #[serde(default)]
-    status: StatusJson,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StatusJson {
-    phase: Option<String>,
 }
 
 impl FirstFit {
@@ -45,9 +32,9 @@ impl FirstFit {
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         let present = matches!(event, What::Added(_) | What::Modified(_));
         match (group, &*meta.kind) {
-            ("", "Pod") => self.apply_pod(object, present),
+            ("", "Pod") => self.apply_pod(&PodView::parse(object), present),
             ("", "Node") if present => {
-                let spec = ParsedNode::read(object, self.snapshot.scalars());
+                let spec = Node::new(Arc::new(NodeView::parse(object)), self.snapshot.scalars());
                 let name = spec.name.clone();
                 let id = self.snapshot.set_node(spec);
                 self.nodes.insert(name, id);
@@ -69,27 +56,21 @@ impl FirstFit {
         Some(self.snapshot.spec(node).name.clone())
     }
 
-    fn apply_pod(&mut self, object: &Object, present: bool) {
-        let meta = object.meta();
-        if let Some(id) = self.snapshot.find_pod(&meta.namespace, &meta.name) {
+    fn apply_pod(&mut self, view: &PodView, present: bool) {
+        if let Some(id) = self.snapshot.find_pod(&view.name.namespace, &view.name.name) {
             self.snapshot.remove_pod(id);
         }
-        if !present || is_finished(object) {
+        // Finished pods use no resources of their node.
+        if !present || view.is_finished() {
             return;
         }
-        let mut pod = Pod::read(object, self.snapshot.scalars());
+        let mut pod = Pod::new(view, self.snapshot.scalars());
         let node = pod.node_name.take();
         let id = self.snapshot.add_pod(pod);
         if let Some(node) = node {
             self.snapshot.assume_pod_by_node_name(id, &node);
         }
     }
-}
-
-/// Finished pods use no resources of their node.
-fn is_finished(pod: &Object) -> bool {
-    let phase = view::<PhaseJson>(pod).ok().and_then(|json| json.status.phase);
-    matches!(phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod storage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::objects::{InformerEvent, NodeEvent, PodEvent};
 use model::{Kind, Moment, NamespacedName, Object, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -129,17 +130,15 @@ impl Scheduler {
     /// New pods enter the queue, and unschedulable pods are requeued if a queueing hint says that the event may help.
     /// Time advances first, as by [`Scheduler::advance`].
     pub fn apply(&mut self, now: Moment, event: &What) {
-        self.advance(now);
         let object = event.object();
         let meta = object.meta();
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         let present = matches!(event, What::Added(_) | What::Modified(_));
         match (group, &*meta.kind) {
-            ("", "Pod") if present => self.set_pod(now, object),
-            ("", "Pod") => self.remove_pod_by_name(now, &meta.namespace, &meta.name, || object.clone()),
-            ("", "Node") if present => self.set_node(now, object),
-            ("", "Node") => self.remove_node(now, &meta.name),
+            ("", "Pod") => self.apply_pod(now, &PodEvent::of_pod(event)),
+            ("", "Node") => self.apply_node(now, &NodeEvent::of_node(event)),
             (group, kind) => {
+                self.advance(now);
                 if let Some(kind) = StorageKind::of(&Kind::new(group, kind)) {
                     self.apply_storage(kind, object, present);
                 }
@@ -157,11 +156,22 @@ impl Scheduler {
         }
     }
 
-    /// A pod was deleted or has finished: like [`Scheduler::apply`] without parsing the pod. The object is built only
-    /// if an unschedulable pod waits for its volumes.
-    pub fn pod_deleted(&mut self, now: Moment, namespace: &str, name: &str, pod: impl FnOnce() -> Object) {
+    /// Handles an informer event of a pod.
+    pub fn apply_pod(&mut self, now: Moment, event: &PodEvent) {
         self.advance(now);
-        self.remove_pod_by_name(now, namespace, name, pod);
+        match event {
+            InformerEvent::Added(pod) | InformerEvent::Modified(pod) => self.set_pod(now, pod),
+            InformerEvent::Deleted(pod) => self.remove_pod_by_name(now, pod),
+        }
+    }
+
+    /// Handles an informer event of a node.
+    pub fn apply_node(&mut self, now: Moment, event: &NodeEvent) {
+        self.advance(now);
+        match event {
+            InformerEvent::Added(node) | InformerEvent::Modified(node) => self.set_node(now, node),
+            InformerEvent::Deleted(node) => self.remove_node(now, &node.name),
+        }
     }
 
     /// Returns every node's verdict and scores for a pod, and the decision that the scheduler would make now. It

@@ -1,43 +1,25 @@
-//! A node as parsed for scheduling, and the usage of a node by its pods.
+//! A node as the scheduler sees it, and the usage of a node by its pods.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use kubernetes::amounts::{ResourceAmounts, ScalarResourceNames};
-use kubernetes::labels::Labels;
-use kubernetes::read::{nullable, view};
-use kubernetes::requests::ResourceList;
-use kubernetes::taints::Taint;
-use model::Object;
-use serde::Deserialize;
+use kubernetes::objects::NodeView;
+use kubernetes::requests::PODS;
+use kubernetes::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
 
 use super::ids::PodId;
 use super::pod::{HostPort, Pod};
 
-/// The parts of a node object that scheduling depends on.
+/// A node: its view, with amounts that can be compared.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ParsedNode {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its labels.
-    pub labels: Labels,
-    /// It is cordoned.
-    pub unschedulable: bool,
-    /// Its taints.
-    pub taints: Vec<Taint>,
+pub struct Node {
+    /// The view that it was made from.
+    pub view: Arc<NodeView>,
     /// `status.allocatable`.
     pub allocatable: ResourceAmounts,
     /// The maximum number of pods.
     pub allowed_pods: i64,
-    /// Image names and sizes, as listed.
-    pub images: Vec<(Vec<Arc<str>>, i64)>,
-    /// `status.declaredFeatures`.
-    pub declared_features: Vec<Arc<str>>,
-    /// Only used to detect update events, like the conditions.
-    pub annotations: Labels,
-    /// Condition types and statuses.
-    pub conditions: Vec<(Arc<str>, Arc<str>)>,
-    /// The error, if the object is unreadable. Such a node is not feasible for any pod.
-    pub read_error: Option<Arc<str>>,
 }
 
 /// The usage of a node by its pods.
@@ -57,95 +39,15 @@ pub struct NodeUsage {
     pub unreadable_pods: Vec<PodId>,
 }
 
-#[derive(Deserialize)]
-struct NodeJson<'a> {
-    #[serde(default, deserialize_with = "nullable")]
-    metadata: MetadataJson,
-    #[serde(default, deserialize_with = "nullable")]
-    spec: SpecJson,
-    #[serde(default, borrow, deserialize_with = "nullable")]
-    status: StatusJson<'a>,
-}
+// === impl Node ===
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct MetadataJson {
-    labels: Labels,
-    annotations: Labels,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SpecJson {
-    #[serde(deserialize_with = "nullable")]
-    unschedulable: bool,
-    #[serde(deserialize_with = "nullable")]
-    taints: Vec<Taint>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StatusJson<'a> {
-    #[serde(borrow)]
-    allocatable: ResourceList<'a>,
-    #[serde(deserialize_with = "nullable")]
-    images: Vec<ImageJson>,
-    #[serde(deserialize_with = "nullable")]
-    conditions: Vec<ConditionJson>,
-    #[serde(deserialize_with = "nullable")]
-    declared_features: Vec<Arc<str>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ImageJson {
-    #[serde(default, deserialize_with = "nullable")]
-    names: Vec<Arc<str>>,
-    #[serde(default, deserialize_with = "nullable")]
-    size_bytes: i64,
-}
-
-#[derive(Deserialize)]
-struct ConditionJson {
-    #[serde(rename = "type", default)]
-    kind: Arc<str>,
-    #[serde(default)]
-    status: Arc<str>,
-}
-
-// === impl ParsedNode ===
-
-impl ParsedNode {
-    /// Parses a node. An unreadable one has `read_error` set.
-    pub fn read(object: &Object, scalars: &mut ScalarResourceNames) -> ParsedNode {
-        let name: Arc<str> = object.meta().name.as_ref().into();
-        let json: NodeJson<'_> = match view(object) {
-            Ok(json) => json,
-            Err(error) => {
-                return ParsedNode { name, read_error: Some(error.into()), ..ParsedNode::default() };
-            }
-        };
-        ParsedNode {
-            name,
-            labels: json.metadata.labels,
-            unschedulable: json.spec.unschedulable,
-            taints: json.spec.taints,
-            allowed_pods: json
-                .status
-                .allocatable
-                .get("pods")
-                .map_or(0, kubernetes::quantity::Quantity::value),
-            allocatable: scalars.amounts(&json.status.allocatable),
-            images: json.status.images.into_iter().map(|image| (image.names, image.size_bytes)).collect(),
-            declared_features: json.status.declared_features,
-            annotations: json.metadata.annotations,
-            conditions: json
-                .status
-                .conditions
-                .into_iter()
-                .map(|condition| (condition.kind, condition.status))
-                .collect(),
-            read_error: None,
+impl Node {
+    /// The node that a view shows. An unreadable one is not feasible for any pod.
+    pub fn new(view: Arc<NodeView>, scalars: &mut ScalarResourceNames) -> Node {
+        Node {
+            allocatable: scalars.amounts(&view.allocatable),
+            allowed_pods: view.allocatable.value(PODS),
+            view,
         }
     }
 
@@ -155,10 +57,15 @@ impl ParsedNode {
             let value = self.labels.get_shared(old).or_else(|| self.labels.get_shared(new));
             value.cloned().unwrap_or_default()
         };
-        Zone {
-            region: label("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
-            zone: label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-        }
+        Zone { region: label(BETA_REGION, REGION), zone: label(BETA_ZONE, ZONE) }
+    }
+}
+
+impl Deref for Node {
+    type Target = NodeView;
+
+    fn deref(&self) -> &NodeView {
+        &self.view
     }
 }
 

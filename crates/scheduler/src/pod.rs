@@ -1,19 +1,20 @@
-//! A pod as parsed for scheduling.
+//! A pod as the scheduler sees it.
 
-mod json;
+mod conversion;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use kubernetes::amounts::{ResourceAmounts, ScalarResourceNames};
 use kubernetes::labels::Labels;
+use kubernetes::objects::{PodSpec, PodView};
 use kubernetes::selector::{NodeSelectorTerm, RequiredNodeAffinity, Selector};
 use kubernetes::taints::Toleration;
-use model::{NamespacedName, Object};
+use model::NamespacedName;
 
 use super::storage::PodVolumes;
 
 /// A pod.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Pod {
     /// Its name.
     pub name: NamespacedName,
@@ -45,6 +46,10 @@ pub struct Pod {
     pub finished: bool,
     /// `status.startTime` in nanoseconds since 1970.
     pub start_time: Option<i64>,
+    /// Whether its resources depend on its status.
+    has_status_resources: bool,
+    /// The spec that it was made from. Later versions of the pod that have the same one are not converted anew.
+    source: Weak<PodSpec>,
     /// The error, if the object is unreadable. Such a pod is not scheduled.
     pub read_error: Option<Arc<str>>,
 }
@@ -82,11 +87,11 @@ pub struct SchedulingSpec {
     /// The number of containers and init containers: the first images, without those of image volumes.
     pub container_count: usize,
     /// Required pod affinity.
-    pub required_affinity: Vec<PodAffinityTerm>,
+    pub required_affinity: Vec<AffinityTerm>,
     /// Required pod anti-affinity.
-    pub required_anti_affinity: Vec<PodAffinityTerm>,
+    pub required_anti_affinity: Vec<AffinityTerm>,
     /// Preferred pod affinity with weights; those of anti-affinity are negative.
-    pub preferred_affinity: Vec<(i64, PodAffinityTerm)>,
+    pub preferred_affinity: Vec<(i64, AffinityTerm)>,
     /// Its topology spread constraints.
     pub spread_constraints: Vec<SpreadConstraint>,
     /// Node features that it requires.
@@ -108,7 +113,7 @@ pub struct HostPort {
 
 /// An affinity or anti-affinity term between pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodAffinityTerm {
+pub struct AffinityTerm {
     /// The namespaces it names, sorted.
     pub namespaces: Vec<Arc<str>>,
     /// Further namespaces, by their labels.
@@ -174,35 +179,46 @@ pub enum ControllerKind {
 // === impl Pod ===
 
 impl Pod {
-    /// Parses a pod. An unreadable one has `read_error` set, and little else.
-    pub fn read(object: &Object, scalars: &mut ScalarResourceNames) -> Pod {
-        json::read(object, scalars).unwrap_or_else(|error| {
-            let meta = object.meta();
-            let namespace: Arc<str> = meta.namespace.as_ref().into();
-            let partial = json::read_partial(object);
-            Pod {
-                name: NamespacedName { namespace: namespace.clone(), name: meta.name.as_ref().into() },
-                uid: meta.uid.as_deref().unwrap_or_default().into(),
-                labels: partial.labels,
-                spec: Arc::new(SchedulingSpec {
-                    namespace,
-                    scheduler_name: partial.scheduler_name,
-                    ..SchedulingSpec::default()
-                }),
-                volumes: None,
-                usage: PodUsage::default(),
-                node_name: partial.node_name,
-                nominated_node: None,
-                status_nominated_node: None,
-                scheduling_gates: Vec::new(),
-                controller: None,
-                terminating: partial.terminating,
-                preempted: false,
-                finished: partial.finished,
-                start_time: None,
-                read_error: Some(error.into()),
-            }
-        })
+    /// The pod that a view shows. An unreadable one has `read_error` set, and little else.
+    pub fn new(view: &PodView, scalars: &mut ScalarResourceNames) -> Pod {
+        conversion::convert(view, None, scalars)
+    }
+
+    /// A later version of the pod.
+    #[must_use]
+    pub fn updated(&self, view: &PodView, scalars: &mut ScalarResourceNames) -> Pod {
+        conversion::convert(view, Some(self), scalars)
+    }
+
+    /// Whether everything is equal that a decision depends on.
+    pub fn is_same(&self, other: &Pod) -> bool {
+        let Pod {
+            name,
+            uid,
+            labels,
+            spec,
+            volumes,
+            usage,
+            node_name,
+            nominated_node,
+            status_nominated_node,
+            scheduling_gates,
+            controller,
+            terminating,
+            preempted,
+            finished,
+            start_time: _,
+            has_status_resources: _,
+            source: _,
+            read_error,
+        } = self;
+        (name, uid, node_name, nominated_node)
+            == (&other.name, &other.uid, &other.node_name, &other.nominated_node)
+            && (status_nominated_node, scheduling_gates)
+                == (&other.status_nominated_node, &other.scheduling_gates)
+            && (terminating, preempted, finished) == (&other.terminating, &other.preempted, &other.finished)
+            && (controller, read_error, usage) == (&other.controller, &other.read_error, &other.usage)
+            && (labels, spec, volumes) == (&other.labels, &other.spec, &other.volumes)
     }
 
     /// Whether it is assigned or nominated to a node.
@@ -243,9 +259,9 @@ impl SchedulingSpec {
     }
 }
 
-// === impl PodAffinityTerm ===
+// === impl AffinityTerm ===
 
-impl PodAffinityTerm {
+impl AffinityTerm {
     /// Whether it matches a pod of that namespace, which has the labels `namespace_labels`.
     pub(crate) fn matches(&self, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
         self.matches_namespace(namespace, namespace_labels) && self.selector.matches(|key| labels.get(key))

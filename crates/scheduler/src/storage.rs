@@ -31,14 +31,14 @@ use read::ObjectFields;
 pub(crate) use assigned_pods::VolumeOwner;
 pub(crate) use assume::VolumeReservation;
 pub(crate) use attachable::{AttachableVolume, ClaimKey};
-pub(crate) use in_tree::{BETA_REGION, BETA_ZONE, InTreeVolume, REGION, ZONE};
+pub(crate) use in_tree::InTreeVolume;
 pub(crate) use node_volumes::{NodeVolumes, VolumeUses};
 pub(crate) use objects::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment, VolumeBindingMode,
 };
 pub use pod_volumes::PodVolumes;
-pub(crate) use pod_volumes::{InlineDisk, PodVolume, VolumeJson};
+pub(crate) use pod_volumes::{InlineDisk, PodVolume};
 pub(crate) use read::{ReadResult, UnreadableObject};
 
 /// The cache of storage objects.

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use autoscaler::{
     CloudProvider, CloudProviderError, CreationError, Delay, GroupId, Instance, InstanceState, NodeGroup,
-    PodPricing, ProviderNode, ProviderNodeRef, ProvisioningFailureKind,
+    PodPricing, ProvisioningFailureKind,
 };
+use kubernetes::objects::NodeView;
 use kubernetes::time::after;
 use model::{Moment, Object};
 use rand::{RngExt, SeedableRng};
@@ -140,25 +141,18 @@ impl SimulatedCloud {
     }
 
     /// Adopts a node that exists already. Returns its node group, if it has one.
-    pub fn adopt(&mut self, node: &Object) -> Option<GroupId> {
-        let provider_node = ProviderNode::read(node);
-        let group = self.group_for_node(&provider_node.node_ref())?;
-        self.add_machine(
-            group,
-            provider_node.instance_id().clone(),
-            provider_node.name().clone(),
-            MachineState::Running,
-        );
+    pub fn adopt(&mut self, node: &NodeView) -> Option<GroupId> {
+        let group = self.group_for_node(node)?;
+        self.add_machine(group, node.instance_id().clone(), node.name.clone(), MachineState::Running);
         Some(group)
     }
 
     /// A node was deleted without a request to the cloud: its machine is removed, and its group's target decreases.
-    pub fn node_deleted(&mut self, node: &Object) {
-        let provider_node = ProviderNode::read(node);
-        let Some(group) = self.group_by_instance.remove(&**provider_node.instance_id()) else { return };
+    pub fn node_deleted(&mut self, node: &NodeView) {
+        let Some(group) = self.group_by_instance.remove(node.instance_id()) else { return };
         let state = &mut self.group_states[group.index()];
         let machines = state.machines.len();
-        state.machines.retain(|machine| machine.id != *provider_node.instance_id());
+        state.machines.retain(|machine| machine.id != *node.instance_id());
         state.instances.take();
         state.target -= i64::from(state.machines.len() < machines);
         self.wake = self.compute_wake();
@@ -289,11 +283,11 @@ impl CloudProvider for SimulatedCloud {
         &self.groups
     }
 
-    fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId> {
+    fn group_for_node(&self, node: &NodeView) -> Option<GroupId> {
         if let Some(group) = self.group_by_instance.get(node.instance_id()) {
             return Some(*group);
         }
-        let index = self.groups.iter().position(|group| node.is_member(&group.members))?;
+        let index = self.groups.iter().position(|group| group.members.matches(node))?;
         Some(GroupId(index as u32))
     }
 
@@ -307,7 +301,7 @@ impl CloudProvider for SimulatedCloud {
     }
 
     /// Nodes are deleted together with their machines, so the cloud knows no more than the cluster.
-    fn has_instance(&self, _: &ProviderNodeRef<'_>) -> Option<bool> {
+    fn has_instance(&self, _: &NodeView) -> Option<bool> {
         None
     }
 

@@ -10,8 +10,7 @@ mod controller_loop;
 mod scheduler_loop;
 mod taint_eviction;
 
-pub use autoscaler_loop::{AutoscalerLoop, ObservedPod, PodUpdate};
+pub use autoscaler_loop::AutoscalerLoop;
 pub use controller_loop::{ControllerLoop, PodRecord, RecordedPodSource};
 pub use scheduler_loop::{Preemption, SchedulerLoop};
 pub use taint_eviction::TaintEviction;
-pub(crate) use taint_eviction::taints_of;

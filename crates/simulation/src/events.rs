@@ -17,7 +17,7 @@ pub(crate) struct EventWriter {
 }
 
 /// The scheduler's Event about a pod.
-pub(crate) struct PodEvent {
+pub(crate) struct SchedulerEvent {
     pub(crate) reason: &'static str,
     pub(crate) action: &'static str,
     pub(crate) note: String,
@@ -39,7 +39,7 @@ impl EventWriter {
         now: Moment,
         pod: &NamespacedName,
         uid: &str,
-        event: &PodEvent,
+        event: &SchedulerEvent,
     ) -> Object {
         let regarding = Regarding { kind: "Pod", namespace: &pod.namespace, name: &pod.name, uid };
         self.write(now, &regarding, event.warning, event.reason, event.action, &event.note, SCHEDULER)

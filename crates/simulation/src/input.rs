@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::objects::PodView;
 use model::{Moment, Object, What};
 
 use crate::ids::{DemandAnnotation, DemandId};
@@ -137,8 +138,15 @@ impl Input {
 
 impl ParsedDemand {
     pub(crate) fn parse(demand: PodDemand) -> Result<ParsedDemand, InvalidPod> {
-        let template = PodTemplate::of(&demand.pod, demand.annotation().as_ref())?;
-        Ok(ParsedDemand { template: Arc::new(template), requests: Requests::of(&demand.pod), demand })
+        let view = Arc::new(PodView::parse(&demand.pod));
+        ParsedDemand::new(demand, view)
+    }
+
+    /// A demand whose pod is parsed already.
+    pub(crate) fn new(demand: PodDemand, view: Arc<PodView>) -> Result<ParsedDemand, InvalidPod> {
+        let requests = Requests::of(&view);
+        let template = PodTemplate::new(view, &demand.pod, demand.annotation())?;
+        Ok(ParsedDemand { template: Arc::new(template), requests, demand })
     }
 }
 

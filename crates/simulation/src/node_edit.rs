@@ -1,13 +1,13 @@
 //! Edits of Node objects, as an autoscaler makes them.
 
+use kubernetes::well_known::{DELETION_CANDIDATE, TO_BE_DELETED};
 use model::Object;
 use serde_json::{Value, json};
 
-use crate::components::taints_of;
+use crate::store::StoredNode;
 
 /// Taints that only an autoscaler adds and removes.
-const AUTOSCALER_TAINTS: [&str; 2] =
-    ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"];
+const AUTOSCALER_TAINTS: [&str; 2] = [TO_BE_DELETED, DELETION_CANDIDATE];
 
 /// The node with a taint, which replaces one of the same key.
 pub(crate) fn with_taint(node: &Object, key: &str, value: &str, effect: &str) -> Option<Object> {
@@ -35,13 +35,13 @@ fn edit_spec(node: &Object, edit: impl FnOnce(&mut Value)) -> Option<Object> {
 }
 
 /// A recorded node with the autoscaler's taints of this run instead of the recorded ones.
-pub(crate) fn with_autoscaler_taints_of(node: &Object, current: &Object) -> Object {
+pub(crate) fn with_autoscaler_taints_of(node: StoredNode, current: &StoredNode) -> StoredNode {
     let has_autoscaler_taint =
-        |object: &Object| taints_of(object).iter().any(|taint| AUTOSCALER_TAINTS.contains(&&*taint.key));
-    if !has_autoscaler_taint(node) && !has_autoscaler_taint(current) {
-        return node.clone();
+        |node: &StoredNode| node.view.taints.iter().any(|taint| AUTOSCALER_TAINTS.contains(&&*taint.key));
+    if !has_autoscaler_taint(&node) && !has_autoscaler_taint(current) {
+        return node;
     }
-    let (Ok(mut value), Ok(current)) = (node.value(), current.value()) else { return node.clone() };
+    let (Ok(mut value), Ok(current)) = (node.object.value(), current.object.value()) else { return node };
     let is_autoscaler_taint =
         |taint: &Value| taint["key"].as_str().is_some_and(|key| AUTOSCALER_TAINTS.contains(&key));
     let taints = as_list(&mut value["spec"]["taints"]);
@@ -54,7 +54,7 @@ pub(crate) fn with_autoscaler_taints_of(node: &Object, current: &Object) -> Obje
             .filter(|taint| is_autoscaler_taint(taint))
             .cloned(),
     );
-    Object::from_trusted(value.to_string())
+    StoredNode::parse(Object::from_trusted(value.to_string()))
 }
 
 fn as_list(value: &mut Value) -> &mut Vec<Value> {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use autoscaler::{Autoscaler, LoopResult, RemovedNode, ScaleUpStatus};
-use model::{Moment, NamespacedName, Object, What};
+use kubernetes::objects::NodeView;
+use model::{Moment, NamespacedName, What};
 use scheduler::{Rejection, ScheduleResult};
 
 use crate::eviction::EvictionCause;
@@ -136,24 +137,20 @@ pub enum SimulationEvent<'a> {
     },
     /// A node was added.
     NodeAdded {
-        /// Its name.
-        node: &'a Arc<str>,
+        /// The node.
+        node: &'a NodeView,
         /// Its group, if it has one.
         group: Option<&'a Arc<str>>,
-        /// The Node object.
-        object: &'a Object,
     },
     /// A node was modified.
     NodeModified {
-        /// The Node object.
-        object: &'a Object,
+        /// The node.
+        node: &'a NodeView,
     },
     /// A node was deleted.
     NodeDeleted {
-        /// Its name.
-        node: &'a Arc<str>,
-        /// The Node object as it was.
-        object: &'a Object,
+        /// The node as it was.
+        node: &'a NodeView,
     },
     /// A demand is finished and none of its pods exists.
     DemandFinished(DemandId),

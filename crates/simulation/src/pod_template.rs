@@ -1,35 +1,45 @@
-//! Pod objects: the fields of a pod that its owner sets, and their serialization together with its current state.
+//! Pod objects: the fields of a pod that its owner sets, and views and objects of it in its current state.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use autoscaler::{PodScheduledCondition, PodStatusUpdate};
+use kubernetes::objects::{
+    ConditionStatus, ContainerStatus, Phase, PodCondition, PodConditionType, PodStatus, PodView,
+};
 use kubernetes::read::nullable;
 use kubernetes::time::whole_second;
-use model::{JsonStr, Moment, Object};
+use model::{JsonStr, Moment, NamespacedName, Object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::eviction::EvictionCause;
 use crate::ids::DemandAnnotation;
 
-/// The parts of a pod's JSON that its owner sets and that do not change.
+/// The parts of a pod that its owner sets and that do not change.
 #[derive(Clone, Debug)]
 pub(crate) struct PodTemplate {
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
+    /// The pod as its owner created it, with the annotation of its demand.
+    pub(crate) view: Arc<PodView>,
     /// The prefix of generated names; `None` if the name is fixed.
     pub(crate) generate_name: Option<Arc<str>>,
+    pub(crate) grace_seconds: i64,
+    object: Object,
+    annotation: Option<DemandAnnotation>,
+    /// Made when the first object is written: only histories and other listeners that want bytes need it.
+    json: OnceLock<TemplateJson>,
+}
+
+/// The JSON of a template, in parts.
+#[derive(Clone, Debug)]
+struct TemplateJson {
     /// Fields of the metadata that do not change, each followed by a comma.
     metadata: Box<str>,
     /// Its finalizers as a JSON list, such as a Job's; empty if there are none.
     finalizers: Box<str>,
     /// Fields of the spec, separated by commas.
     spec: Box<str>,
-    /// Each container's name and image.
-    containers: Vec<(Box<str>, Box<str>)>,
-    pub(crate) grace_seconds: i64,
 }
 
 /// A pod that cannot be parsed.
@@ -44,15 +54,15 @@ pub struct InvalidPod {
 
 /// The current state of a pod.
 pub(crate) struct PodState<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) uid: &'a str,
+    pub(crate) name: &'a NamespacedName,
+    pub(crate) uid: &'a Arc<str>,
     pub(crate) created: Moment,
-    pub(crate) node: Option<&'a str>,
-    pub(crate) nominated: Option<&'a str>,
+    pub(crate) node: Option<&'a Arc<str>>,
+    pub(crate) nominated: Option<&'a Arc<str>>,
     /// When it was bound.
     pub(crate) bound_at: Option<Moment>,
     /// The scheduler's last message, and since when the pod is unschedulable.
-    pub(crate) unschedulable: Option<(&'a str, Moment)>,
+    pub(crate) unschedulable: Option<(&'a Arc<str>, Moment)>,
     pub(crate) started: Option<Moment>,
     /// When its containers exited, and whether they failed.
     pub(crate) finished: Option<(Moment, bool)>,
@@ -71,14 +81,6 @@ struct PodJson<'a> {
     metadata: BTreeMap<JsonStr<'a>, &'a RawValue>,
     #[serde(borrow, default, deserialize_with = "nullable")]
     spec: BTreeMap<JsonStr<'a>, &'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ContainerJson {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    image: String,
 }
 
 /// Fields of the metadata that are written anew for every pod.
@@ -103,28 +105,61 @@ const ANNOTATIONS: &str = "annotations";
 pub const WITHDRAWN_REASON: &str = "Withdrawn";
 /// The reason of the condition `PodScheduled` if no node is feasible.
 const UNSCHEDULABLE_REASON: &str = "Unschedulable";
-const GRACE_PERIOD_FIELD: &str = "terminationGracePeriodSeconds";
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 impl PodTemplate {
     /// Parses a pod, and adds the annotation of its demand.
-    pub(crate) fn of(pod: &Object, annotation: Option<&DemandAnnotation>) -> Result<PodTemplate, InvalidPod> {
-        PodTemplate::parse(pod, annotation).map_err(|source| {
-            let meta = pod.meta();
-            InvalidPod { pod: format!("pod {}/{}", meta.namespace, meta.name), source }
-        })
+    pub(crate) fn of(pod: &Object, annotation: Option<DemandAnnotation>) -> Result<PodTemplate, InvalidPod> {
+        PodTemplate::new(Arc::new(PodView::parse(pod)), pod, annotation)
     }
 
-    fn parse(pod: &Object, annotation: Option<&DemandAnnotation>) -> Result<PodTemplate, serde_json::Error> {
-        let json: PodJson<'_> = pod.view()?;
-        let meta = pod.meta();
-        let text = |key: &str| json.metadata.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
+    /// The template of a pod that is parsed already.
+    pub(crate) fn new(
+        view: Arc<PodView>,
+        pod: &Object,
+        annotation: Option<DemandAnnotation>,
+    ) -> Result<PodTemplate, InvalidPod> {
+        let mut view = Arc::unwrap_or_clone(view);
+        let grace = view.spec.termination_grace_period_seconds;
+        let mut template = PodTemplate {
+            generate_name: view.generate_name.clone(),
+            grace_seconds: grace.unwrap_or(DEFAULT_GRACE_SECONDS).max(0),
+            object: pod.clone(),
+            annotation,
+            json: OnceLock::new(),
+            view: Arc::default(),
+        };
+        if view.read_error.is_some() {
+            // A pod whose JSON can be written is scheduled, or not, like any other.
+            let json = template.parse_json().map_err(|source| InvalidPod {
+                pod: format!("pod {}/{}", view.name.namespace, view.name.name),
+                source,
+            })?;
+            template.json = json.into();
+        }
+        let own = annotation.map(|own| (DemandAnnotation::KEY.into(), own.to_string().into()));
+        if own.is_some() || view.annotations.get(DemandAnnotation::KEY).is_some() {
+            let others = view.annotations.iter().filter(|(key, _)| ***key != *DemandAnnotation::KEY);
+            let others = others.map(|(key, value)| (key.clone(), value.clone()));
+            view.annotations = others.chain(own).collect();
+        }
+        template.view = Arc::new(view);
+        Ok(template)
+    }
+
+    fn json(&self) -> &TemplateJson {
+        self.json.get_or_init(|| self.parse_json().expect("the JSON of a readable pod can be taken apart"))
+    }
+
+    fn parse_json(&self) -> Result<TemplateJson, serde_json::Error> {
+        let json: PodJson<'_> = self.object.view()?;
         let mut metadata = String::new();
         for (key, raw) in json.metadata.iter().filter(|(key, _)| !REGENERATED_FIELDS.contains(&&***key)) {
             push_field(&mut metadata, key, raw.get());
             metadata.push(',');
         }
-        push_annotations(&mut metadata, json.metadata.get(ANNOTATIONS).map(|raw| raw.get()), annotation)?;
+        let own_annotations = json.metadata.get(ANNOTATIONS).map(|raw| raw.get());
+        push_annotations(&mut metadata, own_annotations, self.annotation.as_ref())?;
         let finalizers = json.metadata.get(FINALIZERS).map(|raw| raw.get()).filter(|raw| raw.contains('"'));
         let mut spec = String::new();
         for (key, raw) in json.spec.iter().filter(|(key, _)| ***key != *"nodeName") {
@@ -133,48 +168,74 @@ impl PodTemplate {
             }
             push_field(&mut spec, key, raw.get());
         }
-        let containers: Option<Vec<ContainerJson>> = json
-            .spec
-            .get("containers")
-            .map(|raw| serde_json::from_str(raw.get()))
-            .transpose()?
-            .unwrap_or_default();
-        let grace = json.spec.get(GRACE_PERIOD_FIELD).and_then(|raw| raw.get().parse().ok());
-        Ok(PodTemplate {
-            namespace: (*meta.namespace).into(),
-            name: (*meta.name).into(),
-            generate_name: text("generateName").filter(|name: &String| !name.is_empty()).map(Into::into),
+        Ok(TemplateJson {
             metadata: metadata.into(),
             finalizers: finalizers.unwrap_or_default().into(),
             spec: spec.into(),
-            containers: containers
-                .into_iter()
-                .flatten()
-                .map(|it| (it.name.into(), it.image.into()))
-                .collect(),
-            grace_seconds: grace.unwrap_or(DEFAULT_GRACE_SECONDS).max(0),
         })
     }
 
     pub(crate) fn has_finalizers(&self) -> bool {
-        !self.finalizers.is_empty()
+        !self.view.finalizers.is_empty()
+    }
+
+    /// The view of the pod in this state.
+    pub(crate) fn view(&self, now: &PodState<'_>) -> PodView {
+        PodView {
+            name: now.name.clone(),
+            uid: now.uid.clone(),
+            generate_name: self.generate_name.clone(),
+            creation_timestamp: Some(whole_second(now.created)),
+            deletion_timestamp: now.deletion.map(|(since, grace)| deletion_timestamp(since, grace)),
+            deletion_grace_period_seconds: now.deletion.map(|(_, grace)| grace),
+            labels: self.view.labels.clone(),
+            annotations: self.view.annotations.clone(),
+            owner_references: self.view.owner_references.clone(),
+            finalizers: if now.has_finalizers { self.view.finalizers.clone() } else { Arc::default() },
+            spec: self.view.spec.clone(),
+            node_name: now.node.cloned(),
+            status: PodStatus {
+                phase: now.phase(),
+                reason: if now.withdrawn { WITHDRAWN_REASON.into() } else { Cow::default() },
+                nominated_node_name: now.nominated.cloned(),
+                start_time: now.started.map(whole_second),
+                conditions: now.conditions(),
+                container_statuses: self.container_statuses(now),
+                ..PodStatus::default()
+            },
+            read_error: self.view.read_error.clone(),
+        }
+    }
+
+    fn container_statuses(&self, now: &PodState<'_>) -> Arc<[ContainerStatus]> {
+        if now.started.is_none() {
+            return Arc::default();
+        }
+        let finished_at = now.finished.map(|(at, _)| whole_second(at));
+        let status = |name: &Arc<str>| ContainerStatus {
+            name: name.clone(),
+            finished_at,
+            ..ContainerStatus::default()
+        };
+        self.view.spec.containers.iter().map(|container| status(&container.name)).collect()
     }
 
     /// The pod in this state.
     pub(crate) fn object(&self, now: &PodState<'_>) -> Object {
-        let mut json = String::with_capacity(self.metadata.len() + self.spec.len() + 700);
+        let TemplateJson { metadata, finalizers, spec } = self.json();
+        let mut json = String::with_capacity(metadata.len() + spec.len() + 700);
         json.push_str(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"#);
-        push_text_field(&mut json, "name", now.name);
+        push_text_field(&mut json, "name", &now.name.name);
         json.push(',');
-        push_text_field(&mut json, "namespace", &self.namespace);
+        push_text_field(&mut json, "namespace", &now.name.namespace);
         json.push(',');
         if let Some(name) = &self.generate_name {
             push_text_field(&mut json, "generateName", name);
             json.push(',');
         }
-        json.push_str(&self.metadata);
+        json.push_str(metadata);
         if now.has_finalizers {
-            push_formatted(&mut json, format_args!(r#""{FINALIZERS}":{},"#, self.finalizers));
+            push_formatted(&mut json, format_args!(r#""{FINALIZERS}":{finalizers},"#));
         }
         push_text_field(&mut json, "uid", now.uid);
         json.push(',');
@@ -185,9 +246,9 @@ impl PodTemplate {
             push_formatted(&mut json, format_args!(r#","deletionGracePeriodSeconds":{grace}"#));
         }
         json.push_str(r#"},"spec":{"#);
-        json.push_str(&self.spec);
+        json.push_str(spec);
         if let Some(node) = now.node {
-            if !self.spec.is_empty() {
+            if !spec.is_empty() {
                 json.push(',');
             }
             push_text_field(&mut json, "nodeName", node);
@@ -199,7 +260,7 @@ impl PodTemplate {
     }
 
     fn push_status(&self, json: &mut String, now: &PodState<'_>) {
-        push_text_field(json, "phase", now.phase());
+        push_text_field(json, "phase", now.phase().name());
         if now.withdrawn {
             json.push(',');
             push_text_field(json, "reason", WITHDRAWN_REASON);
@@ -209,42 +270,11 @@ impl PodTemplate {
             push_text_field(json, "nominatedNodeName", node);
         }
         json.push_str(r#","conditions":["#);
-        let mut conditions = 0;
-        let mut condition =
-            |json: &mut String, kind: &str, status: bool, at: Moment, why: Option<(&str, &str)>| {
-                if conditions > 0 {
-                    json.push(',');
-                }
-                conditions += 1;
-                let word = if status { "True" } else { "False" };
-                push_formatted(
-                    json,
-                    format_args!(
-                        r#"{{"type":"{kind}","status":"{word}","lastTransitionTime":"{}""#,
-                        whole_second(at)
-                    ),
-                );
-                if let Some((reason, message)) = why {
-                    json.push(',');
-                    push_text_field(json, "reason", reason);
-                    json.push(',');
-                    push_text_field(json, "message", message);
-                }
-                json.push('}');
-            };
-        if let Some(bound) = now.bound_at {
-            condition(json, "PodScheduled", true, bound, None);
-        } else if let Some((message, since)) = now.unschedulable {
-            condition(json, "PodScheduled", false, since, Some((UNSCHEDULABLE_REASON, message)));
-        }
-        if let Some(started) = now.started {
-            condition(json, "Initialized", true, started, None);
-            let (ready, since) = now.finished.map_or((true, started), |(at, _)| (false, at));
-            condition(json, "Ready", ready, since, None);
-            condition(json, "ContainersReady", ready, since, None);
-        }
-        if let Some((lost, at)) = now.disruption {
-            condition(json, "DisruptionTarget", true, at, Some((lost.reason(), lost.message())));
+        for (index, condition) in now.conditions().iter().enumerate() {
+            if index > 0 {
+                json.push(',');
+            }
+            push_condition(json, condition);
         }
         json.push(']');
         if let Some(started) = now.started {
@@ -252,14 +282,14 @@ impl PodTemplate {
             json.push(',');
             push_text_field(json, "startTime", &started);
             json.push_str(r#","containerStatuses":["#);
-            for (index, (name, image)) in self.containers.iter().enumerate() {
+            for (index, container) in self.view.spec.containers.iter().enumerate() {
                 if index > 0 {
                     json.push(',');
                 }
                 json.push('{');
-                push_text_field(json, "name", name);
+                push_text_field(json, "name", &container.name);
                 json.push(',');
-                push_text_field(json, "image", image);
+                push_text_field(json, "image", &container.image);
                 let running = now.finished.is_none();
                 push_formatted(
                     json,
@@ -289,31 +319,46 @@ impl PodTemplate {
 // === impl PodState ===
 
 impl PodState<'_> {
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         match (self.finished, self.started) {
-            (Some((_, true)), _) => "Failed",
-            (Some((_, false)), _) => "Succeeded",
-            (None, Some(_)) => "Running",
-            (None, None) => "Pending",
+            (Some((_, true)), _) => Phase::Failed,
+            (Some((_, false)), _) => Phase::Succeeded,
+            (None, Some(_)) => Phase::Running,
+            (None, None) => Phase::Pending,
         }
     }
 
-    /// The part of the object that its owner does not set, for the autoscaler.
-    pub(crate) fn status_update(&self) -> PodStatusUpdate {
-        let scheduled = |status: &str, reason: &str, at| PodScheduledCondition {
-            status: status.into(),
-            reason: reason.into(),
+    fn conditions(&self) -> Vec<PodCondition> {
+        let condition = |kind, holds: bool, at| PodCondition {
+            kind,
+            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
             last_transition_time: Some(whole_second(at)),
+            ..PodCondition::default()
         };
-        let refused = || self.unschedulable.map(|(_, since)| scheduled("False", UNSCHEDULABLE_REASON, since));
-        PodStatusUpdate {
-            node_name: self.node.map(Into::into),
-            nominated_node_name: self.nominated.map(Into::into),
-            scheduled_condition: self.bound_at.map(|at| scheduled("True", "", at)).or_else(refused),
-            phase: self.phase(),
-            deletion_timestamp: self.deletion.map(|(since, grace)| deletion_timestamp(since, grace)),
-            is_preempted: matches!(self.disruption, Some((EvictionCause::Preemption(_), _))),
+        let mut conditions = Vec::new();
+        if let Some(bound) = self.bound_at {
+            conditions.push(condition(PodConditionType::PodScheduled, true, bound));
+        } else if let Some((message, since)) = self.unschedulable {
+            conditions.push(PodCondition {
+                reason: UNSCHEDULABLE_REASON.into(),
+                message: Some(message.clone()),
+                ..condition(PodConditionType::PodScheduled, false, since)
+            });
         }
+        if let Some(started) = self.started {
+            let (ready, since) = self.finished.map_or((true, started), |(at, _)| (false, at));
+            conditions.push(condition(PodConditionType::Initialized, true, started));
+            conditions.push(condition(PodConditionType::Ready, ready, since));
+            conditions.push(condition(PodConditionType::ContainersReady, ready, since));
+        }
+        if let Some((cause, at)) = self.disruption {
+            conditions.push(PodCondition {
+                reason: cause.reason().into(),
+                message: Some(cause.message().into()),
+                ..condition(PodConditionType::DisruptionTarget, true, at)
+            });
+        }
+        conditions
     }
 }
 
@@ -369,6 +414,23 @@ fn push_quoted(json: &mut String, value: &str) {
     } else {
         json.push_str(&serde_json::Value::from(value).to_string());
     }
+}
+
+fn push_condition(json: &mut String, condition: &PodCondition) {
+    let (kind, status) = (condition.kind.name(), condition.status.name());
+    push_formatted(json, format_args!(r#"{{"type":"{kind}","status":"{status}""#));
+    if let Some(at) = condition.last_transition_time {
+        push_formatted(json, format_args!(r#","lastTransitionTime":"{at}""#));
+    }
+    if !condition.reason.is_empty() {
+        json.push(',');
+        push_text_field(json, "reason", &condition.reason);
+    }
+    if let Some(message) = &condition.message {
+        json.push(',');
+        push_text_field(json, "message", message);
+    }
+    json.push('}');
 }
 
 fn push_formatted(json: &mut String, words: std::fmt::Arguments<'_>) {

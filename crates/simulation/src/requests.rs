@@ -1,7 +1,7 @@
 //! Resource requests of pods.
 
+use kubernetes::objects::PodView;
 use kubernetes::requests::PodResources;
-use model::Object;
 
 /// The CPU and memory requests of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,9 +20,8 @@ impl Requests {
     }
 
     /// The requests of a pod; zero if they cannot be parsed.
-    pub fn of(pod: &Object) -> Requests {
-        let Ok(resources) = pod.view::<PodResources<'_>>() else { return Requests::default() };
-        let requests = resources.calculate_resource().requests;
+    pub fn of(pod: &PodView) -> Requests {
+        let requests = PodResources { spec: &pod.spec, status: &pod.status }.calculate_resource().requests;
         Requests { milli_cpu: requests.cpu().0, memory: requests.memory().0 }
     }
 }

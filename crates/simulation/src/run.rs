@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use controllers::{Controller, TemplateHashes};
 use kubernetes::time::after;
-use model::Moment;
+use model::{Moment, NamespacedName};
 
 use crate::components::{AutoscalerLoop, ControllerLoop, RecordedPodSource, SchedulerLoop, TaintEviction};
 use crate::ids::PodId;
@@ -261,11 +261,10 @@ impl<'m, O: Observer> Run<'m, O> {
     /// When an operation that begins now for a pod is done, by a sampled latency. It does not depend on other pods: so
     /// a replay of a replay, which has more recorded durations, samples the same for the rest.
     fn sampled_completion_time(&self, id: PodId, latency_kind: LatencyKind) -> Moment {
-        let pod = self.pods.get(id).map(|pod| (&pod.name.namespace, &pod.name.name));
-        let demand =
-            || self.demands.get(id.demand).map(|state| (&state.template.namespace, &state.template.name));
+        let pod = self.pods.get(id).map(|pod| &pod.name);
+        let demand = || self.demands.get(id.demand).map(|state| &state.template.view.name);
         let mut name_hash = if pod.is_some() { FNV_OFFSET } else { FNV_OFFSET ^ u64::from(id.incarnation) };
-        if let Some((namespace, name)) = pod.or_else(demand) {
+        if let Some(NamespacedName { namespace, name }) = pod.or_else(demand) {
             for byte in namespace.bytes().chain([b'/']).chain(name.bytes()) {
                 name_hash = (name_hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
             }

@@ -7,7 +7,7 @@ mod pod;
 mod pods;
 
 pub(crate) use demands::DemandTable;
-pub(crate) use nodes::NodeTable;
-pub(crate) use objects::{ObjectTable, kind_of, name_of};
+pub(crate) use nodes::{NodeTable, StoredNode};
+pub(crate) use objects::{ObjectTable, kind_of};
 pub(crate) use pod::{Pod, PodStage};
 pub(crate) use pods::PodTable;

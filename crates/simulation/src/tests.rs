@@ -1,6 +1,6 @@
 mod controller_runs;
+mod pod_views;
 mod repetition;
-mod status_updates;
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ impl Observer for CollectingObserver {
                 format!("{} scaled up to {}", up.increases[0].group, up.increases[0].to)
             }
             SimulationEvent::ScaledDown { removed, .. } => format!("{} scaled down", removed.node),
-            SimulationEvent::NodeAdded { node, .. } => format!("{node} added"),
-            SimulationEvent::NodeDeleted { node, .. } => format!("{node} deleted"),
+            SimulationEvent::NodeAdded { node, .. } => format!("{} added", node.name),
+            SimulationEvent::NodeDeleted { node, .. } => format!("{} deleted", node.name),
             _ => return,
         };
         self.decisions.push((at.nanos() / 1_000_000, text));

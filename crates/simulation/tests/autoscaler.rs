@@ -135,7 +135,7 @@ fn a_node_without_provider_id_is_not_unregistered() {
         },
     }));
     let mut cloud = SimulatedCloud::new(groups, 0);
-    cloud.adopt(&node).expect("the node is in the group");
+    cloud.adopt(&kubernetes::objects::NodeView::parse(&node)).expect("the node is in the group");
     let mut autoscaler = Autoscaler::new(settings(Version::V1_36), Moment::from_nanos(0));
     autoscaler.apply(&What::Added(node));
     // Longer than the maximum node provision time.

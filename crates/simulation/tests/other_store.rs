@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use autoscaler::{Action, NodeGroups, PodStatusUpdate};
+use autoscaler::{Action, NodeGroups};
 use controllers::{ApiCall, Controller};
+use kubernetes::objects::{NodeView, Phase, PodEvent, PodView};
 use model::{Kind, Moment, NamespacedName, Object, What};
 use scheduler::{Decision, SchedulingAttempt};
 use serde_json::{Value, json};
-use simulation::components::{
-    AutoscalerLoop, ControllerLoop, ObservedPod, PodUpdate, SchedulerLoop, TaintEviction,
-};
+use simulation::components::{AutoscalerLoop, ControllerLoop, SchedulerLoop, TaintEviction};
 use simulation::latency::{Latencies, LatencyKind, LatencySampler};
 use simulation::{Agenda, AutoscalerSetup, CloudChange, SimulatedCloud, Task, with_ready_condition};
 use testobjects::{node, object, resource};
@@ -29,30 +28,6 @@ enum ControlPlaneTask {
 impl Task for ControlPlaneTask {
     fn finishes_soon(&self) -> bool {
         true
-    }
-}
-
-/// A pod of the store.
-struct StoredPod {
-    name: NamespacedName,
-    value: Value,
-}
-
-impl ObservedPod for StoredPod {
-    fn name(&self) -> &NamespacedName {
-        &self.name
-    }
-
-    fn is_unschedulable(&self) -> bool {
-        self.value["spec"]["nodeName"].is_null() && self.value["status"]["conditions"].is_array()
-    }
-
-    fn object(&self) -> Object {
-        object(&self.value)
-    }
-
-    fn status_update(&self) -> PodStatusUpdate {
-        unreachable!("this store writes whole pods")
     }
 }
 
@@ -90,10 +65,11 @@ impl ControlPlane {
         let (kind, name) = (kind_of(&written), name_of(&written));
         let is_new = self.objects.insert((kind.clone(), name.clone()), value).is_none();
         if kind.kind == "Node".into() {
+            let node = NodeView::parse(&written);
             if is_new {
-                self.autoscaler.node_added(&written);
+                self.autoscaler.node_added(&node);
             }
-            if self.taints.node_changed(&name.name, &written) {
+            if self.taints.node_changed(&node) {
                 self.pods_on(&name.name).iter().for_each(|pod| self.check_taints(pod));
             }
         }
@@ -110,8 +86,7 @@ impl ControlPlane {
         self.scheduler.apply(self.now, &what);
         self.scheduler.wake();
         if what.object().meta().kind == "Pod" {
-            let (name, value) = (name_of(what.object()), json_of(what.object()));
-            self.autoscaler.pod_changed(&StoredPod { name, value }, PodUpdate::Full);
+            self.autoscaler.apply_pod(PodEvent::of_pod(&what));
         } else {
             self.autoscaler.apply(&what);
         }
@@ -189,8 +164,9 @@ impl ControlPlane {
 
     fn check_taints(&mut self, name: &NamespacedName) {
         let Some(pod) = self.objects.get(&(Kind::new("", "Pod"), name.clone())) else { return };
-        let node: Option<Arc<str>> = pod["spec"]["nodeName"].as_str().map(Into::into);
-        if let Some(at) = self.taints.pod_changed(self.now, name, node.as_ref(), || object(pod)) {
+        let pod = PodView::parse(&object(pod));
+        let (node, tolerations) = (pod.node_name.as_ref(), &pod.spec.tolerations);
+        if let Some(at) = self.taints.pod_changed(self.now, name, node, tolerations) {
             self.agenda.put(at, ControlPlaneTask::Evict(name.clone(), at));
         }
     }
@@ -211,6 +187,7 @@ impl ControlPlane {
             for api_call in api_calls {
                 match api_call {
                     ApiCall::Create(object) | ApiCall::Update(object) => self.write(json_of(&object)),
+                    ApiCall::RemovePodFinalizer { .. } => panic!("there is no Job in this test"),
                     ApiCall::Delete(target) => {
                         let name = NamespacedName { namespace: target.namespace, name: target.name };
                         self.delete(&target.kind, &name);
@@ -235,8 +212,7 @@ impl ControlPlane {
                 }
             }
         }
-        let pods = self.pods();
-        self.autoscaler.deliver_pod_updates(|name| pods.get(name));
+        self.autoscaler.deliver_pod_events();
         let background = self.autoscaler.background(self.now);
         let loop_result = self.autoscaler.run_once(self.now, &mut self.latencies);
         let actions =
@@ -248,25 +224,20 @@ impl ControlPlane {
         }
     }
 
-    fn pods(&self) -> BTreeMap<NamespacedName, StoredPod> {
+    fn pods(&self) -> impl Iterator<Item = PodView> {
         let pods = self.objects.iter().filter(|((kind, _), _)| *kind == Kind::new("", "Pod"));
-        pods.map(|((_, name), value)| (name.clone(), StoredPod { name: name.clone(), value: value.clone() }))
-            .collect()
+        pods.map(|(_, value)| PodView::parse(&object(value)))
     }
 
     fn pods_on(&self, node: &str) -> Vec<NamespacedName> {
-        self.pods()
-            .into_values()
-            .filter(|pod| pod.value["spec"]["nodeName"] == node)
-            .map(|pod| pod.name)
-            .collect()
+        let pods = self.pods().filter(|pod| pod.node_name.as_deref() == Some(node));
+        pods.map(|pod| pod.name).collect()
     }
 
     /// The nodes of running pods, sorted.
     fn running(&self) -> Vec<String> {
-        let pods = self.pods().into_values().filter(|pod| pod.value["status"]["phase"] == "Running");
-        let mut nodes: Vec<String> =
-            pods.map(|pod| pod.value["spec"]["nodeName"].as_str().unwrap_or_default().to_owned()).collect();
+        let pods = self.pods().filter(|pod| pod.status.phase == Phase::Running);
+        let mut nodes: Vec<String> = pods.map(|pod| pod.node_name.unwrap_or_default().to_string()).collect();
         nodes.sort_unstable();
         nodes
     }

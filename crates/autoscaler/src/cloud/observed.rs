@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::objects::{NodeEvent, NodeView};
 use model::{Moment, What};
 
-use super::{
-    CloudProvider, CloudProviderError, GroupId, Instance, InstanceState, ProviderNode, ProviderNodeRef,
-};
+use super::{CloudProvider, CloudProviderError, GroupId, Instance, InstanceState};
 use crate::groups::{MAX_GROUP_SIZE, NodeGroup, PodPricing};
 
 /// A read-only cloud provider for recorded nodes.
@@ -40,20 +39,22 @@ impl ObservedCloud {
 
     /// Applies a change of a node. Other objects are ignored.
     pub fn apply(&mut self, event: &What) {
-        let object = event.object();
-        if object.meta().kind != "Node" || object.meta().api_version != "v1" {
-            return;
+        let meta = event.object().meta();
+        if meta.kind == "Node" && meta.api_version == "v1" {
+            self.apply_node(&NodeEvent::of_node(event));
         }
+    }
+
+    /// Applies an informer event of a node.
+    pub fn apply_node(&mut self, event: &NodeEvent) {
         for state in &mut self.observed_groups {
-            state.nodes.remove(&*object.meta().name);
+            state.nodes.remove(&event.object().name);
         }
-        if let What::Added(object) | What::Modified(object) = event {
-            let node = ProviderNode::read(object);
-            if let Some(group) = self.group_for_node(&node.node_ref()) {
-                self.observed_groups[group.index()]
-                    .nodes
-                    .insert(node.name().clone(), node.instance_id().clone());
-            }
+        if let Some(node) = event.state()
+            && let Some(group) = self.group_for_node(node)
+        {
+            let nodes = &mut self.observed_groups[group.index()].nodes;
+            nodes.insert(node.name.clone(), node.instance_id().clone());
         }
     }
 
@@ -77,8 +78,8 @@ impl CloudProvider for ObservedCloud {
         &self.groups
     }
 
-    fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId> {
-        let index = self.groups.iter().position(|group| node.is_member(&group.members))?;
+    fn group_for_node(&self, node: &NodeView) -> Option<GroupId> {
+        let index = self.groups.iter().position(|group| group.members.matches(node))?;
         Some(GroupId(index as u32))
     }
 
@@ -93,7 +94,7 @@ impl CloudProvider for ObservedCloud {
     }
 
     /// An instance exists as long as its node does.
-    fn has_instance(&self, node: &ProviderNodeRef<'_>) -> Option<bool> {
+    fn has_instance(&self, node: &NodeView) -> Option<bool> {
         self.group_for_node(node).map(|_| true)
     }
 

@@ -12,7 +12,7 @@ use super::{
     AcceptableRange, ClusterStateRegistry, GroupEntry, IncorrectNodeGroupSize, NodeCounts, RegisteredCounts,
     ScaleUpRequest, UnregisteredNode, UpdateInput, group_ids, max_node_provision_time, warning_event,
 };
-use crate::cloud::{CloudProvider, CreationError, GroupId, Instance, InstanceState, ProviderNodeRef};
+use crate::cloud::{CloudProvider, CreationError, GroupId, Instance, InstanceState};
 use crate::settings::Version;
 
 impl ClusterStateRegistry {
@@ -140,7 +140,7 @@ impl ClusterStateRegistry {
             if let Some(group) = eligibility.group {
                 startup_time = startup_times[group.index()];
             }
-            let exists = input.cloud.has_instance(&ProviderNodeRef::of(input.cluster.snapshot.node(id)));
+            let exists = input.cloud.has_instance(input.cluster.snapshot.node(id));
             knows_instances |= exists.is_some();
             let state = |counts: &mut NodeCounts| {
                 counts.registered += 1;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::NodeGroup;
-use super::node_template::INSTANCE_TYPE;
+use kubernetes::well_known::INSTANCE_TYPE;
 
 /// Hourly prices by instance type.
 #[derive(Clone, Debug, Default, PartialEq)]

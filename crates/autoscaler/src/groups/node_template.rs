@@ -3,19 +3,11 @@
 use std::collections::BTreeMap;
 
 use kubernetes::quantity::Quantity;
+use kubernetes::well_known::{
+    DELETION_CANDIDATE, HOSTNAME, KARPENTER_NODE_POOL, KOPS_INSTANCE_GROUP, TO_BE_DELETED,
+};
 use model::Object;
 use serde_json::{Map, Value, json};
-
-use crate::{DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT};
-
-/// The label with the hostname.
-pub const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The label with the instance type.
-pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-/// The label with the zone.
-pub const ZONE: &str = "topology.kubernetes.io/zone";
-/// The label with the region.
-pub const REGION: &str = "topology.kubernetes.io/region";
 
 /// The labels with which cloud providers and tools name the pool of a node, the most specific first.
 pub const POOL_LABELS: [&str; 11] = [
@@ -24,9 +16,9 @@ pub const POOL_LABELS: [&str; 11] = [
     "cloud.google.com/gke-nodepool",
     "kubernetes.azure.com/agentpool",
     "agentpool",
-    "kops.k8s.io/instancegroup",
+    KOPS_INSTANCE_GROUP,
     "worker.gardener.cloud/pool",
-    "karpenter.sh/nodepool",
+    KARPENTER_NODE_POOL,
     "doks.digitalocean.com/node-pool",
     "node.cluster.x-k8s.io/pool",
     "node-pool",
@@ -120,8 +112,8 @@ fn is_permanent_taint(taint: &Value) -> bool {
         "node.cloudprovider.kubernetes.io/",
         "startup-taint.cluster-autoscaler.kubernetes.io/",
         "ignore-taint.cluster-autoscaler.kubernetes.io/",
-        TO_BE_DELETED_TAINT,
-        DELETION_CANDIDATE_TAINT,
+        TO_BE_DELETED,
+        DELETION_CANDIDATE,
         "karpenter.sh/",
     ];
     !transient.iter().any(|prefix| key.starts_with(prefix))

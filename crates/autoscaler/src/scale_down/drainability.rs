@@ -1,5 +1,6 @@
 //! The drainability rules in cluster-autoscaler's order, of which the first decisive one counts.
 
+use kubernetes::objects::Phase;
 use kubernetes::time::{after, seconds};
 use model::{Moment, NamespacedName};
 use scheduler::ids::PodId;
@@ -117,13 +118,13 @@ impl DrainabilityRules<'_> {
     /// The ReplicaCount rule: whether the pod's controller is missing or has too few replicas.
     fn replica_count_violation(&self, pod: &Pod) -> Option<BlockingPodReason> {
         let cluster = self.controllers?;
-        let owner = pod.controller.as_ref()?;
+        let owner = pod.controller()?;
         let group = match owner.api_version.split_once('/') {
             Some((_, version)) if version.contains('/') => return None,
             Some((group, _)) => group,
             None => "",
         };
-        let kind = match owner.kind.as_str() {
+        let kind = match &*owner.kind {
             "ReplicationController" => ControllerKind::ReplicationController,
             kind if pod.is_daemon_set_pod() => {
                 if (group, kind) != ("apps", "DaemonSet") {
@@ -136,7 +137,7 @@ impl DrainabilityRules<'_> {
             "StatefulSet" if group == "apps" => ControllerKind::StatefulSet,
             _ => return None,
         };
-        let name = NamespacedName { namespace: pod.name.namespace.clone(), name: owner.name.as_str().into() };
+        let name = NamespacedName { namespace: pod.name.namespace.clone(), name: owner.name.clone() };
         let Some(controller) = cluster.controller(kind, &name) else {
             return Some(BlockingPodReason::ControllerNotFound);
         };
@@ -146,7 +147,7 @@ impl DrainabilityRules<'_> {
     }
 
     fn is_replicated(&self, pod: &Pod) -> bool {
-        let Some(owner) = &pod.controller else { return false };
+        let Some(owner) = pod.controller() else { return false };
         !self.settings.skip_nodes_with_custom_controller_pods
             || matches!(&*owner.kind, "ReplicationController" | "Job" | "ReplicaSet" | "StatefulSet")
     }
@@ -160,14 +161,14 @@ impl DrainabilityRules<'_> {
     /// age.
     fn is_past_system_pod_timeout(&self, pod: &Pod) -> bool {
         self.settings.version >= Version::V1_33
-            && pod.created != Moment::default()
-            && self.clock.is_past(after(pod.created, self.settings.blocking_system_pod_disruption_timeout))
+            && pod.created() != Moment::default()
+            && self.clock.is_past(after(pod.created(), self.settings.blocking_system_pod_disruption_timeout))
     }
 }
 
 /// The moment after which a terminating pod counts as long-terminating.
 pub(super) fn long_terminating_after(pod: &Pod) -> Option<Moment> {
-    let grace = pod.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
+    let grace = pod.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
     pod.deletion_timestamp
         .map(|deleted| deleted.plus_nanos(seconds(grace)).plus_nanos(seconds(LONG_TERMINATING_EXTRA_SECONDS)))
 }
@@ -178,23 +179,23 @@ pub(super) fn is_long_terminating(pod: &Pod, clock: &LoopClock) -> bool {
 }
 
 fn is_terminal(pod: &Pod) -> bool {
-    match &*pod.phase {
-        "Failed" => true,
-        "Succeeded" => matches!(&*pod.restart_policy, "Never" | "OnFailure"),
-        _ => false,
+    match pod.status.phase {
+        Phase::Failed => true,
+        Phase::Succeeded => matches!(&*pod.spec.restart_policy, "Never" | "OnFailure"),
+        Phase::Pending | Phase::Running | Phase::Unknown => false,
     }
 }
 
 fn has_local_storage(pod: &Pod) -> bool {
     let allowed = pod.annotation(SAFE_TO_EVICT_LOCAL_VOLUMES).unwrap_or_default();
     let blocks = |volume: &str| allowed.is_empty() || allowed.split(',').all(|name| name != volume);
-    pod.local_volumes.iter().any(|volume| blocks(volume))
+    pod.spec.volumes.iter().any(|volume| volume.is_local() && blocks(&volume.name))
 }
 
 /// cluster-autoscaler's message for a blocking pod.
 pub(super) fn blocking_message(pod: &Pod, reason: BlockingPodReason) -> String {
     let NamespacedName { namespace, name } = &pod.name;
-    let (kind, owner) = pod.controller.as_ref().map_or(("", ""), |owner| (&*owner.kind, &*owner.name));
+    let (kind, owner) = pod.controller().map_or(("", ""), |owner| (&*owner.kind, &*owner.name));
     match reason {
         BlockingPodReason::ControllerNotFound => match kind {
             "DaemonSet" => format!(

@@ -1,9 +1,10 @@
 //! Utilization, drainability and markers of each node, cached from loop to loop until the node changes.
 
+use kubernetes::well_known::TO_BE_DELETED;
 use model::Moment;
 use scheduler::ids::NodeId;
 
-use super::super::{AutoscalingContext, TO_BE_DELETED_TAINT};
+use super::super::AutoscalingContext;
 use super::drainability::{DrainabilityRules, long_terminating_after};
 use super::node_markers::{is_scale_down_disabled, taint_time};
 use super::utilization::{IgnoredPods, Utilization, gpu_resource};
@@ -96,7 +97,7 @@ impl NodeDetails {
             has_on_completion_pods: drain.is_some_and(|drain| drain.has_on_completion_pods),
             has_gpu: gpu_resource(&node, context.cloud.gpu_label()).is_some(),
             scale_down_disabled: is_scale_down_disabled(&node),
-            to_be_deleted_since: taint_time(&node, TO_BE_DELETED_TAINT),
+            to_be_deleted_since: taint_time(&node, TO_BE_DELETED),
         }
     }
 }

@@ -228,7 +228,7 @@ impl EvictionBucket {
 
 impl PodEviction {
     fn of(pod: &Pod, longest: i64) -> PodEviction {
-        let grace = pod.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
+        let grace = pod.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
         let grace = if longest > 0 { grace.min(longest) } else { grace };
         PodEviction { pod: pod.name.clone(), uid: pod.uid.clone(), grace_seconds: grace }
     }
@@ -256,7 +256,7 @@ fn is_on(pod: &Pod, node: &str) -> bool {
 
 /// The bucket of a pod: the last one whose priority it reaches, or the first.
 fn bucket_index(classes: &[(i32, i64)], pod: &Pod) -> usize {
-    let priority = pod.priority.unwrap_or(0);
+    let priority = pod.spec.priority.unwrap_or(0);
     let index = classes.partition_point(|(from, _)| *from < priority);
     // Of buckets with equal priority the first counts.
     let is_exact = classes.get(index).is_some_and(|(from, _)| *from == priority);

@@ -4,7 +4,7 @@ use kubernetes::time::seconds;
 use model::Moment;
 
 use super::super::clock::LoopClock;
-use super::super::node::Node;
+use scheduler::node::Node;
 
 /// The annotation that disables the scale-down of a node.
 pub(super) const SCALE_DOWN_DISABLED_ANNOTATION: &str =

@@ -1,17 +1,19 @@
 //! The removal simulation: whether the pods of a node fit on other nodes.
 
+use kubernetes::well_known::TO_BE_DELETED;
 use std::sync::Arc;
 
 use model::Moment;
 use scheduler::ids::{NodeId, PodId};
 
+use super::super::AutoscalingContext;
 use super::super::decision::{BlockingPodReason, UnremovableReason};
 use super::super::hinting_simulator::HintingSimulator;
-use super::super::node::{Node, NodeTaint};
 use super::super::pod_list_processor::clear_tpu_requests;
-use super::super::{AutoscalingContext, TO_BE_DELETED_TAINT};
 use super::drainability::{DrainabilityRules, PodsToMove};
 use super::pdb_tracker::RemainingPdbTracker;
+use kubernetes::taints::{NO_SCHEDULE, Taint};
+use scheduler::node::Node;
 
 /// Why a node is unremovable, and the pod that blocks it.
 pub(super) type RemovalFailure = (UnremovableReason, Option<(PodId, BlockingPodReason)>);
@@ -69,13 +71,11 @@ pub(super) fn simulate_node_removal(
 /// A copy of a node with the `ToBeDeleted` taint.
 fn with_to_be_deleted_taint(node: &Node, now: Moment) -> Node {
     let mut tainted_node = node.clone();
-    let mut taints = tainted_node.taints.clone();
-    taints.push(NodeTaint {
-        key: TO_BE_DELETED_TAINT.into(),
+    Arc::make_mut(&mut tainted_node.view).taints.push(Taint {
+        key: TO_BE_DELETED.into(),
         value: super::taints::taint_value(now).into(),
-        effect: "NoSchedule".into(),
+        effect: NO_SCHEDULE.into(),
         time_added: None,
     });
-    tainted_node.set_taints(taints);
     tainted_node
 }

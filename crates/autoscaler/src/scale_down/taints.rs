@@ -1,25 +1,26 @@
 //! The taints of nodes that are being deleted, and of deletion candidates.
 
+use kubernetes::well_known::{DELETION_CANDIDATE, TO_BE_DELETED};
 use std::sync::Arc;
 
 use kubernetes::time::after;
 use model::Moment;
 use scheduler::ids::NodeId;
 
+use super::super::AutoscalingContext;
 use super::super::decision::{Action, Event, InvolvedObject};
-use super::super::node::Node;
 use super::super::node_eligibility::NodeEligibility;
-use super::super::{AutoscalingContext, DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT};
 use super::node_markers::taint_time;
 use super::unneeded::UnneededNodes;
+use scheduler::node::Node;
 
 /// Adds the `ToBeDeleted` taint to a node that does not have it.
 pub(super) fn add_to_be_deleted_taint(context: &mut AutoscalingContext<'_>, id: NodeId) {
     let node = context.cluster.snapshot.node(id).clone();
-    if node.taint(TO_BE_DELETED_TAINT).is_none() {
+    if node.taint(TO_BE_DELETED).is_none() {
         context.actions.push(Action::Taint {
             node: node.name.clone(),
-            key: TO_BE_DELETED_TAINT,
+            key: TO_BE_DELETED,
             value: taint_value(context.clock.now()),
             effect: "NoSchedule",
         });
@@ -43,7 +44,7 @@ pub(super) fn remove_to_be_deleted_taint(
 ) {
     let Some(id) = context.cluster.snapshot.find_node(name) else { return };
     let node = &context.cluster.snapshot.node(id).name;
-    actions.push(Action::Untaint { node: node.clone(), key: TO_BE_DELETED_TAINT });
+    actions.push(Action::Untaint { node: node.clone(), key: TO_BE_DELETED });
     if context.settings.cordon_node_before_terminating {
         actions.push(Action::Cordon { node: node.clone(), unschedulable: false });
     }
@@ -69,7 +70,7 @@ pub(super) fn update_soft_deletion_taints(
     let unmarked = needed.filter(|name| !unneeded.contains(name));
     let mut changes: Vec<Action> = unmarked
         .take(max_changes)
-        .map(|node| Action::Untaint { node: node.clone(), key: DELETION_CANDIDATE_TAINT })
+        .map(|node| Action::Untaint { node: node.clone(), key: DELETION_CANDIDATE })
         .collect();
     let value = taint_value(context.clock.now());
     let is_new = |name: &&Arc<str>| {
@@ -80,7 +81,7 @@ pub(super) fn update_soft_deletion_taints(
     let remaining = max_changes - changes.len();
     changes.extend(unneeded_names().filter(is_new).take(remaining).map(|node| Action::Taint {
         node: node.clone(),
-        key: DELETION_CANDIDATE_TAINT,
+        key: DELETION_CANDIDATE,
         value: value.clone(),
         effect: "PreferNoSchedule",
     }));
@@ -94,7 +95,7 @@ pub(crate) fn clean_up(context: &mut AutoscalingContext<'_>) {
         (context.settings.node_deletion_candidate_ttl, context.settings.max_bulk_soft_taint_count);
     for id in &nodes {
         let node = context.cluster.snapshot.node(*id).clone();
-        if node.taint(TO_BE_DELETED_TAINT).is_none()
+        if node.taint(TO_BE_DELETED).is_none()
             || context.cluster.group_for_node(*id, &*context.cloud).is_none()
         {
             continue;
@@ -102,19 +103,19 @@ pub(crate) fn clean_up(context: &mut AutoscalingContext<'_>) {
         let mut actions = Vec::new();
         remove_to_be_deleted_taint(context, &node.name, &mut actions);
         context.actions.append(&mut actions);
-        emit_cleanup_event(context, &node, TO_BE_DELETED_TAINT);
+        emit_cleanup_event(context, &node, TO_BE_DELETED);
     }
     for id in nodes.iter().filter(|_| soft_taint_limit == 0) {
         let node = context.cluster.snapshot.node(*id).clone();
         let is_recent =
             |tainted_count: Moment| !ttl.is_zero() && !context.clock.has_reached(after(tainted_count, ttl));
-        if node.taint(DELETION_CANDIDATE_TAINT).is_none()
-            || taint_time(&node, DELETION_CANDIDATE_TAINT).is_some_and(is_recent)
+        if node.taint(DELETION_CANDIDATE).is_none()
+            || taint_time(&node, DELETION_CANDIDATE).is_some_and(is_recent)
         {
             continue;
         }
-        context.actions.push(Action::Untaint { node: node.name.clone(), key: DELETION_CANDIDATE_TAINT });
-        emit_cleanup_event(context, &node, DELETION_CANDIDATE_TAINT);
+        context.actions.push(Action::Untaint { node: node.name.clone(), key: DELETION_CANDIDATE });
+        emit_cleanup_event(context, &node, DELETION_CANDIDATE);
     }
 }
 

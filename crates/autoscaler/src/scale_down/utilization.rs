@@ -7,9 +7,9 @@ use kubernetes::requests::{CPU, MEMORY};
 
 use super::super::clock::LoopClock;
 use super::super::gpu_names;
-use super::super::node::Node;
 use super::super::pod::Pod;
 use super::drainability::is_long_terminating;
+use scheduler::node::Node;
 
 /// The utilization of a node: of its GPUs if it has any, else the higher of CPU and memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,7 +81,7 @@ fn resource_utilization<'a>(
     ignored: IgnoredPods,
     clock: &LoopClock,
 ) -> Option<f64> {
-    let allocatable = node.allocatable.get(name)?.milli_value();
+    let allocatable = node.view.allocatable.get(name)?.milli_value();
     if allocatable == 0 {
         return None;
     }

@@ -39,7 +39,7 @@ impl PodEquivalenceGroup {
         let mut of_controller: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
         for &id in pods {
             let pod = snapshot.pod(id);
-            let controller = pod.controller.as_ref().filter(|_| !pod.is_daemon_set_pod());
+            let controller = pod.controller().filter(|_| !pod.is_daemon_set_pod());
             if let Some(controller) = controller {
                 let controller_groups = of_controller.entry(&controller.uid).or_default();
                 let existing =

@@ -6,12 +6,12 @@ mod simulated_nodes;
 #[cfg(test)]
 mod tests;
 
-use super::super::node::Node;
 use super::super::settings::Version;
 use super::super::snapshot::ClusterSnapshot;
 use super::super::templates::TemplateNodeInfo;
 use super::equivalence_groups::PodEquivalenceGroup;
 use counted_nodes::CountedNodes;
+use scheduler::node::Node;
 use simulated_nodes::SimulatedNodes;
 
 /// The number of new nodes needed, and the pods scheduled on them.
@@ -107,7 +107,7 @@ fn packing_order(
     indices: &[usize],
     options: EstimatorOptions,
 ) -> (Vec<usize>, bool) {
-    let (cpu, memory) = (node.allocatable.milli("cpu"), node.allocatable.value("memory"));
+    let (cpu, memory) = (node.view.allocatable.milli("cpu"), node.view.allocatable.value("memory"));
     let score = |group: &usize| {
         let requests = &snapshot.filter_snapshot.pod(groups[*group].pods[0]).spec.requests;
         let ratio = |requests: i64, has: i64| if has > 0 { requests as f64 / has as f64 } else { 0.0 };

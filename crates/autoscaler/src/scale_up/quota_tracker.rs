@@ -6,8 +6,8 @@ use std::sync::Arc;
 use scheduler::ids::NodeId;
 
 use super::super::cloud::GroupId;
-use super::super::node::Node;
 use super::super::{AutoscalingContext, gpu};
+use scheduler::node::Node;
 
 /// The remaining amount of each limited resource.
 #[derive(Debug)]

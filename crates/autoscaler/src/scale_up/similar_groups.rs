@@ -6,19 +6,20 @@ use std::sync::Arc;
 use kubernetes::amounts::{ResourceAmounts, ScalarResourceId};
 use kubernetes::labels::Labels;
 use kubernetes::quantity::{Format, Quantity};
+use kubernetes::requests::ResourceList;
+use kubernetes::well_known::{BETA_REGION, BETA_ZONE, HOSTNAME, KOPS_INSTANCE_GROUP, REGION, ZONE};
 
-use super::super::node::Resources;
 use super::super::settings::{Settings, Version};
 use super::super::templates::TemplateNodeInfo;
 
 const BASIC_IGNORED_LABELS: [&str; 7] = [
-    "kubernetes.io/hostname",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
+    HOSTNAME,
+    BETA_ZONE,
+    BETA_REGION,
+    ZONE,
+    REGION,
     "beta.kubernetes.io/fluentd-ds-ready",
-    "kops.k8s.io/instancegroup",
+    KOPS_INSTANCE_GROUP,
 ];
 const AWS_IGNORED_LABELS: [&str; 7] = [
     "alpha.eksctl.io/instance-id",
@@ -70,8 +71,8 @@ pub(super) fn are_similar(a: &TemplateNodeInfo, b: &TemplateNodeInfo, settings: 
     };
     have_same_capacity(&a.node.capacity, &b.node.capacity, settings.memory_difference_ratio)
         && all_within_ratio(
-            &amounts(&a.node.allocatable),
-            &amounts(&b.node.allocatable),
+            &amounts(&a.node.view.allocatable),
+            &amounts(&b.node.view.allocatable),
             settings.max_allocatable_difference_ratio,
         )
         && all_within_ratio(&free_resources(a), &free_resources(b), settings.max_free_difference_ratio)
@@ -85,10 +86,10 @@ fn are_in_same_azure_pool(a: &TemplateNodeInfo, b: &TemplateNodeInfo) -> bool {
 }
 
 /// Whether capacities are equal, memory within the ratio.
-fn have_same_capacity(a: &Resources, b: &Resources, memory_ratio: f64) -> bool {
-    a.0.len() == b.0.len()
+fn have_same_capacity(a: &ResourceList, b: &ResourceList, memory_ratio: f64) -> bool {
+    a.len() == b.len()
         && a.iter().all(|(name, quantity)| {
-            b.get(name).is_some_and(|other| match &**name {
+            b.get(name).is_some_and(|other| match name {
                 "memory" => is_within_ratio(quantity.milli_value(), other.milli_value(), memory_ratio),
                 _ => quantity == other,
             })
@@ -98,15 +99,15 @@ fn have_same_capacity(a: &Resources, b: &Resources, memory_ratio: f64) -> bool {
 /// Milli-amounts by resource.
 type MilliAmounts<N> = BTreeMap<N, i64>;
 
-fn amounts(resources: &Resources) -> MilliAmounts<&str> {
-    resources.iter().map(|(name, quantity)| (&**name, quantity.milli_value())).collect()
+fn amounts(resources: &ResourceList) -> MilliAmounts<&str> {
+    resources.iter().map(|(name, quantity)| (name, quantity.milli_value())).collect()
 }
 
 /// Allocatable less the requests of the template's pods. Only standard resources and those that the pods request count.
 fn free_resources(template: &TemplateNodeInfo) -> MilliAmounts<FreeResource> {
     let mut requested = ResourceAmounts::default();
     template.pods.iter().for_each(|pod| requested.add(&pod.scheduler_pod.usage.requested));
-    let has = &template.node.allocatable;
+    let has = &template.node.view.allocatable;
     let left = |name: &str, requested: Quantity| {
         let mut left = has.get(name).cloned().unwrap_or_default();
         left -= &requested;
@@ -120,7 +121,7 @@ fn free_resources(template: &TemplateNodeInfo) -> MilliAmounts<FreeResource> {
         (FreeResource::EphemeralStorage, left("ephemeral-storage", units(requested.ephemeral_storage))),
     ]
     .into();
-    let spec = &template.node.spec.allocatable;
+    let spec = &template.node.allocatable;
     free.extend(requested.scalars.iter().map(|&(id, requested_amount)| {
         (FreeResource::Scalar(id), spec.scalar(id).saturating_sub(requested_amount).saturating_mul(1000))
     }));

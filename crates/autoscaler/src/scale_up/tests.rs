@@ -7,12 +7,13 @@ use super::super::Version;
 use super::super::cluster_state::ClusterStateRegistry;
 use super::super::groups::NodeGroup;
 use super::super::informer_cache::InformerCache;
-use super::super::node::Node;
 use super::super::pod::Pod;
 use super::super::settings::{GroupOptionOverrides, Settings};
 use super::super::templates::TemplateNodeInfoProvider;
 use super::super::testing::{Harness, group, messages};
 use super::*;
+use kubernetes::objects::{NodeView, PodView};
+use scheduler::node::Node;
 
 /// Groups by name, target, maximum size and template, all healthy.
 pub(super) fn harness(groups: &[(&str, i64, i64, NodeBuilder)]) -> Harness {
@@ -30,8 +31,11 @@ pub(super) fn harness(groups: &[(&str, i64, i64, NodeBuilder)]) -> Harness {
 
 pub(super) fn template(cluster: &mut InformerCache, node: &Object, pods: &[Object]) -> TemplateNodeInfo {
     let scalars = cluster.snapshot.filter_snapshot.scalars();
-    let node = Arc::new(Node::read(node, scalars));
-    TemplateNodeInfo { node, pods: pods.iter().map(|pod| Arc::new(Pod::read(pod, scalars))).collect() }
+    let node = Arc::new(Node::new(Arc::new(NodeView::parse(node)), scalars));
+    TemplateNodeInfo {
+        node,
+        pods: pods.iter().map(|pod| Arc::new(Pod::new(Arc::new(PodView::parse(pod)), scalars))).collect(),
+    }
 }
 
 /// A node; memory in MiB.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use kubernetes::amounts::ScalarResourceNames;
 use kubernetes::daemon_sets::{add_daemon_pod_tolerations, node_should_run_daemon_pod};
+use kubernetes::objects::PodView;
 use model::{NamespacedName, Object};
 use serde_json::{Map, Value, json};
 
 use crate::informer_cache::DaemonSet;
-use crate::node::Node;
 use crate::pod::Pod;
+use scheduler::node::Node;
 
 /// The DaemonSets, each with the pod that it creates.
 #[derive(Debug, Default)]
@@ -36,7 +37,9 @@ impl DaemonSetPods {
         for (name, set) in sets {
             while old.next_if(|(old_set, _)| old_set.name < *name).is_some() {}
             let unchanged = old.next_if(|(existing, _)| Arc::ptr_eq(existing, set));
-            self.sets.push(unchanged.unwrap_or_else(|| (set.clone(), Pod::read(&pod_for(set), scalars))));
+            self.sets.push(unchanged.unwrap_or_else(|| {
+                (set.clone(), Pod::new(Arc::new(PodView::parse(&pod_for(set))), scalars))
+            }));
         }
     }
 
@@ -52,8 +55,8 @@ impl DaemonSetPods {
         node: &'a Node,
     ) -> impl Iterator<Item = &'a Pod> {
         let has_pod = |set: &DaemonSet| {
-            let mut controllers = existing_pods.iter().filter_map(|pod| pod.controller.as_ref());
-            controllers.any(|owner| owner.kind == "DaemonSet" && *owner.uid == *set.uid)
+            let mut controllers = existing_pods.iter().filter_map(|pod| pod.controller());
+            controllers.any(|owner| *owner.kind == *"DaemonSet" && *owner.uid == *set.uid)
         };
         let missing = self.sets.iter().filter(move |(set, _)| !has_pod(set));
         missing.map(|(_, pod)| pod).filter(|pod| runs_on(pod, node))
@@ -62,8 +65,8 @@ impl DaemonSetPods {
 
 /// Whether a DaemonSet pod is `system-node-critical` and may preempt others.
 pub(super) fn is_critical_and_may_preempt(pod: &Pod) -> bool {
-    &*pod.priority_class == "system-node-critical"
-        && matches!(&*pod.preemption_policy, "" | "PreemptLowerPriority")
+    &*pod.spec.priority_class_name == "system-node-critical"
+        && matches!(&*pod.spec.preemption_policy, "" | "PreemptLowerPriority")
 }
 
 /// Whether the DaemonSet controller runs its pod on a node. A pod template with a `nodeName` matches no new node.
@@ -76,7 +79,7 @@ fn runs_on(pod: &Pod, node: &Node) -> bool {
             &scheduling_spec.tolerations,
             &node.name,
             &node.labels,
-            &node.spec.taints,
+            &node.taints,
         )
         .should_run
 }

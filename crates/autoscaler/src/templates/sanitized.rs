@@ -1,37 +1,37 @@
 //! Sanitized copies of nodes and pods for templates, without transient taints and with new names.
 
+use kubernetes::well_known::{
+    BETA_INSTANCE_TYPE, BETA_REGION, BETA_ZONE, DELETION_CANDIDATE, HOSTNAME, INSTANCE_TYPE,
+    NODE_DISK_PRESSURE, NODE_MEMORY_PRESSURE, NODE_NETWORK_UNAVAILABLE, NODE_NOT_READY, NODE_PID_PRESSURE,
+    NODE_UNINITIALIZED, NODE_UNREACHABLE, NODE_UNSCHEDULABLE, REGION, TO_BE_DELETED, ZONE,
+};
 use std::sync::Arc;
 
 use kubernetes::labels::Labels;
 
-use crate::node::Node;
 use crate::pod::Pod;
 use crate::readiness::{is_startup_taint, is_status_taint};
 use crate::settings::Settings;
-use crate::{DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT};
+use scheduler::node::Node;
 
-const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 const TEMPLATE_NODE_LABEL: &str = "cluster-autoscaler.kubernetes.io/template-node";
 
 /// Labels and their deprecated names. Templates of cloud providers get both.
-const DEPRECATED_LABELS: [(&str, &str); 3] = [
-    ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
-    ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
-    ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
-];
+const DEPRECATED_LABELS: [(&str, &str); 3] =
+    [(INSTANCE_TYPE, BETA_INSTANCE_TYPE), (REGION, BETA_REGION), (ZONE, BETA_ZONE)];
 
 /// Taints that describe a transient state of a node.
 const TRANSIENT_TAINTS: [&str; 13] = [
-    TO_BE_DELETED_TAINT,
-    DELETION_CANDIDATE_TAINT,
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-    "node.kubernetes.io/unschedulable",
-    "node.kubernetes.io/memory-pressure",
-    "node.kubernetes.io/disk-pressure",
-    "node.kubernetes.io/network-unavailable",
-    "node.kubernetes.io/pid-pressure",
-    "node.cloudprovider.kubernetes.io/uninitialized",
+    TO_BE_DELETED,
+    DELETION_CANDIDATE,
+    NODE_NOT_READY,
+    NODE_UNREACHABLE,
+    NODE_UNSCHEDULABLE,
+    NODE_MEMORY_PRESSURE,
+    NODE_DISK_PRESSURE,
+    NODE_NETWORK_UNAVAILABLE,
+    NODE_PID_PRESSURE,
+    NODE_UNINITIALIZED,
     "node.cloudprovider.kubernetes.io/shutdown",
     "cloud.google.com/impending-node-termination",
     "NodeWithImpairedVolumes",
@@ -40,25 +40,23 @@ const TRANSIENT_TAINTS: [&str; 13] = [
 /// A copy of a node without taints that a new node does not have.
 pub(super) fn node(example: &Node, settings: &Settings) -> Node {
     let mut node = example.clone();
+    let view = Arc::make_mut(&mut node.view);
     if settings.scale_from_unschedulable {
-        node.unschedulable = false;
-        node.spec.unschedulable = false;
+        view.unschedulable = false;
     }
-    let mut taints = std::mem::take(&mut node.taints);
-    taints.retain(|taint| {
+    view.taints.retain(|taint| {
         let key = &*taint.key;
         !TRANSIENT_TAINTS.contains(&key)
             && !is_startup_taint(key, settings)
             && !is_status_taint(key, settings)
     });
-    node.set_taints(taints);
     node
 }
 
 /// Renames a node, including its hostname label.
 pub(super) fn rename(node: &mut Node, name: Arc<str>) {
-    set_labels(node, [(HOSTNAME_LABEL.into(), name.clone())]);
-    node.set_name(name);
+    set_labels(node, [(HOSTNAME.into(), name.clone())]);
+    Arc::make_mut(&mut node.view).name = name;
 }
 
 /// Adds the template label and, if requested, labels by their deprecated names.
@@ -75,17 +73,18 @@ pub(super) fn add_labels(node: &mut Node, old_names: bool) {
 /// A copy of a pod with a unique name, on that node.
 pub(super) fn pod(example: &Pod, suffix: &str, node: &Arc<str>) -> Arc<Pod> {
     let mut pod = example.clone();
+    let view = Arc::make_mut(&mut pod.view);
     // No real pod has such a name, so the copy cannot be mistaken for one.
-    pod.name.name = format!("{}/{suffix}", pod.name.name).into();
-    pod.uid = format!("{}/{suffix}", pod.uid).into();
-    pod.node_name = Some(node.clone());
-    let spec = Arc::make_mut(&mut pod.scheduler_pod);
-    spec.name = pod.name.clone();
-    spec.uid = pod.uid.clone();
+    view.name.name = format!("{}/{suffix}", view.name.name).into();
+    view.uid = format!("{}/{suffix}", view.uid).into();
+    view.node_name = Some(node.clone());
+    let scheduler_pod = Arc::make_mut(&mut pod.scheduler_pod);
+    (scheduler_pod.name, scheduler_pod.uid) = (view.name.clone(), view.uid.clone());
     Arc::new(pod)
 }
 
 fn set_labels(node: &mut Node, new: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) {
     let old = node.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
-    node.set_labels(old.chain(new).collect::<Labels>());
+    let labels = old.chain(new).collect::<Labels>();
+    Arc::make_mut(&mut node.view).labels = labels;
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use autoscaler::node_template::{INSTANCE_TYPE, REGION, TemplateSpec, ZONE, parse_object};
+use autoscaler::node_template::{TemplateSpec, parse_object};
 use autoscaler::{GPU_RESOURCES, Membership, NodeGroup, Provisioning};
 use kubernetes::quantity::Quantity;
+use kubernetes::well_known::{BETA_ZONE, INSTANCE_TYPE, OS, REGION, ZONE};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ const GARDENER_ZONE_LABELS: [&str; 5] = [
     "topology.gke.io/zone",
     "topology.ebs.csi.aws.com/zone",
     "topology.disk.csi.azure.com/zone",
-    "failure-domain.beta.kubernetes.io/zone",
+    BETA_ZONE,
 ];
 
 /// The resources that Gardener's tools subtract from a machine's capacity for the system.
@@ -201,7 +202,7 @@ impl<'a> MachineGroup<'a> {
                 template_spec.set_default_label(key, template[field].as_str().unwrap_or_default());
             }
         }
-        template_spec.set_default_label("kubernetes.io/os", "linux");
+        template_spec.set_default_label(OS, "linux");
         let taints = self.deployment["spec"]["template"]["spec"]["nodeTemplate"]["spec"]["taints"].as_array();
         template_spec.taints = taints.cloned().unwrap_or_default();
         match example_node {

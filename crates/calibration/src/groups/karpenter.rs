@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use autoscaler::NodeGroup;
-use autoscaler::node_template::{INSTANCE_TYPE, ZONE};
 use kubernetes::quantity::Quantity;
+use kubernetes::well_known::{INSTANCE_TYPE, KARPENTER_NODE_POOL, ZONE};
 use serde_json::Value;
 
 use super::{DerivedGroups, SourceObjects, join_words, label, name, nodes};
 
-const POOL: &str = "karpenter.sh/nodepool";
+const POOL: &str = KARPENTER_NODE_POOL;
 const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 
 /// The maximum size of a group whose pool has no limits.

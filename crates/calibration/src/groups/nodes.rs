@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use autoscaler::node_template::{INSTANCE_TYPE, POOL_LABELS, ZONE, parse_object, template_from_node};
+use autoscaler::node_template::{POOL_LABELS, parse_object, template_from_node};
 use autoscaler::{Membership, NodeGroup, Provisioning};
+use kubernetes::well_known::{BETA_INSTANCE_TYPE, BETA_ZONE, INSTANCE_TYPE, ZONE};
 use serde_json::Value;
 
 use super::{DerivedGroups, SourceObjects, label, name};
@@ -82,8 +83,8 @@ fn is_of_control_plane(node: &Value) -> bool {
 
 fn group_name(node: &Value) -> Option<String> {
     let pool = POOL_LABELS.iter().find_map(|key| label(node, key));
-    let kind = label(node, INSTANCE_TYPE).or_else(|| label(node, "beta.kubernetes.io/instance-type"));
-    let zone = label(node, ZONE).or_else(|| label(node, "failure-domain.beta.kubernetes.io/zone"));
+    let kind = label(node, INSTANCE_TYPE).or_else(|| label(node, BETA_INSTANCE_TYPE));
+    let zone = label(node, ZONE).or_else(|| label(node, BETA_ZONE));
     // A zone alone does not characterize a node.
     pool.or(kind)?;
     let parts: Vec<&str> = [pool, kind, zone].into_iter().flatten().collect();

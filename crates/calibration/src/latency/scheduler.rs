@@ -13,9 +13,9 @@ use rustc_hash::{FxHashMap, FxHasher};
 use simulation::latency::LatencyKind;
 use smallvec::SmallVec;
 
-use super::objects::EventJson;
 use super::samples::LatencySamples;
 use super::{MAX_LAG, MeasuredPod, between, earlier};
+use kubernetes::objects::EventView;
 
 /// Recent events of the scheduler, which may still arrive out of order.
 #[derive(Debug, Default)]
@@ -69,20 +69,20 @@ const UNTRUNCATED_NOTE_BYTES: usize = 1000;
 // === impl SchedulerLoopMeter ===
 
 impl SchedulerLoopMeter {
-    pub(super) fn observe_event(&mut self, at: Moment, event: EventJson) {
+    pub(super) fn observe_event(&mut self, at: Moment, event: &EventView) {
         let is_first = event.series.is_none();
         let scheduler_event = match &*event.reason {
             "FailedScheduling" => {
-                let message = is_first.then(|| message_hash(&event.note));
-                SchedulerEvent::Unschedulable { pod: event.regarding.uid.into(), message }
+                let message = is_first.then(|| message_hash(&event.message));
+                SchedulerEvent::Unschedulable { pod: event.regarding.uid.clone(), message }
             }
-            "Preempted" if is_first => match preemptor(&event.note) {
+            "Preempted" if is_first => match preemptor(&event.message) {
                 Some(preemptor_uid) => SchedulerEvent::Preempted { by: preemptor_uid.into() },
                 None => return,
             },
             _ => return,
         };
-        let moment = event.series.map_or(event.event_time, |series| series.last_observed_time);
+        let moment = event.series.map_or(event.event_time, |series| series.last_observed);
         // An Event that is late is from before the recording; one from the future is due to a clock difference.
         let Some(moment) = moment.filter(|moment| earlier(at, MAX_LAG) < *moment && *moment <= at) else {
             return;

@@ -7,6 +7,7 @@ use autoscaler::{
     Delay, GroupId, GroupOptionOverrides, Membership, NodeGroup, PodPricing, Provisioning,
     ProvisioningFailure, ProvisioningFailureKind, Settings, Version,
 };
+use kubernetes::objects::NodeView;
 use model::{Moment, Object};
 use serde::Deserialize;
 use serde_json::Value;
@@ -296,7 +297,7 @@ fn build_cloud(
         cloud = cloud.with_pricing(PodPricing { cpu: pricing.cpu, memory_gib: pricing.memory_gib });
     }
     for (node, _) in nodes {
-        cloud.adopt(node);
+        cloud.adopt(&NodeView::parse(node));
     }
     for (index, (name, count)) in unregistered.into_iter().enumerate() {
         for number in 1..=count {

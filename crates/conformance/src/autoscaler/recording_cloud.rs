@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use autoscaler::{
-    CloudProvider, CloudProviderError, GroupId, Instance, NodeGroup, PodPricing, ProviderNodeRef,
-};
+use autoscaler::{CloudProvider, CloudProviderError, GroupId, Instance, NodeGroup, PodPricing};
+use kubernetes::objects::NodeView;
 use model::Moment;
 use simulation::SimulatedCloud;
 
@@ -29,7 +28,7 @@ impl CloudProvider for RecordingCloud<'_> {
         self.cloud.groups()
     }
 
-    fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId> {
+    fn group_for_node(&self, node: &NodeView) -> Option<GroupId> {
         self.cloud.group_for_node(node)
     }
 
@@ -41,7 +40,7 @@ impl CloudProvider for RecordingCloud<'_> {
         self.cloud.instances(group)
     }
 
-    fn has_instance(&self, node: &ProviderNodeRef<'_>) -> Option<bool> {
+    fn has_instance(&self, node: &NodeView) -> Option<bool> {
         self.cloud.has_instance(node)
     }
 

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::k8s_time::{Condition, K8sTime};
 use crate::object_table::{ObjectSpec, is_zero};
-use crate::pod::{Phase, Pod};
+use crate::pod::Pod;
 use crate::pod_template::PodTemplate;
+use kubernetes::objects::Phase;
 
 /// JobSpec of batch/v1.
 #[derive(Debug, Default, Deserialize)]
@@ -100,7 +101,7 @@ impl JobSpec {
 
     /// Whether a pod counts as failed.
     pub(crate) fn is_pod_failed(&self, pod: &Pod) -> bool {
-        pod.phase == Phase::Failed
-            || !self.only_replaces_failed_pods() && pod.is_deleting() && pod.phase != Phase::Succeeded
+        pod.status.phase == Phase::Failed
+            || !self.only_replaces_failed_pods() && pod.is_deleting() && pod.status.phase != Phase::Succeeded
     }
 }

@@ -9,8 +9,9 @@ use model::{Moment, NamespacedName};
 
 use super::{CurrentDaemonSet, PodChanges};
 use crate::informer_cache::InformerCache;
-use crate::pod::{Phase, Pod};
+use crate::pod::Pod;
 use crate::{Controller, SyncContext};
+use kubernetes::objects::Phase;
 
 const SECOND: i64 = 1_000_000_000;
 /// The longest backoff for failed pods.
@@ -83,7 +84,7 @@ impl NodeState {
         }
         let (mut running, mut needs_retry) = (Vec::new(), false);
         for pod in live {
-            match pod.phase {
+            match pod.status.phase {
                 Phase::Failed if self.is_in_backoff(context, set) => needs_retry = true,
                 Phase::Failed | Phase::Succeeded => pod_changes.pods_to_delete.push(pod.clone()),
                 Phase::Pending | Phase::Unknown | Phase::Running => running.push(pod),
@@ -159,8 +160,8 @@ impl NodeState {
 
 /// Orders the pods of a node; the first is kept.
 fn compare_for_keeping(a: &Pod, b: &Pod) -> Ordering {
-    let created = |pod: &Pod| pod.meta.creation_timestamp.unwrap_or(Moment::MIN);
-    (a.node.is_none(), created(a), &a.name.name).cmp(&(b.node.is_none(), created(b), &b.name.name))
+    let created = |pod: &Pod| pod.creation_timestamp.unwrap_or(Moment::MIN);
+    (a.node_name.is_none(), created(a), &a.name.name).cmp(&(b.node_name.is_none(), created(b), &b.name.name))
 }
 
 // === impl StatusCounts ===

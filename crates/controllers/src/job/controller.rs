@@ -9,10 +9,11 @@ use super::{
     JobSpec, SECOND, completion_index, finish_time, has_tracking_finalizer, remove_tracking_finalizers,
 };
 use crate::informer_cache::InformerCache;
-use crate::object_table::{CachedObject, OwnerReference};
-use crate::pod::{Phase, Pod};
+use crate::object_table::CachedObject;
+use crate::pod::Pod;
 use crate::workqueue::WorkQueue;
 use crate::{Controller, SyncContext};
+use kubernetes::objects::{OwnerReference, Phase};
 
 /// The time for which the original batches pod updates before it syncs a Job.
 const SYNC_BATCH_PERIOD: i64 = SECOND;
@@ -115,7 +116,7 @@ impl FinishedPod {
     pub(super) fn of(pod: &Pod) -> FinishedPod {
         FinishedPod {
             finished_at: finish_time(pod),
-            has_succeeded: pod.phase == Phase::Succeeded,
+            has_succeeded: pod.status.phase == Phase::Succeeded,
             index: completion_index(pod),
         }
     }

@@ -14,10 +14,11 @@ use super::{
 use crate::api::{JobStatus, UncountedTerminatedPods};
 use crate::k8s_time::{Condition, K8sTime};
 use crate::object_table::CachedObject;
-use crate::pod::{Phase, Pod};
+use crate::pod::Pod;
 use crate::pod_template::{NewPod, NewPodName};
 use crate::replica_set::{AgeComparison, RankedPod, sort_for_deletion};
 use crate::{BURST_REPLICAS, Controller, SyncContext};
+use kubernetes::objects::Phase;
 
 const MAX_GENERATED_PREFIX: usize = 58;
 
@@ -53,7 +54,7 @@ impl<'a> JobSync<'a> {
         let is_valid =
             |index: Option<i64>| !spec.is_indexed() || index.is_some_and(|index| index < completions);
         let has_finished = |pod: &&Arc<Pod>| {
-            has_tracking_finalizer(pod) && (pod.phase == Phase::Succeeded || spec.is_pod_failed(pod))
+            has_tracking_finalizer(pod) && (pod.status.phase == Phase::Succeeded || spec.is_pod_failed(pod))
         };
         let counted: Vec<Arc<Pod>> = pods.iter().filter(has_finished).cloned().collect();
         let mut finished_pods: Vec<FinishedPod> =
@@ -177,7 +178,8 @@ impl<'a> JobSync<'a> {
         if spec.template.value.pointer("/spec/restartPolicy") != Some(&json!("OnFailure")) {
             return false;
         }
-        let running = self.pods.iter().filter(|pod| matches!(pod.phase, Phase::Running | Phase::Pending));
+        let running =
+            self.pods.iter().filter(|pod| matches!(pod.status.phase, Phase::Running | Phase::Pending));
         let restarts = running.map(|pod| pod.total_restarts).fold(0, i64::saturating_add);
         restarts >= spec.backoff_limit().max(1)
     }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use kubernetes::go;
+use kubernetes::objects::Phase;
 use model::Moment;
 
 use crate::pod::Pod;
@@ -49,8 +50,8 @@ fn compare(a: &RankedPod, b: &RankedPod, ages: AgeComparison) -> Ordering {
         }
         (left, right, _) => left.is_some().cmp(&right.is_some()),
     };
-    (second.node.is_none().cmp(&first.node.is_none()))
-        .then_with(|| first.phase.cmp(&second.phase))
+    (second.node_name.is_none().cmp(&first.node_name.is_none()))
+        .then_with(|| phase_order(first).cmp(&phase_order(second)))
         .then_with(|| first.ready.cmp(&second.ready))
         .then_with(|| costs(first).cmp(&costs(second)))
         .then_with(|| b.rank.cmp(&a.rank))
@@ -60,12 +61,23 @@ fn compare(a: &RankedPod, b: &RankedPod, ages: AgeComparison) -> Ordering {
         })
         .then_with(|| second.max_restarts.cmp(&first.max_restarts))
         .then_with(|| second.max_sidecar_restarts.cmp(&first.max_sidecar_restarts))
-        .then_with(|| by_age(first.meta.creation_timestamp, second.meta.creation_timestamp))
+        .then_with(|| by_age(first.creation_timestamp, second.creation_timestamp))
+}
+
+/// Pods in earlier phases are deleted first.
+fn phase_order(pod: &Pod) -> u8 {
+    match pod.status.phase {
+        Phase::Pending => 0,
+        Phase::Unknown => 1,
+        Phase::Running => 2,
+        Phase::Succeeded => 3,
+        Phase::Failed => 4,
+    }
 }
 
 /// The pod deletion cost. A value that is not a 32-bit integer, or has a plus sign or leading zeros, counts as zero.
 fn deletion_cost(pod: &Pod) -> i32 {
-    let text = pod.meta.annotations.get(DELETION_COST).unwrap_or_default();
+    let text = pod.annotations.get(DELETION_COST).unwrap_or_default();
     let is_plain = text == "0" || !text.starts_with(['+', '0']);
     text.parse().ok().filter(|_| is_plain).unwrap_or(0)
 }

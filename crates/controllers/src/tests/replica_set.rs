@@ -1,6 +1,7 @@
 //! Tests of the ReplicaSet controller.
 
 use std::io::{BufRead, BufReader};
+use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use model::Moment;
@@ -9,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::{FakeCluster, workload};
 use crate::Controller;
-use crate::object_table::name_of;
-use crate::pod::LazyPod;
+use crate::pod::Pod;
 use crate::replica_set::{AgeComparison, RankedPod, sort_for_deletion};
+use kubernetes::objects::PodView;
 
 const ORDERS: &[u8] = include_bytes!("../../../../testdata/controllers/deletion_order.jsonl.gz");
 
@@ -44,8 +45,7 @@ fn pods_are_deleted_in_the_order_of_kubernetes_own_code() {
         let now: Moment = case.now.parse().unwrap();
         let pods = || {
             case.pods.iter().zip(&case.pods_on_node).map(|(pod, pods_on_node)| {
-                let object = testobjects::object(pod);
-                let pod = LazyPod::parse(&object).pod(&name_of(&object)).clone();
+                let pod = Arc::new(Pod::new(Arc::new(PodView::parse(&testobjects::object(pod)))));
                 RankedPod { pod, rank: *pods_on_node }
             })
         };

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use history::Selection;
+use kubernetes::objects::{EventView, NodeView};
+use kubernetes::well_known::{DELETION_CANDIDATE, TO_BE_DELETED};
 use model::{Change, Key, Kind, Moment, What, Window};
 use query::{AsOf, OpenHistory};
-use serde::Deserialize;
 
 use crate::not_found::NotFound;
-use crate::pod_outcome::{Event, RecordedEvent};
+use crate::pod_outcome::{RecordedEvent, regards};
 
 /// The recorded lifetime of a node.
 pub(crate) struct NodeLifetime {
@@ -54,32 +55,6 @@ struct ScaleDownMarks {
     to_be_deleted: bool,
     cordoned: bool,
     deletion: bool,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Node {
-    metadata: Metadata,
-    spec: Spec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    deletion_timestamp: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    unschedulable: Option<bool>,
-    taints: Option<Vec<Taint>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Taint {
-    key: String,
 }
 
 const MINUTE: i64 = 60_000_000_000;
@@ -151,7 +126,7 @@ impl NodeLifetime {
             self.deleted_at = Some((change.at, change.seq));
             return;
         };
-        let marks = ScaleDownMarks::of(&object.view().unwrap_or_default());
+        let marks = ScaleDownMarks::of(&NodeView::parse(object));
         if marks.to_be_deleted && !self.marks.to_be_deleted {
             self.to_be_deleted_since = Some((change.at, change.seq));
         }
@@ -185,13 +160,12 @@ impl NodeChange {
 // === impl ScaleDownMarks ===
 
 impl ScaleDownMarks {
-    fn of(node: &Node) -> ScaleDownMarks {
-        let has = |key: &str| node.spec.taints.iter().flatten().any(|taint| taint.key == key);
+    fn of(node: &NodeView) -> ScaleDownMarks {
         ScaleDownMarks {
-            candidate: has("DeletionCandidateOfClusterAutoscaler"),
-            to_be_deleted: has("ToBeDeletedByClusterAutoscaler"),
-            cordoned: node.spec.unschedulable == Some(true),
-            deletion: node.metadata.deletion_timestamp.is_some(),
+            candidate: node.taint(DELETION_CANDIDATE).is_some(),
+            to_be_deleted: node.taint(TO_BE_DELETED).is_some(),
+            cordoned: node.unschedulable,
+            deletion: node.deletion_timestamp.is_some(),
         }
     }
 }
@@ -221,9 +195,9 @@ impl ObservedNodeOutcome {
             if !object.as_str().contains("\"ScaleDown") || !object.as_str().contains(&*key.name) {
                 continue;
             }
-            let Ok(event) = object.view::<Event>() else { continue };
-            let mut recorded_event = event.recorded(change.seen);
-            let regards_node = event.regards("Node", &key.name, lifetime.uid.as_deref());
+            let Ok(event) = EventView::parse(object) else { continue };
+            let mut recorded_event = RecordedEvent::new(&event, change.seen);
+            let regards_node = regards(&event, "Node", &key.name, lifetime.uid.as_deref());
             if !recorded_event.reason.starts_with("ScaleDown")
                 || !(regards_node || mentions(&recorded_event.message, &key.name))
             {

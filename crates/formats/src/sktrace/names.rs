@@ -1,6 +1,7 @@
 //! The names of objects and owners in a trace, and its times.
 
-use kubernetes::owners::{OwnerIndex, OwnerRef};
+use kubernetes::objects::OwnerReference;
+use kubernetes::owners::OwnerIndex;
 use model::{Moment, Object};
 
 use super::config::Gvk;
@@ -16,8 +17,11 @@ pub(super) fn unix_seconds(moment: Moment) -> i64 {
 /// The owner chain of an object, the nearest first.
 pub(super) fn owner_chain(owners: &OwnerIndex, object: &Object) -> Vec<ObjectName> {
     let namespace = object.meta().namespace;
-    let name = |owner: OwnerRef| {
-        (Gvk { api_version: owner.api_version, kind: owner.kind }, format!("{namespace}/{}", owner.name))
+    let name = |owner: OwnerReference| {
+        (
+            Gvk { api_version: owner.api_version.to_string(), kind: owner.kind.to_string() },
+            format!("{namespace}/{}", owner.name),
+        )
     };
     owners.transitive_owners(object).into_iter().map(name).collect()
 }

@@ -174,7 +174,7 @@ impl<W: Write> SktraceWriter<W> {
             return Err("changes in excluded namespaces");
         }
         let references = owner_references(object);
-        if references.iter().any(|owner| owner.kind == "DaemonSet") {
+        if references.iter().any(|owner| *owner.kind == *"DaemonSet") {
             return Err("changes of objects owned by a DaemonSet");
         }
         if tracked.skip_owned && !references.is_empty() {

@@ -13,12 +13,14 @@ pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 /// Local ephemeral storage.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+/// The number of pods.
+pub const PODS: &str = "pods";
 
 /// Quantities by resource name, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceList<'a>(pub(super) Vec<(Cow<'a, str>, Quantity)>);
+pub struct ResourceList(pub(super) Vec<(Cow<'static, str>, Quantity)>);
 
-impl<'a> ResourceList<'a> {
+impl ResourceList {
     /// The quantity of one resource; `None` if it is absent.
     pub fn get(&self, name: &str) -> Option<&Quantity> {
         self.find(name).ok().map(|index| &self.0[index].1)
@@ -27,6 +29,16 @@ impl<'a> ResourceList<'a> {
     /// All quantities, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Quantity)> {
         self.0.iter().map(|(name, quantity)| (&**name, quantity))
+    }
+
+    /// The number of resources.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no resource is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The `cpu` in it.
@@ -44,18 +56,28 @@ impl<'a> ResourceList<'a> {
         Bytes(self.get(EPHEMERAL_STORAGE).map_or(0, Quantity::value))
     }
 
+    /// In thousandths; zero if absent.
+    pub fn milli(&self, name: &str) -> i64 {
+        self.get(name).map_or(0, Quantity::milli_value)
+    }
+
+    /// Rounded up; zero if absent.
+    pub fn value(&self, name: &str) -> i64 {
+        self.get(name).map_or(0, Quantity::value)
+    }
+
     fn find(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(other, _)| (**other).cmp(name))
     }
 
-    pub(super) fn set(&mut self, name: Cow<'a, str>, quantity: Quantity) {
+    pub(super) fn set(&mut self, name: Cow<'static, str>, quantity: Quantity) {
         match self.find(&name) {
             Ok(index) => self.0[index].1 = quantity,
             Err(index) => self.0.insert(index, (name, quantity)),
         }
     }
 
-    pub(super) fn add(&mut self, other: &ResourceList<'a>) {
+    pub(super) fn add(&mut self, other: &ResourceList) {
         for (name, quantity) in &other.0 {
             match self.find(name) {
                 Ok(index) => self.0[index].1 += quantity,
@@ -65,7 +87,7 @@ impl<'a> ResourceList<'a> {
     }
 
     /// Takes the maximum of each resource with `other`'s.
-    pub(super) fn raise_to_max(&mut self, other: &ResourceList<'a>) {
+    pub(super) fn raise_to_max(&mut self, other: &ResourceList) {
         for (name, quantity) in &other.0 {
             match self.find(name) {
                 Ok(index) if self.0[index].1 < *quantity => self.0[index].1 = quantity.clone(),
@@ -76,9 +98,9 @@ impl<'a> ResourceList<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
+impl<'de> Deserialize<'de> for ResourceList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// A derived view borrows a key only through a struct of its own, which must not show up in an error's path.
+        /// A name, which must not show up in an error's path.
         #[derive(serde::Deserialize)]
         #[serde(transparent)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -86,7 +108,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
         struct Entries;
 
         impl<'de> Visitor<'de> for Entries {
-            type Value = ResourceList<'de>;
+            type Value = ResourceList;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("quantities by resource name")
@@ -95,7 +117,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut list = ResourceList::default();
                 while let Some((Name(name), quantity)) = map.next_entry()? {
-                    list.set(name, quantity);
+                    list.set(shared_name(name), quantity);
                 }
                 Ok(list)
             }
@@ -109,14 +131,29 @@ impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
     }
 }
 
+/// The name, without a copy if it is a common one.
+fn shared_name(name: Cow<'_, str>) -> Cow<'static, str> {
+    match [CPU, EPHEMERAL_STORAGE, MEMORY, PODS].into_iter().find(|common| *common == name) {
+        Some(common) => Cow::Borrowed(common),
+        None => Cow::Owned(name.into_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_are_borrowed_from_the_json() {
-        let list: ResourceList<'_> = serde_json::from_str(r#"{"memory":"1Gi","cpu":2}"#).unwrap();
-        assert!(list.0.iter().all(|(name, _)| matches!(name, Cow::Borrowed(_))));
+    fn common_names_are_not_copied() {
+        let list: ResourceList =
+            serde_json::from_str(r#"{"memory":"1Gi","cpu":2,"example.com/gpu":1}"#).unwrap();
+        let copied: Vec<&str> = list
+            .0
+            .iter()
+            .filter(|(name, _)| matches!(name, Cow::Owned(_)))
+            .map(|(name, _)| &**name)
+            .collect();
+        assert_eq!(copied, ["example.com/gpu"]);
         assert_eq!((list.cpu(), list.memory()), (MilliCpu(2000), Bytes(1 << 30)));
     }
 }

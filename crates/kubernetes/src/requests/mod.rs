@@ -4,22 +4,22 @@
 
 mod list;
 
-use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer};
-
+use crate::objects::{
+    Container, ContainerStatus, PodConditionType, PodSpec, PodStatus, ResourceRequirements,
+};
 use crate::quantity::{Bytes, Format, MilliCpu, Quantity};
 
-pub use list::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
+pub use list::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, ResourceList};
 
-/// The resource-related fields of a pod: a view of its JSON.
-#[derive(Clone, Debug, serde::Deserialize)]
+/// The spec and status of a pod, whose resources are aggregated.
+#[derive(Clone, Copy, Debug)]
 pub struct PodResources<'a> {
-    #[serde(borrow, default, deserialize_with = "null_is_nothing")]
-    spec: Spec<'a>,
-    #[serde(borrow, default, deserialize_with = "null_is_nothing")]
-    status: Status<'a>,
+    /// The pod's spec.
+    pub spec: &'a PodSpec,
+    /// The pod's status, which matters during a resize.
+    pub status: &'a PodStatus,
 }
 
 /// Options for aggregating a pod's resources, after Go's `PodResourcesOptions`.
@@ -41,9 +41,9 @@ pub struct PodResourcesOptions {
 
 /// The resources that a pod occupies on its node, after kube-scheduler's `calculateResource`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CalculatedResource<'a> {
+pub struct CalculatedResource {
     /// Its requests.
-    pub requests: ResourceList<'a>,
+    pub requests: ResourceList,
     /// Its cpu request for scoring: non-zero even if it requests none.
     pub non_zero_cpu: MilliCpu,
     /// Its memory request for scoring: non-zero even if it requests none.
@@ -63,9 +63,9 @@ pub enum QosClass {
 
 // === impl PodResources ===
 
-impl<'a> PodResources<'a> {
+impl PodResources<'_> {
     /// The pod's requests.
-    pub fn requests(&self, counting: PodResourcesOptions) -> ResourceList<'a> {
+    pub fn requests(&self, counting: PodResourcesOptions) -> ResourceList {
         let mut sum = self.aggregate_containers(RequestsOrLimits::Requests, counting);
         self.apply_pod_level(RequestsOrLimits::Requests, counting, &mut sum);
         if counting.include_overhead {
@@ -75,7 +75,7 @@ impl<'a> PodResources<'a> {
     }
 
     /// The pod's limits; a resource that is limited nowhere is absent.
-    pub fn limits(&self, counting: PodResourcesOptions) -> ResourceList<'a> {
+    pub fn limits(&self, counting: PodResourcesOptions) -> ResourceList {
         let mut sum = self.aggregate_containers(RequestsOrLimits::Limits, counting);
         self.apply_pod_level(RequestsOrLimits::Limits, counting, &mut sum);
         if counting.include_overhead {
@@ -89,7 +89,7 @@ impl<'a> PodResources<'a> {
     }
 
     /// The resources that the pod occupies on its node, as kube-scheduler accounts for them.
-    pub fn calculate_resource(&self) -> CalculatedResource<'a> {
+    pub fn calculate_resource(&self) -> CalculatedResource {
         let requests = self.requests(PodResourcesOptions::RUNNING);
         let pod_level = self.spec.resources.as_ref();
         let pod_level = pod_level
@@ -106,7 +106,7 @@ impl<'a> PodResources<'a> {
     /// The quality-of-service class derived from its resources.
     pub fn qos_class(&self) -> QosClass {
         let containers = self.spec.containers.iter().chain(&self.spec.init_containers);
-        let (parts, mut guaranteed): (Vec<&Resources<'a>>, bool) = match &self.spec.resources {
+        let (parts, mut guaranteed): (Vec<&ResourceRequirements>, bool) = match &self.spec.resources {
             // A pod-level `resources` without any limits fails the comparison of requests and limits below.
             Some(own) => (vec![own], own.limits.0.is_empty() || limits_cpu_and_memory(own)),
             None => {
@@ -127,11 +127,7 @@ impl<'a> PodResources<'a> {
         if guaranteed { QosClass::Guaranteed } else { QosClass::Burstable }
     }
 
-    fn aggregate_containers(
-        &self,
-        side: RequestsOrLimits,
-        counting: PodResourcesOptions,
-    ) -> ResourceList<'a> {
+    fn aggregate_containers(&self, side: RequestsOrLimits, counting: PodResourcesOptions) -> ResourceList {
         let mut total = ResourceList::default();
         for container in &self.spec.containers {
             total.add(&self.container_resources(container, side, counting, counting.use_status_resources));
@@ -139,7 +135,7 @@ impl<'a> PodResources<'a> {
         // Init containers run one after the other, each beside the sidecars started before it.
         let (mut sidecars, mut highest) = (ResourceList::default(), ResourceList::default());
         for container in &self.spec.init_containers {
-            let sidecar = container.restart_policy.as_deref() == Some("Always");
+            let sidecar = container.is_sidecar();
             let mut own =
                 self.container_resources(container, side, counting, counting.use_status_resources && sidecar);
             if sidecar {
@@ -157,17 +153,15 @@ impl<'a> PodResources<'a> {
 
     fn container_resources(
         &self,
-        container: &Container<'a>,
+        container: &Container,
         side: RequestsOrLimits,
         counting: PodResourcesOptions,
         status: bool,
-    ) -> ResourceList<'a> {
-        let spec_resources = container.resources.side(side);
-        let found = if status { self.status.of(&container.name) } else { None };
+    ) -> ResourceList {
+        let spec_resources = side.of(&container.resources);
+        let found = if status { self.container_status(&container.name) } else { None };
         let mut own = match found.and_then(|found| Some((found, found.resources.as_ref()?))) {
-            Some((found, actual)) => {
-                self.status.effective(side, spec_resources, actual, &found.allocated_resources)
-            }
+            Some((found, actual)) => self.effective(side, spec_resources, actual, &found.allocated_resources),
             None => spec_resources.clone(),
         };
         if side == RequestsOrLimits::Requests {
@@ -181,21 +175,14 @@ impl<'a> PodResources<'a> {
         own
     }
 
-    fn apply_pod_level(
-        &self,
-        side: RequestsOrLimits,
-        counting: PodResourcesOptions,
-        sum: &mut ResourceList<'a>,
-    ) {
+    fn apply_pod_level(&self, side: RequestsOrLimits, counting: PodResourcesOptions, sum: &mut ResourceList) {
         let Some(own) = self.spec.resources.as_ref().filter(|_| counting.use_pod_level_resources) else {
             return;
         };
         let actual = self.status.resources.as_ref().filter(|_| counting.use_status_resources);
-        let spec_resources = own.side(side);
+        let spec_resources = side.of(own);
         let effective = actual
-            .map(|actual| {
-                self.status.effective(side, spec_resources, actual, &self.status.allocated_resources)
-            })
+            .map(|actual| self.effective(side, spec_resources, actual, &self.status.allocated_resources))
             // In Kubernetes an absent list of limits is nil, but an absent list of requests is an empty one.
             .filter(|effective| side == RequestsOrLimits::Requests || !effective.0.is_empty());
         for (name, quantity) in
@@ -246,110 +233,45 @@ impl fmt::Display for QosClass {
     }
 }
 
-#[derive(Clone, Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Spec<'a> {
-    #[serde(borrow, default, deserialize_with = "null_is_nothing")]
-    containers: Vec<Container<'a>>,
-    #[serde(borrow, default, deserialize_with = "null_is_nothing")]
-    init_containers: Vec<Container<'a>>,
-    #[serde(borrow, default)]
-    overhead: ResourceList<'a>,
-    #[serde(borrow, default)]
-    resources: Option<Resources<'a>>,
-}
-
-#[derive(Clone, Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Container<'a> {
-    #[serde(borrow, default)]
-    name: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "null_is_nothing")]
-    resources: Resources<'a>,
-    #[serde(borrow, default)]
-    restart_policy: Option<Cow<'a, str>>,
-}
-
-#[derive(Clone, Debug, Default, serde::Deserialize)]
-struct Resources<'a> {
-    #[serde(borrow, default)]
-    requests: ResourceList<'a>,
-    #[serde(borrow, default)]
-    limits: ResourceList<'a>,
-}
-
-#[derive(Clone, Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Status<'a> {
-    #[serde(borrow, default, deserialize_with = "null_is_nothing")]
-    conditions: Vec<Condition<'a>>,
-    #[serde(borrow, default, deserialize_with = "null_is_nothing")]
-    container_statuses: Vec<ContainerStatus<'a>>,
-    #[serde(borrow, default, deserialize_with = "null_is_nothing")]
-    init_container_statuses: Vec<ContainerStatus<'a>>,
-    #[serde(borrow, default)]
-    resources: Option<Resources<'a>>,
-    #[serde(borrow, default)]
-    allocated_resources: ResourceList<'a>,
-}
-
-#[derive(Clone, Debug, serde::Deserialize)]
-struct Condition<'a> {
-    #[serde(rename = "type", borrow, default)]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    reason: Option<Cow<'a, str>>,
-}
-
-#[derive(Clone, Debug, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ContainerStatus<'a> {
-    #[serde(borrow, default)]
-    name: Cow<'a, str>,
-    #[serde(borrow, default)]
-    resources: Option<Resources<'a>>,
-    #[serde(borrow, default)]
-    allocated_resources: ResourceList<'a>,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RequestsOrLimits {
     Requests,
     Limits,
 }
 
-impl<'a> Resources<'a> {
-    fn side(&self, side: RequestsOrLimits) -> &ResourceList<'a> {
-        match side {
-            RequestsOrLimits::Requests => &self.requests,
-            RequestsOrLimits::Limits => &self.limits,
+impl RequestsOrLimits {
+    fn of(self, resources: &ResourceRequirements) -> &ResourceList {
+        match self {
+            RequestsOrLimits::Requests => &resources.requests,
+            RequestsOrLimits::Limits => &resources.limits,
         }
     }
 }
 
-impl<'a> Status<'a> {
+impl PodResources<'_> {
     /// The status of that container. If several have the same name the last counts, init containers after the others.
-    fn of(&self, name: &str) -> Option<&ContainerStatus<'a>> {
-        let mut all = self.container_statuses.iter().chain(&self.init_container_statuses).rev();
-        all.find(|status| status.name == name)
+    fn container_status(&self, name: &str) -> Option<&ContainerStatus> {
+        let PodStatus { container_statuses, init_container_statuses, .. } = self.status;
+        let mut all = container_statuses.iter().chain(&**init_container_statuses).rev();
+        all.find(|status| *status.name == *name)
     }
 
     /// The effective resources while a resize may be in progress. An infeasible resize is ignored.
     fn effective(
         &self,
         side: RequestsOrLimits,
-        spec_resources: &ResourceList<'a>,
-        actual: &Resources<'a>,
-        allocated: &ResourceList<'a>,
-    ) -> ResourceList<'a> {
-        let pending = self.conditions.iter().find(|condition| condition.kind == "PodResizePending");
-        let hopeless = pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"));
-        let mut result = actual.side(side).clone();
+        spec_resources: &ResourceList,
+        actual: &ResourceRequirements,
+        allocated: &ResourceList,
+    ) -> ResourceList {
+        let pending = self.status.condition(PodConditionType::PodResizePending);
+        let is_infeasible = pending.is_some_and(|condition| condition.reason == "Infeasible");
+        let mut result = side.of(actual).clone();
         // Only requests are allocated before they take effect.
         if side == RequestsOrLimits::Requests {
             result.raise_to_max(allocated);
         }
-        if !hopeless {
+        if !is_infeasible {
             result.raise_to_max(spec_resources);
         }
         result
@@ -361,21 +283,14 @@ fn is_supported_pod_level_resource(name: &str) -> bool {
     name == CPU || name == MEMORY || name.starts_with("hugepages-")
 }
 
-fn limits_cpu_and_memory(part: &Resources<'_>) -> bool {
+fn limits_cpu_and_memory(part: &ResourceRequirements) -> bool {
     [CPU, MEMORY].iter().all(|name| part.limits.get(name).is_some_and(|limit| limit.sign() > 0))
 }
 
 /// The non-zero cpu and memory of a list.
-fn non_zero_cpu_and_memory<'a>(list: &ResourceList<'a>) -> ResourceList<'a> {
-    let counts =
-        |(name, quantity): &&(Cow<'a, str>, Quantity)| (name == CPU || name == MEMORY) && quantity.sign() > 0;
-    ResourceList(list.0.iter().filter(counts).cloned().collect())
-}
-
-fn null_is_nothing<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+fn non_zero_cpu_and_memory(list: &ResourceList) -> ResourceList {
+    let counts = |name: &str, quantity: &Quantity| (name == CPU || name == MEMORY) && quantity.sign() > 0;
+    ResourceList(list.0.iter().filter(|(name, quantity)| counts(name, quantity)).cloned().collect())
 }
 
 #[cfg(test)]
@@ -385,7 +300,7 @@ mod tests {
 
     const VECTORS: &str = include_str!("../../../../testdata/kubernetes/requests.jsonl");
 
-    fn shown(list: &ResourceList<'_>) -> Value {
+    fn shown(list: &ResourceList) -> Value {
         list.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_string()))).collect()
     }
 
@@ -402,7 +317,9 @@ mod tests {
         for line in VECTORS.lines() {
             let row: Value = serde_json::from_str(line).unwrap();
             let text = row["pod"].to_string();
-            let pod: PodResources<'_> = serde_json::from_str(&text).unwrap();
+            let spec = PodSpec::parse(&row["pod"]["spec"].to_string()).unwrap();
+            let status: Option<PodStatus> = serde_json::from_value(row["pod"]["status"].clone()).unwrap();
+            let pod = PodResources { spec: &spec, status: &status.unwrap_or_default() };
             for (name, counting) in ways {
                 assert_eq!(
                     shown(&pod.requests(counting)),
@@ -430,8 +347,7 @@ mod tests {
 
     #[test]
     fn a_bad_quantity_is_named() {
-        let error =
-            serde_json::from_str::<PodResources<'_>>(r#"{"spec":{"overhead":{"cpu":"much"}}}"#).unwrap_err();
-        assert!(error.to_string().contains("invalid quantity \"much\""), "{error}");
+        let error = PodSpec::parse(r#"{"overhead":{"cpu":"much"}}"#).unwrap_err();
+        assert!(error.contains("invalid quantity \"much\""), "{error}");
     }
 }

@@ -56,6 +56,14 @@ impl NodeSelector {
         (!self.terms.is_empty()).then_some(names)
     }
 
+    /// The only node that its first term with node names allows, as in pods that a DaemonSet creates.
+    pub fn single_name(&self) -> Option<&str> {
+        match &self.terms.iter().find_map(|term| term.names.as_ref())?[..] {
+            [name] => Some(name),
+            _ => None,
+        }
+    }
+
     /// The first error in its terms, if any.
     pub fn check(&self) -> Result<(), &BadSelector> {
         self.terms.iter().try_for_each(NodeSelectorTerm::check)

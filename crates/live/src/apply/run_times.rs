@@ -72,7 +72,7 @@ impl RunTimes {
             |owner| ObjectAddress {
                 kind: owner.kind(),
                 namespace: lifecycle.key.namespace.clone(),
-                name: owner.name.as_str().into(),
+                name: owner.name.clone(),
             },
         );
         let run_time = run_time.filter(|_| is_finite).map(Duration::from_nanos);

@@ -13,7 +13,7 @@ pub(super) fn in_creation_order(objects: Vec<(Key, Object)>) -> Vec<(Key, Object
     let mut ranks = CreationRanks::default();
     let mut ranked = Vec::with_capacity(objects.len());
     for (key, object) in &objects {
-        let owners = owner_references(object).into_iter().map(|owner| owner.uid.into()).collect();
+        let owners = owner_references(object).into_iter().map(|owner| (*owner.uid).into()).collect();
         let entry = Arc::new(CreationRank { rank: builtin::creation_rank(&key.kind), owners });
         if let Some(uid) = object.meta().uid {
             ranks.by_uid.insert((*uid).into(), entry.clone());

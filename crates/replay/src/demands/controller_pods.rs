@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use calibration::observed::ObservedChange;
 use controllers::{Controller, OwnerName, TemplateHashes, template_hash_of};
+use kubernetes::objects::PodView;
+use kubernetes::well_known::JOB_COMPLETION_INDEX;
 use model::Object;
 use serde::Deserialize;
 use simulation::{DemandId, PodRecord, RecordedPodSource};
@@ -146,6 +148,15 @@ impl ControllerPods {
     }
 }
 
+/// The slot of a pod that a controller creates.
+fn slot_of(pod: &PodView) -> Option<Arc<str>> {
+    match &*pod.controller()?.kind {
+        "StatefulSet" => Some(pod.name.name.clone()),
+        "DaemonSet" => pod.spec.affinity.node_affinity.required.as_ref()?.single_name().map(Arc::from),
+        _ => pod.annotations.get_shared(JOB_COMPLETION_INDEX).cloned(),
+    }
+}
+
 // === impl ControllerPodMatcher ===
 
 impl<'a> ControllerPodMatcher<'a> {
@@ -161,11 +172,11 @@ impl<'a> ControllerPodMatcher<'a> {
 
 impl RecordedPodSource for ControllerPodMatcher<'_> {
     /// Pods of a Deployment are recorded under the Deployment in a trace, under the ReplicaSet in a cluster.
-    fn next_record(&mut self, pod: &Object, owners: &[OwnerName]) -> Option<PodRecord> {
+    fn next_record(&mut self, pod: &PodView, owners: &[OwnerName]) -> Option<PodRecord> {
         let controller_pods = &self.demands.controller_pods;
         let (owner, recorded_pods) =
             owners.iter().find_map(|owner| Some((owner, controller_pods.pods.get(owner)?)))?;
-        let slot = controller_pods.owner_of(pod).and_then(|(_, slot)| slot);
+        let slot = slot_of(pod);
         let unmatched = self.unmatched.entry(owner.clone()).or_insert_with(|| recorded_pods.clone());
         let position = unmatched.iter().position(|recorded| recorded.slot == slot);
         let (demand, recorded) = match position {

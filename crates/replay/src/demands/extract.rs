@@ -5,7 +5,8 @@ use std::sync::Arc;
 use calibration::observed::ObservedChange;
 use controllers::Controller;
 use history::{History, Selection};
-use model::{Moment, Object, What};
+use kubernetes::objects::NodeView;
+use model::{Moment, What};
 
 use super::{DemandExtractor, RecordedDemands};
 use crate::error::Error;
@@ -20,7 +21,7 @@ pub fn extract_demands(
     part: &HistoryPart,
     replay_has_autoscaler: bool,
     controllers: &[Controller],
-    class_of: &dyn Fn(&Object) -> Option<Arc<str>>,
+    class_of: &dyn Fn(&NodeView) -> Option<Arc<str>>,
     mut meter: Option<&mut RecordingMeter>,
     mut each: impl FnMut(Moment, &ObservedChange) -> Result<(), Error>,
 ) -> Result<RecordedDemands, Error> {

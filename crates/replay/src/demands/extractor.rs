@@ -8,8 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calibration::observed::{Disruption, ObservedChange, Owner, OwnerKind, ParsedPod, PodPhase};
+use calibration::observed::{Disruption, ObservedChange, Owner, OwnerKind, ParsedPod};
 use controllers::Controller;
+use kubernetes::objects::{EventView, NodeView, Phase};
 use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
 use simulation::{
@@ -46,7 +47,7 @@ pub struct DemandExtractor<'a> {
     /// Whether an autoscaler of the replay drains nodes; otherwise the drains of the recorded one are input.
     replay_has_autoscaler: bool,
     /// Returns the class of a node.
-    class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
+    class_of: &'a dyn Fn(&NodeView) -> Option<Arc<str>>,
     /// Initial pods that no longer count for their owner.
     ended_initial_pods: Vec<Arc<str>>,
     window_began: bool,
@@ -103,7 +104,7 @@ impl<'a> DemandExtractor<'a> {
         from: Moment,
         replay_has_autoscaler: bool,
         controllers: &[Controller],
-        class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
+        class_of: &'a dyn Fn(&NodeView) -> Option<Arc<str>>,
     ) -> io::Result<DemandExtractor<'a>> {
         Ok(DemandExtractor {
             store: DemandWriter::new()?,
@@ -142,15 +143,15 @@ impl<'a> DemandExtractor<'a> {
     }
 
     fn observe_object(&mut self, at: Moment, change: &ObservedChange) -> io::Result<()> {
-        let ObservedChange { key, what, pod } = change;
+        let ObservedChange { key, what, pod, node, event } = change;
         self.controller_pods.observe(change);
         match (&*key.kind.group, &*key.kind.kind) {
             ("", "Pod") => match pod {
                 Some(pod) => self.observe_pod(at, what, pod)?,
                 None => *self.unexplained.entry("pods that could not be parsed").or_default() += 1,
             },
-            ("", "Node") => self.observe_node(at, &key.name, what),
-            (_, "Event") => self.observe_event(at, what),
+            ("", "Node") => self.observe_node(at, &key.name, what, node.as_ref()),
+            (_, "Event") => event.iter().for_each(|event| self.observe_event(at, event)),
             (_, REPLAY_SETTINGS) => self.recording_is_replay = true,
             (group, kind) => {
                 let Some(kind) = OwnerKind::of(kind).filter(|_| owners::OWNER_API_GROUPS.contains(&group))
@@ -166,7 +167,7 @@ impl<'a> DemandExtractor<'a> {
         Ok(())
     }
 
-    fn observe_node(&mut self, at: Moment, name: &Arc<str>, what: &What) {
+    fn observe_node(&mut self, at: Moment, name: &Arc<str>, what: &What, node: Option<&NodeView>) {
         match what {
             What::Deleted(_) => {
                 self.nodes.remove(name);
@@ -177,7 +178,8 @@ impl<'a> DemandExtractor<'a> {
                         .map(|deletion_began| ObservedDuration::longer_than(between(deletion_began, at)));
                 }
             }
-            What::Added(node) | What::Modified(node) => {
+            What::Added(_) | What::Modified(_) => {
+                let Some(node) = node else { return };
                 let tracked_node = TrackedNode {
                     is_being_removed: objects::is_being_removed(node),
                     class: (self.class_of)(node),
@@ -187,8 +189,8 @@ impl<'a> DemandExtractor<'a> {
         }
     }
 
-    fn observe_event(&mut self, at: Moment, what: &What) {
-        if let Some(uid) = objects::preempted_pod_uid(what.object()) {
+    fn observe_event(&mut self, at: Moment, event: &EventView) {
+        if let Some(uid) = objects::preempted_pod_uid(event) {
             if let Some(tracked) = self.pods.get_mut(&*uid) {
                 tracked.eviction.get_or_insert(EvictionKind::Preempted);
                 let recorded = open_demand(&mut self.open_demands, tracked.demand);
@@ -369,7 +371,7 @@ impl<'a> DemandExtractor<'a> {
             if tracked.eviction.is_none() && !was_deleted {
                 let run_duration = between(tracked.started.unwrap_or(at), at);
                 recorded.exit =
-                    Some(ContainerExit { after: run_duration, fails: parsed.phase == PodPhase::Failed });
+                    Some(ContainerExit { after: run_duration, fails: parsed.phase == Phase::Failed });
             }
         }
         let is_withdrawn = parsed.withdrawn && !std::mem::replace(&mut tracked.withdrawn, true);

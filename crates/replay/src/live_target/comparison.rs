@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use history::{BulkWriter, History, Selection};
+use kubernetes::objects::NodeView;
 use live::apply::{OWNER_ANNOTATION, ReplaySpeed, UID_ANNOTATION};
-use model::{IncomingChange, Moment, Object, Window};
+use model::{IncomingChange, Moment, Window};
 
 use super::plan::LivePlan;
 use super::summary::RunSummary;
@@ -73,7 +74,7 @@ impl<'a> LiveComparison<'a> {
         let source = plan.run.part.source.clone();
         let window = Window { from, ..plan.run.part.window };
         let part = HistoryPart { source: source.clone(), window };
-        let class_of = |node: &Object| Some(plan.run.classes.class_of(node));
+        let class_of = |node: &NodeView| Some(plan.run.classes.class_of(node));
         let mut meter = RecordingMeter::new(from);
         let replayed_demands =
             // The drains of the target's autoscaler, if it has one, are decisions of the target.

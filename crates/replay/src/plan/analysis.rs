@@ -7,6 +7,7 @@ use autoscaler::{Delay, Provisioning};
 use calibration::observed::ObservedChange;
 use calibration::{LatencyMeter, ProvisioningMeter};
 use history::History;
+use kubernetes::objects::NodeView;
 use model::{Moment, Object, What};
 use serde::Deserialize;
 use simulation::latency::Latencies;
@@ -105,7 +106,7 @@ fn analyze(
     history: &History,
     mut should_continue: impl FnMut(Moment) -> bool,
 ) -> Result<(RecordingAnalysis, RecordingMeasurements), Error> {
-    let class_of = |node: &Object| Some(plan.classes.class_of(node));
+    let class_of = |node: &NodeView| Some(plan.classes.class_of(node));
     let mut recording_meter = RecordingMeter::new(plan.part.window.from);
     let mut collector = MeasurementCollector::new(plan);
     let replay_has_autoscaler = plan.node_scaling == NodeScaling::Autoscaled;
@@ -148,7 +149,9 @@ impl<'a> MeasurementCollector<'a> {
         self.latencies.observe(at, change);
         self.provisioning.observe(at, change);
         match (&*change.key.kind.kind, &change.what) {
-            ("Node", What::Added(node)) if at > self.plan.part.window.from => self.observe_node(node),
+            ("Node", What::Added(_)) if at > self.plan.part.window.from => {
+                change.node.iter().for_each(|node| self.observe_node(node));
+            }
             ("ConfigMap", What::Added(map) | What::Modified(map)) if self.first_loop.is_none() => {
                 self.first_loop = self.loop_start(map);
             }
@@ -156,11 +159,10 @@ impl<'a> MeasurementCollector<'a> {
         }
     }
 
-    fn observe_node(&mut self, node: &Object) {
+    fn observe_node(&mut self, node: &NodeView) {
         let Some(group) = self.plan.classes.group_of(node) else { return };
-        let name: Arc<str> = (*node.meta().name).into();
-        if self.seen_names.insert(name.clone()) {
-            self.node_names.entry(group.clone()).or_default().push(name);
+        if self.seen_names.insert(node.name.clone()) {
+            self.node_names.entry(group.clone()).or_default().push(node.name.clone());
         }
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use autoscaler::{NodeGroup, PodPricing};
 use calibration::ReplayLevel;
 use history::History;
-use model::{Gap, Moment, Object, What};
+use kubernetes::objects::NodeView;
+use model::{Gap, Moment, What};
 use simulation::latency::Latencies;
 use simulation::{AutoscalerSetup, Observer, PodDemand, RunSetup, SimulatedCloud, SimulationEvent};
 
@@ -164,7 +165,7 @@ impl ResolvedReplay {
 
     /// Whether a node belongs to a group whose nodes the replay adds and removes. If it does so by no autoscaler, they
     /// stay as they are at the beginning.
-    pub fn adds_and_removes(&self, node: &Object) -> bool {
+    pub fn adds_and_removes(&self, node: &NodeView) -> bool {
         self.node_scaling != NodeScaling::AsRecorded && self.classes.group_of(node).is_some()
     }
 
@@ -207,11 +208,11 @@ impl ResolvedReplay {
         analysis: &RecordingAnalysis,
         observer: &mut F,
         play: impl FnOnce(
-            &(dyn Fn(&Object) -> bool + Sync),
+            &(dyn Fn(&NodeView) -> bool + Sync),
             &mut ComparedObserver<'_, '_, F>,
         ) -> Result<PlayEnd, Error>,
     ) -> Result<RunOutcome, Error> {
-        let class_of = |node: &Object| Some(self.classes.class_of(node));
+        let class_of = |node: &NodeView| Some(self.classes.class_of(node));
         let comparison = RunComparison::new(&analysis.demands, self.part.window.from, &class_of);
         let mut compared = ComparedObserver { comparison, observer };
         let ended = play(&|node| self.adds_and_removes(node), &mut compared)?;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use history::History;
-use model::{Moment, Object};
+use kubernetes::objects::NodeView;
+use model::Moment;
 use simulation::{InitialPodState, Input, Run, RunSetup};
 
 use super::{
@@ -68,7 +69,7 @@ pub fn play_in_batches(
     history: &History,
     part: &HistoryPart,
     demands: &RecordedDemands,
-    adds_and_removes: &(dyn Fn(&Object) -> bool + Sync),
+    adds_and_removes: &(dyn Fn(&NodeView) -> bool + Sync),
     setup: RunSetup,
     settings: BatchSettings,
     observer: impl BatchObserver,

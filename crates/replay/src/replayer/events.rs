@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use autoscaler::NodeGroup;
 use history::{History, Selection};
+use kubernetes::objects::{EventView, NodeView, ObjectReference};
 use model::{Kind, Moment, Object, What, Window};
 use rustc_hash::FxHashSet;
-use serde::Deserialize;
 
 use crate::snapshot::group_of;
 
@@ -66,24 +66,6 @@ const AUTOSCALER_REASONS: [&str; 13] = [
     "ClusterUnhealthy",
 ];
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct EventJson {
-    reason: Option<String>,
-    /// The name of the message in `events.k8s.io`.
-    note: Option<String>,
-    message: Option<String>,
-    regarding: Option<AboutJson>,
-    involved_object: Option<AboutJson>,
-}
-
-#[derive(Default, Deserialize)]
-struct AboutJson {
-    kind: Option<String>,
-    namespace: Option<String>,
-    name: Option<String>,
-}
-
 /// Returns the scaling events of a window, in a cluster with these groups and these initial nodes.
 pub(super) fn scaling_events(
     history: &History,
@@ -101,12 +83,12 @@ pub(super) fn scaling_events(
             ("Event", What::Added(event) | What::Modified(event)) => autoscaler_event(event),
             ("Node", What::Added(node) | What::Modified(node)) => {
                 let is_new = nodes.insert(change.key.name.clone());
-                let group = group_of(groups, node).filter(|_| is_new);
+                let group = group_of(groups, &NodeView::parse(node)).filter(|_| is_new);
                 group.map(|group| ScalingEventKind::NodeAdded { node: change.key.name.clone(), group })
             }
             ("Node", What::Deleted(node)) => {
                 nodes.remove(&change.key.name);
-                let group = group_of(groups, node);
+                let group = group_of(groups, &NodeView::parse(node));
                 group.map(|group| ScalingEventKind::NodeDeleted { node: change.key.name.clone(), group })
             }
             _ => None,
@@ -117,18 +99,16 @@ pub(super) fn scaling_events(
 }
 
 fn autoscaler_event(event: &Object) -> Option<ScalingEventKind> {
-    let event: EventJson = event.view().ok()?;
-    let reason = event.reason.filter(|reason| AUTOSCALER_REASONS.contains(&reason.as_str()))?;
-    let AboutJson { kind, namespace, name } = event.regarding.or(event.involved_object).unwrap_or_default();
-    let name = name.unwrap_or_default();
-    let object_name = match namespace.filter(|namespace| !namespace.is_empty()) {
-        Some(namespace) => format!("{namespace}/{name}"),
-        None => name,
-    };
+    let event = EventView::parse(event).ok()?;
+    if !AUTOSCALER_REASONS.contains(&&*event.reason) {
+        return None;
+    }
+    let ObjectReference { kind, namespace, name, .. } = &event.regarding;
+    let object = if namespace.is_empty() { name.to_string() } else { format!("{namespace}/{name}") };
     Some(ScalingEventKind::AutoscalerEvent {
-        reason,
-        message: event.note.or(event.message).unwrap_or_default(),
-        kind: kind.unwrap_or_default(),
-        object: object_name,
+        reason: event.reason.to_string(),
+        message: event.message.to_string(),
+        kind: kind.to_string(),
+        object,
     })
 }

@@ -203,9 +203,9 @@ impl Observer for ReportCollector<'_> {
         self.decisions.on_event(at, event);
         match event {
             SimulationEvent::NodeAdded { node, group: Some(group), .. }
-                if !self.initial_nodes.contains(&***node) =>
+                if !self.initial_nodes.contains(&*node.name) =>
             {
-                self.added_node_indexes.insert((*node).clone(), self.added_nodes.len());
+                self.added_node_indexes.insert(node.name.clone(), self.added_nodes.len());
                 self.added_nodes.push(((*group).clone(), None));
             }
             SimulationEvent::LoopFinished { result, .. } => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kubernetes::labels::Labels;
 
 use super::super::ids::NodeId;
-use super::super::pod::{PodAffinityTerm, SchedulingSpec};
+use super::super::pod::{AffinityTerm, SchedulingSpec};
 use super::interner::Interner;
 use super::topology::{Topology, TopologyKeyId};
 
@@ -17,9 +17,9 @@ pub(crate) struct TermId(u32);
 
 /// An affinity or anti-affinity term and its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AffinityTerm {
+pub(crate) struct CountedTerm {
     pub kind: TermKind,
-    pub term: PodAffinityTerm,
+    pub term: AffinityTerm,
 }
 
 /// The kind of an affinity term.
@@ -45,7 +45,7 @@ pub(crate) struct TermCounts {
 /// The affinity terms of all pods, assigned or pending.
 #[derive(Debug, Default)]
 pub(super) struct AffinityTerms {
-    terms: Interner<Arc<AffinityTerm>, TermCounts>,
+    terms: Interner<Arc<CountedTerm>, TermCounts>,
     /// Terms that name namespaces, and terms with a namespace selector.
     by_namespace: BTreeMap<Arc<str>, Vec<TermId>>,
     by_namespace_labels: Vec<TermId>,
@@ -83,7 +83,7 @@ impl AffinityTerms {
         let mut ids = Vec::new();
         for (kind, term) in anti_affinity.chain(affinity).chain(preferred) {
             let key = key(&term.topology_key);
-            let affinity_term = Arc::new(AffinityTerm { kind, term: term.clone() });
+            let affinity_term = Arc::new(CountedTerm { kind, term: term.clone() });
             let (id, is_new) =
                 self.terms.acquire(affinity_term, |_| TermCounts { key, counts: Vec::new(), total: 0 });
             if is_new {
@@ -152,7 +152,7 @@ impl AffinityTerms {
         ids
     }
 
-    pub(super) fn term(&self, id: TermId) -> &AffinityTerm {
+    pub(super) fn term(&self, id: TermId) -> &CountedTerm {
         self.terms.key(id.0)
     }
 
@@ -160,7 +160,7 @@ impl AffinityTerms {
         self.terms.value(id.0)
     }
 
-    fn add_to_index(&mut self, id: TermId, term: &PodAffinityTerm) {
+    fn add_to_index(&mut self, id: TermId, term: &AffinityTerm) {
         self.generation += 1;
         for namespace in &term.namespaces {
             self.by_namespace.entry(namespace.clone()).or_default().push(id);

@@ -17,7 +17,7 @@ use model::{Moment, NamespacedName};
 use rustc_hash::FxHashMap;
 
 use super::ids::{NodeId, PodId};
-use super::node::ParsedNode;
+use super::node::Node;
 use super::pod::{Pod, SchedulingSpec};
 use super::storage::StorageCache;
 use affinity_terms::AffinityTerms;
@@ -76,7 +76,7 @@ struct SpecEntry {
 }
 
 impl pod_counts::TopologyView for (&NodeTable, &Topology) {
-    fn nodes(&self) -> impl Iterator<Item = (NodeId, &ParsedNode)> {
+    fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.0.present()
     }
 
@@ -166,6 +166,11 @@ impl ClusterCache {
 
     /// Updates a pod, which keeps its identifier. It stays assumed on its node as long as it has no `nodeName`.
     pub(super) fn update_pod(&mut self, id: PodId, mut pod: Pod) {
+        if let Some(node) = self.unaffected_node(id, &pod) {
+            self.nodes.move_pod_to_end(node, id);
+            self.pods[id.index()].as_mut().expect("a pod ID is valid while the pod is cached").pod = pod;
+            return;
+        }
         // By name: the identifier of a placeholder node is freed with its last pod.
         let assumed_node = self.cached(id).assumed.then(|| self.cached(id).node).flatten();
         let assumed_node = assumed_node.map(|node| self.nodes.name(node).clone());
@@ -186,6 +191,21 @@ impl ClusterCache {
             (None, Some(node)) => self.assign_by_name(id, &node, true),
             (None, None) => {}
         }
+    }
+
+    /// The node of an assigned pod, if an update of the pod changes nothing that the node's usage or any count depends
+    /// on, such as its start time.
+    fn unaffected_node(&self, id: PodId, pod: &Pod) -> Option<NodeId> {
+        let CachedPod { pod: old, node, assumed, .. } = self.cached(id);
+        let is_unaffected = !assumed
+            && Arc::ptr_eq(&old.spec, &pod.spec)
+            && old.node_name == pod.node_name
+            && old.terminating == pod.terminating
+            && old.labels == pod.labels
+            && old.usage == pod.usage
+            && old.volumes == pod.volumes
+            && old.read_error == pod.read_error;
+        node.filter(|_| is_unaffected)
     }
 
     /// Assumes a pod on a node before its binding is observed.
@@ -298,7 +318,7 @@ impl ClusterCache {
     // Nodes.
 
     /// Adds or updates a node.
-    pub(super) fn set_node(&mut self, spec: ParsedNode) -> NodeId {
+    pub(super) fn set_node(&mut self, spec: Node) -> NodeId {
         let id = self.nodes.by_name_or_placeholder(&spec.name);
         let old = self.nodes.is_present(id).then(|| self.nodes.spec(id));
         let is_topology_changed =

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::super::ids::NodeId;
-use super::super::node::{NodeUsage, ParsedNode, Zone};
+use super::super::ids::{NodeId, PodId};
+use super::super::node::{Node, NodeUsage, Zone};
 
 /// All nodes, including placeholders of nodes that are known only by the pods assigned to them.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub(crate) struct NodeTable {
 #[derive(Debug, Default)]
 struct NodeSlot {
     name: Arc<str>,
-    spec: ParsedNode,
+    spec: Node,
     /// False for a placeholder.
     present: bool,
     usage: NodeUsage,
@@ -77,7 +77,7 @@ impl ImageStates {
 
 impl NodeTable {
     /// Every existing node, by identifier.
-    pub(crate) fn present(&self) -> impl Iterator<Item = (NodeId, &ParsedNode)> {
+    pub(crate) fn present(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.present);
         slots.map(|(id, slot)| (NodeId(id as u32), &slot.spec))
     }
@@ -110,7 +110,7 @@ impl NodeTable {
         self.slots[id.index()].present
     }
 
-    pub(crate) fn spec(&self, id: NodeId) -> &ParsedNode {
+    pub(crate) fn spec(&self, id: NodeId) -> &Node {
         &self.slots[id.index()].spec
     }
 
@@ -144,6 +144,16 @@ impl NodeTable {
         self.slots.len()
     }
 
+    /// Moves a pod to the end of its node's list, as kube-scheduler does with every updated pod. The node's usage stays
+    /// the same, and so does its generation.
+    pub(crate) fn move_pod_to_end(&mut self, node: NodeId, pod: PodId) {
+        let pods = &mut self.slots[node.index()].usage.pods;
+        if let Some(position) = pods.iter().position(|other| *other == pod) {
+            pods.swap_remove(position);
+            pods.push(pod);
+        }
+    }
+
     /// Updates a node's usage.
     pub(crate) fn update_usage(&mut self, id: NodeId, change: impl FnOnce(&mut NodeUsage)) {
         change(&mut self.slots[id.index()].usage);
@@ -151,7 +161,7 @@ impl NodeTable {
     }
 
     /// Adds or updates a node.
-    pub(crate) fn set(&mut self, id: NodeId, spec: ParsedNode) {
+    pub(crate) fn set(&mut self, id: NodeId, spec: Node) {
         let zone = spec.zone();
         let slot = &mut self.slots[id.index()];
         let old = std::mem::replace(&mut slot.spec, spec);
@@ -257,7 +267,7 @@ impl NodeTable {
         }
     }
 
-    fn remove_image_states(&mut self, spec: &ParsedNode) {
+    fn remove_image_states(&mut self, spec: &Node) {
         for (name, _) in image_names(spec) {
             if let Some(image) = self.image_states.get_mut(name) {
                 image.nodes -= 1;
@@ -284,8 +294,8 @@ impl NodeTable {
 }
 
 /// The names of all images on a node, each once, with the size listed first.
-fn image_names(spec: &ParsedNode) -> impl Iterator<Item = (&Arc<str>, i64)> {
-    let pairs = spec.images.iter().flat_map(|(names, size)| names.iter().map(move |name| (name, *size)));
+fn image_names(spec: &Node) -> impl Iterator<Item = (&Arc<str>, i64)> {
+    let pairs = spec.images.iter().flat_map(|image| image.names.iter().map(|name| (name, image.size_bytes)));
     let mut names: Vec<_> = pairs.collect();
     names.sort_by(|a, b| a.0.cmp(b.0));
     names.dedup_by(|later, first| later.0 == first.0);

@@ -9,7 +9,7 @@ use kubernetes::selector::{RequiredNodeAffinity, Selector};
 use kubernetes::taints::{Toleration, first_untolerated};
 
 use super::super::ids::NodeId;
-use super::super::node::ParsedNode;
+use super::super::node::Node;
 use super::domain_counts::{DomainCounts, EligibleDomains};
 use super::interner::Interner;
 use super::topology::{Topology, TopologyKeyId};
@@ -120,7 +120,7 @@ const MAX_COUNTS: usize = 1024;
 /// Access to the nodes and their topology domains.
 pub(super) trait TopologyView {
     /// Every existing node.
-    fn nodes(&self) -> impl Iterator<Item = (NodeId, &ParsedNode)>;
+    fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)>;
     fn topology(&self) -> &Topology;
 }
 
@@ -170,7 +170,7 @@ impl ResolvedTerm {
 
 impl NodeScope {
     /// The domain of a node, or `None` if its pods are not counted.
-    fn domain_of(&self, node: NodeId, spec: &ParsedNode, topology: &Topology) -> Option<usize> {
+    fn domain_of(&self, node: NodeId, spec: &Node, topology: &Topology) -> Option<usize> {
         let nodes = &self.nodes;
         let is_counted = nodes.with_keys.iter().all(|&key| topology.domain(key, node).is_present())
             && nodes.selected_by.as_ref().is_none_or(|required| required.selects(&spec.name, &spec.labels))
@@ -257,13 +257,7 @@ impl PodCounts {
     }
 
     /// A node was added; `labels_ids` has the label sets of its pods.
-    pub(super) fn add_node(
-        &mut self,
-        node: NodeId,
-        spec: &ParsedNode,
-        labels_ids: &[u32],
-        topology: &Topology,
-    ) {
+    pub(super) fn add_node(&mut self, node: NodeId, spec: &Node, labels_ids: &[u32], topology: &Topology) {
         for (key, domains) in self.domains.values_mut() {
             domains.add_node(node, key.domain_of(node, spec, topology));
         }

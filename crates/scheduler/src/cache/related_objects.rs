@@ -287,8 +287,7 @@ impl RelatedObjects {
 
     /// The labels of a namespace; empty if it is unknown.
     pub(crate) fn namespace_labels(&self, namespace: &str) -> &Labels {
-        static NONE: Labels = Labels::NONE;
-        self.namespaces.get(namespace).unwrap_or(&NONE)
+        self.namespaces.get(namespace).unwrap_or(Labels::none())
     }
 
     /// Whether an extended resource is backed by a device class.

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use model::Object;
-use serde::Deserialize;
+use kubernetes::objects::PodView;
 use serde_json::Value;
 
-use super::hint_volumes::{HintVolumeJson, HintVolumes};
+use super::hint_volumes::HintVolumes;
 
 /// What the queue keeps of a pod for queueing hints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,45 +16,17 @@ pub(crate) struct HintInputs {
     pub resource_claims: [Option<Value>; 2],
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PodJson {
-    spec: Option<SpecJson>,
-    status: Option<StatusJson>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SpecJson {
-    volumes: Option<Vec<HintVolumeJson>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StatusJson {
-    resource_claim_statuses: Option<Value>,
-    extended_resource_claim_status: Option<Value>,
-}
-
-// === impl HintInputs ===
-
 impl HintInputs {
-    pub(crate) fn read(object: &Object) -> HintInputs {
-        let Ok(json) = object.view::<PodJson>() else { return HintInputs::default() };
-        let status = json.status.unwrap_or_default();
-        HintInputs {
-            volumes: json
-                .spec
-                .map(|spec| Arc::new(HintVolumes::of(object, spec.volumes.unwrap_or_default()))),
-            resource_claims: [status.resource_claim_statuses, status.extended_resource_claim_status],
+    pub(crate) fn new(pod: &PodView) -> HintInputs {
+        if pod.read_error.is_some() {
+            return HintInputs::default();
         }
-    }
-}
-
-impl HintVolumes {
-    /// The volumes of a pod; `None` if the object is unreadable.
-    pub(crate) fn read(object: &Object) -> Option<HintVolumes> {
-        let spec = object.view::<PodJson>().ok()?.spec?;
-        Some(HintVolumes::of(object, spec.volumes.unwrap_or_default()))
+        HintInputs {
+            volumes: Some(Arc::new(HintVolumes::new(pod))),
+            resource_claims: [
+                pod.status.resource_claim_statuses.clone(),
+                pod.status.extended_resource_claim_status.clone(),
+            ],
+        }
     }
 }

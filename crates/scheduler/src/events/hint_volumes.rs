@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use model::Object;
-use serde::Deserialize;
+use kubernetes::objects::{AwsElasticBlockStore, GcePersistentDisk, PodView, Volume, VolumeSource};
 
 use crate::storage::InlineDisk;
 
@@ -25,79 +24,12 @@ enum HintVolume {
     Disk(InlineDisk),
 }
 
-/// An entry of `spec.volumes`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct HintVolumeJson {
-    name: Option<Arc<str>>,
-    persistent_volume_claim: Option<ClaimJson>,
-    ephemeral: Option<serde::de::IgnoredAny>,
-    csi: Option<CsiJson>,
-    gce_persistent_disk: Option<GceJson>,
-    aws_elastic_block_store: Option<AwsJson>,
-    azure_disk: Option<AzureJson>,
-    azure_file: Option<serde::de::IgnoredAny>,
-    cinder: Option<serde::de::IgnoredAny>,
-    vsphere_volume: Option<serde::de::IgnoredAny>,
-    portworx_volume: Option<serde::de::IgnoredAny>,
-    iscsi: Option<IscsiJson>,
-    rbd: Option<RbdJson>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ClaimJson {
-    claim_name: Option<Arc<str>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct CsiJson {
-    driver: Option<Arc<str>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct GceJson {
-    pd_name: Option<Arc<str>>,
-    read_only: Option<bool>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct AwsJson {
-    #[serde(rename = "volumeID")]
-    volume_id: Option<Arc<str>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct AzureJson {
-    kind: Option<Arc<str>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct IscsiJson {
-    iqn: Option<Arc<str>>,
-    read_only: Option<bool>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct RbdJson {
-    monitors: Option<Vec<Arc<str>>>,
-    pool: Option<Arc<str>>,
-    image: Option<Arc<str>>,
-    read_only: Option<bool>,
-}
-
 // === impl HintVolumes ===
 
 impl HintVolumes {
-    pub(crate) fn of(pod: &Object, volumes: Vec<HintVolumeJson>) -> HintVolumes {
-        let meta = pod.meta();
-        HintVolumes(volumes.into_iter().filter_map(|volume| HintVolume::of(&meta.name, volume)).collect())
+    pub(crate) fn new(pod: &PodView) -> HintVolumes {
+        let volumes = pod.spec.volumes.iter();
+        HintVolumes(volumes.filter_map(|volume| HintVolume::new(&pod.name.name, volume)).collect())
     }
 
     pub(crate) fn named_claims(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -147,51 +79,35 @@ impl HintVolumes {
 // === impl HintVolume ===
 
 impl HintVolume {
-    fn of(pod: &str, json: HintVolumeJson) -> Option<HintVolume> {
-        if let Some(claim) = json.persistent_volume_claim {
-            return Some(HintVolume::Claim(claim.claim_name.unwrap_or_default()));
-        }
-        if json.ephemeral.is_some() {
-            return Some(HintVolume::Ephemeral(format!("{pod}-{}", json.name.unwrap_or_default()).into()));
-        }
-        if let Some(csi) = json.csi {
-            return Some(HintVolume::Csi(csi.driver.unwrap_or_default()));
-        }
-        let migrated = |driver, disk| Some(HintVolume::Migrated { driver, disk });
-        if let Some(gce) = json.gce_persistent_disk {
-            let (name, read_only) = (gce.pd_name.unwrap_or_default(), gce.read_only.unwrap_or(false));
-            return migrated(Some("pd.csi.storage.gke.io"), Some(InlineDisk::Gce { name, read_only }));
-        }
-        if let Some(aws) = json.aws_elastic_block_store {
-            let id = aws.volume_id.unwrap_or_default();
-            let driver = is_ebs_volume(&id).then_some("ebs.csi.aws.com");
-            return migrated(driver, Some(InlineDisk::AwsEbs { id }));
-        }
-        if let Some(azure) = json.azure_disk {
-            // Only managed disks can be migrated.
-            let is_managed = azure.kind.is_none_or(|kind| kind.eq_ignore_ascii_case("Managed"));
-            return migrated(is_managed.then_some("disk.csi.azure.com"), None);
-        }
-        let others = [
-            (json.azure_file, "file.csi.azure.com"),
-            (json.cinder, "cinder.csi.openstack.org"),
-            (json.vsphere_volume, "csi.vsphere.vmware.com"),
-            (json.portworx_volume, "pxd.portworx.com"),
-        ];
-        if let Some((_, driver)) = others.into_iter().find(|(volume, _)| volume.is_some()) {
-            return migrated(Some(driver), None);
-        }
-        if let Some(iscsi) = json.iscsi {
-            let (iqn, read_only) = (iscsi.iqn.unwrap_or_default(), iscsi.read_only.unwrap_or(false));
-            return Some(HintVolume::Disk(InlineDisk::Iscsi { iqn, read_only }));
-        }
-        json.rbd.map(|rbd| {
-            HintVolume::Disk(InlineDisk::Rbd {
-                monitors: rbd.monitors.unwrap_or_default(),
-                pool: rbd.pool.unwrap_or_default(),
-                image: rbd.image.unwrap_or_default(),
-                read_only: rbd.read_only.unwrap_or(false),
-            })
+    fn new(pod: &str, volume: &Volume) -> Option<HintVolume> {
+        let migrated = |driver, disk| HintVolume::Migrated { driver, disk };
+        Some(match &volume.source {
+            VolumeSource::PersistentVolumeClaim(claim) => HintVolume::Claim(claim.clone()),
+            VolumeSource::Ephemeral => HintVolume::Ephemeral(format!("{pod}-{}", volume.name).into()),
+            VolumeSource::Csi(driver) => HintVolume::Csi(driver.clone()),
+            VolumeSource::GcePersistentDisk(GcePersistentDisk { pd_name, read_only }) => {
+                let disk = InlineDisk::Gce { name: pd_name.clone(), read_only: *read_only };
+                migrated(Some("pd.csi.storage.gke.io"), Some(disk))
+            }
+            VolumeSource::AwsElasticBlockStore(AwsElasticBlockStore { volume_id: id }) => {
+                let driver = is_ebs_volume(id).then_some("ebs.csi.aws.com");
+                migrated(driver, Some(InlineDisk::AwsEbs { id: id.clone() }))
+            }
+            VolumeSource::AzureDisk(disk) => {
+                // Only managed disks can be migrated.
+                let is_managed = disk.kind.as_ref().is_none_or(|kind| kind.eq_ignore_ascii_case("Managed"));
+                migrated(is_managed.then_some("disk.csi.azure.com"), None)
+            }
+            VolumeSource::AzureFile => migrated(Some("file.csi.azure.com"), None),
+            VolumeSource::Cinder(_) => migrated(Some("cinder.csi.openstack.org"), None),
+            VolumeSource::VsphereVolume => migrated(Some("csi.vsphere.vmware.com"), None),
+            VolumeSource::PortworxVolume(_) => migrated(Some("pxd.portworx.com"), None),
+            VolumeSource::Iscsi(disk) => HintVolume::Disk(disk.into()),
+            VolumeSource::Rbd(image) => HintVolume::Disk(image.into()),
+            VolumeSource::HostPath
+            | VolumeSource::EmptyDir { .. }
+            | VolumeSource::Image(_)
+            | VolumeSource::Other => return None,
         })
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::quantity::Quantity;
+use kubernetes::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
 use model::Object;
 use serde_json::Value;
 
@@ -71,12 +72,7 @@ pub(crate) enum TrackedDetails {
 pub(crate) struct TrackedObjects(BTreeMap<(TrackedObjectKind, Arc<str>, Arc<str>), Arc<TrackedObject>>);
 
 /// Topology labels of volumes, in kube-scheduler's order.
-const TOPOLOGY_LABELS: [&str; 4] = [
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-];
+const TOPOLOGY_LABELS: [&str; 4] = [BETA_ZONE, BETA_REGION, ZONE, REGION];
 const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 // === impl TrackedObjectKind ===

@@ -6,7 +6,7 @@ use kubernetes::amounts::ScalarResourceNames;
 use super::registration::{FilterTraits, Registration};
 use crate::cache::RelatedObjects;
 use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObjectKind};
-use crate::node::ParsedNode;
+use crate::node::Node;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::SchedulingSpec;
 use crate::settings::Version;
@@ -68,7 +68,7 @@ pub(crate) fn pre_filter(spec: &SchedulingSpec) -> Result<(), Status> {
 /// `allocatable`.
 pub(crate) fn filter(
     spec: &SchedulingSpec,
-    node: &ParsedNode,
+    node: &Node,
     scalars: &ScalarResourceNames,
     related_objects: &RelatedObjects,
 ) -> Result<(), Status> {

@@ -10,9 +10,9 @@ use crate::cache::{
 };
 use crate::events::{ClusterEvent, EventObjects, HintContext};
 use crate::ids::NodeId;
-use crate::node::ParsedNode;
+use crate::node::Node;
 use crate::plugin::ExtensionPoint;
-use crate::pod::{Pod, PodAffinityTerm};
+use crate::pod::{AffinityTerm, Pod};
 use crate::settings::{InterPodAffinityArgs, Version};
 use crate::status::CommonStatus;
 
@@ -80,17 +80,16 @@ impl AffinityState {
         pod: &Pod,
     ) -> AffinityState {
         let pod_spec = &pod.spec;
-        let resolve_terms = |cluster: &ClusterCache, terms: &[PodAffinityTerm]| -> Vec<ResolvedTerm> {
+        let resolve_terms = |cluster: &ClusterCache, terms: &[AffinityTerm]| -> Vec<ResolvedTerm> {
             terms.iter().map(|term| resolve_term(cluster, term, version)).collect()
         };
         let resolved_affinity = resolve_terms(cache, &pod_spec.required_affinity);
         let resolved_anti_affinity = resolve_terms(cache, &pod_spec.required_anti_affinity);
-        let counts =
-            |cluster: &mut ClusterCache, resolved_terms: Vec<ResolvedTerm>, term: &PodAffinityTerm| {
-                let key = cluster.topology_key(&term.topology_key);
-                let scope = NodeScope { group_by: GroupBy::Domain(key), nodes: CountedNodes::default() };
-                (cluster.counts_for(CountQuery { pods: PodFilter::AllTerms(resolved_terms), scope }), key)
-            };
+        let counts = |cluster: &mut ClusterCache, resolved_terms: Vec<ResolvedTerm>, term: &AffinityTerm| {
+            let key = cluster.topology_key(&term.topology_key);
+            let scope = NodeScope { group_by: GroupBy::Domain(key), nodes: CountedNodes::default() };
+            (cluster.counts_for(CountQuery { pods: PodFilter::AllTerms(resolved_terms), scope }), key)
+        };
         let affinity = pod_spec
             .required_affinity
             .iter()
@@ -345,7 +344,7 @@ pub(crate) fn normalize_score(scores: &[i64], normalized: &mut [i64]) {
 
 /// Resolves a term of the incoming pod: its namespace selector is matched against namespaces first, and then once more
 /// against no labels at all. From 1.34 to 1.36 the latter is a bug of kube-scheduler, and so part of its decisions.
-fn resolve_term(cache: &ClusterCache, term: &PodAffinityTerm, version: Version) -> ResolvedTerm {
+fn resolve_term(cache: &ClusterCache, term: &AffinityTerm, version: Version) -> ResolvedTerm {
     let namespace_selector = &term.namespace_selector;
     let selects_all = namespace_selector.matches(|_| None)
         && (namespace_selector.is_everything() || version >= Version::V1_34);
@@ -376,8 +375,8 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 }
 
 /// Whether the node joined a domain of a required affinity term, or left one of an anti-affinity term.
-fn domain_changed(pod: &Pod, old: Option<&ParsedNode>, new: &ParsedNode) -> bool {
-    let value = |node: &ParsedNode, key: &str| node.labels.get_shared(key).cloned();
+fn domain_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> bool {
+    let value = |node: &Node, key: &str| node.labels.get_shared(key).cloned();
     let affinity_changed = pod.spec.required_affinity.iter().any(|term| match old {
         None => value(new, &term.topology_key).is_some(),
         Some(old) => {
@@ -420,7 +419,7 @@ fn matching_pods_changed(hint: &HintContext<'_>, old: Option<&Pod>, new: Option<
 }
 
 /// Whether there are terms and all of them match a pod. Namespace labels are not looked up here, as in kube-scheduler.
-fn pod_matches_all_terms(terms: &[PodAffinityTerm], pod: &Pod) -> bool {
-    let matches_pod = |term: &PodAffinityTerm| term.matches(&pod.name.namespace, &pod.labels, &Labels::NONE);
+fn pod_matches_all_terms(terms: &[AffinityTerm], pod: &Pod) -> bool {
+    let matches_pod = |term: &AffinityTerm| term.matches(&pod.name.namespace, &pod.labels, Labels::none());
     !terms.is_empty() && terms.iter().all(matches_pod)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::registration::{FilterTraits, Registration};
 use crate::events::{ClusterEvent, EventObjects, HintContext};
-use crate::node::ParsedNode;
+use crate::node::Node;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::SchedulingSpec;
 use crate::settings::AddedAffinity;
@@ -32,7 +32,7 @@ pub(crate) fn pre_filter(spec: &SchedulingSpec) -> Result<Option<Vec<Arc<str>>>,
 pub(crate) fn filter(
     spec: &SchedulingSpec,
     added_affinity: &AddedAffinity,
-    node: &ParsedNode,
+    node: &Node,
 ) -> Result<(), Status> {
     if !matches_added_affinity(added_affinity, node) {
         let reason = "node(s) didn't match scheduler-enforced node affinity";
@@ -51,7 +51,7 @@ pub(crate) fn is_score_skipped(spec: &SchedulingSpec, added_affinity: &AddedAffi
 }
 
 /// The sum of the weights of matching preferred terms.
-pub(crate) fn score(spec: &SchedulingSpec, added_affinity: &AddedAffinity, node: &ParsedNode) -> i64 {
+pub(crate) fn score(spec: &SchedulingSpec, added_affinity: &AddedAffinity, node: &Node) -> i64 {
     let label = |key: &str| node.labels.get(key);
     let preferred = added_affinity.preferred.iter().chain(&spec.preferred_node_affinity);
     let matching_terms = preferred.filter(|(_, term)| term.matches(&node.name, label).unwrap_or(false));
@@ -64,7 +64,7 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
     if !matches_added_affinity(&hint.profile.added_affinity, new) {
         return false;
     }
-    let selects = |node: &ParsedNode| hint.pod.spec.required_node_affinity.matches(&node.name, &node.labels);
+    let selects = |node: &Node| hint.pod.spec.required_node_affinity.matches(&node.name, &node.labels);
     match (selects(new), old.map(selects)) {
         (Ok(false), _) | (Ok(true), Some(Ok(true))) => false,
         (Ok(true), _) | (Err(_), _) => true,
@@ -72,7 +72,7 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 }
 
 /// Whether the node matches the profile's required `addedAffinity`.
-fn matches_added_affinity(added_affinity: &AddedAffinity, node: &ParsedNode) -> bool {
+fn matches_added_affinity(added_affinity: &AddedAffinity, node: &Node) -> bool {
     let label = |key: &str| node.labels.get(key);
     added_affinity.required.as_ref().is_none_or(|nodes| nodes.matches(&node.name, label).unwrap_or(false))
 }

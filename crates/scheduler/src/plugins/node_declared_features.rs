@@ -2,7 +2,7 @@
 
 use super::registration::{FilterTraits, Registration};
 use crate::events::{ClusterEvent, EventObjects, HintContext};
-use crate::node::ParsedNode;
+use crate::node::Node;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::SchedulingSpec;
 use crate::settings::Version;
@@ -27,7 +27,7 @@ pub(crate) const REGISTRATION: Registration =
         ])
         .queueing_hint(queueing_hint);
 
-pub(crate) fn filter(spec: &SchedulingSpec, node: &ParsedNode) -> Result<(), Status> {
+pub(crate) fn filter(spec: &SchedulingSpec, node: &Node) -> Result<(), Status> {
     let declared = |feature: &str| node.declared_features.iter().any(|other| **other == *feature);
     if spec.required_features.iter().all(|feature| declared(feature)) {
         return Ok(());

@@ -6,7 +6,7 @@ use kubernetes::amounts::{Resource, ScalarResourceNames};
 use smallvec::SmallVec;
 
 use super::registration::Registration;
-use crate::node::{NodeUsage, ParsedNode};
+use crate::node::{Node, NodeUsage};
 use crate::plugin::ExtensionPoint;
 use crate::pod::SchedulingSpec;
 use crate::settings::Version;
@@ -41,7 +41,7 @@ impl BalancedAllocation {
     }
 
     /// How much the balance of the node improves with the pod; before 1.36, the balance with the pod.
-    pub(crate) fn score(&self, spec: &SchedulingSpec, node: &ParsedNode, usage: &NodeUsage) -> i64 {
+    pub(crate) fn score(&self, spec: &SchedulingSpec, node: &Node, usage: &NodeUsage) -> i64 {
         if self.is_skipped(spec) {
             return 0;
         }

@@ -7,7 +7,7 @@ use crate::cache::RelatedObjects;
 use crate::events::{
     ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObject, TrackedObjectKind,
 };
-use crate::node::{NodeUsage, ParsedNode};
+use crate::node::{Node, NodeUsage};
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::{Pod, SchedulingSpec};
 use crate::settings::{NodeResourcesFitArgs, ScoringStrategy, Version};
@@ -62,7 +62,7 @@ impl Fit {
     pub(crate) fn filter(
         &self,
         spec: &SchedulingSpec,
-        node: &ParsedNode,
+        node: &Node,
         usage: &NodeUsage,
         scalars: &ScalarResourceNames,
         related_objects: &RelatedObjects,
@@ -119,7 +119,7 @@ impl Fit {
     }
 
     /// The score of a node by the profile's scoring strategy.
-    pub(crate) fn score(&self, spec: &SchedulingSpec, node: &ParsedNode, usage: &NodeUsage) -> i64 {
+    pub(crate) fn score(&self, spec: &SchedulingSpec, node: &Node, usage: &NodeUsage) -> i64 {
         let (mut sum, mut weight_sum) = (0_i64, 0_i64);
         for &(resource, weight) in &self.resources {
             let requested = spec.non_zero_requests.get(resource);
@@ -207,7 +207,7 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 }
 
 /// Whether the pod would fit on the empty node, and a resource that it requests grew.
-fn schedulable_after_node_change(hint: &HintContext<'_>, old: Option<&ParsedNode>, new: &ParsedNode) -> bool {
+fn schedulable_after_node_change(hint: &HintContext<'_>, old: Option<&Node>, new: &Node) -> bool {
     let (requests, cache) = (&hint.pod.spec.requests, hint.cache);
     let is_device_backed =
         |id, has: i64| has == 0 && cache.related_objects.is_device_class_resource(cache.scalars.name(id));

@@ -1,10 +1,11 @@
 //! NodeUnschedulable: cordoned nodes.
 
 use kubernetes::taints::{NO_SCHEDULE, Taint, is_tolerated};
+use kubernetes::well_known::NODE_UNSCHEDULABLE;
 
 use super::registration::{FilterTraits, Registration};
 use crate::events::{ClusterEvent, EventObjects, HintContext};
-use crate::node::ParsedNode;
+use crate::node::Node;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::SchedulingSpec;
 use crate::status::Status;
@@ -16,7 +17,7 @@ pub(crate) const REGISTRATION: Registration =
         .queueing_hint(queueing_hint);
 
 /// Rejects a cordoned node unless the pod tolerates the unschedulable taint, whether the node has that taint or not.
-pub(crate) fn filter(spec: &SchedulingSpec, node: &ParsedNode) -> Result<(), Status> {
+pub(crate) fn filter(spec: &SchedulingSpec, node: &Node) -> Result<(), Status> {
     if !node.unschedulable {
         return Ok(());
     }
@@ -38,10 +39,6 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 }
 
 fn tolerates_cordon(spec: &SchedulingSpec) -> bool {
-    let taint = Taint {
-        key: "node.kubernetes.io/unschedulable".into(),
-        value: "".into(),
-        effect: NO_SCHEDULE.into(),
-    };
+    let taint = Taint { key: NODE_UNSCHEDULABLE.into(), effect: NO_SCHEDULE.into(), ..Taint::default() };
     is_tolerated(&spec.tolerations, &taint)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kubernetes::go;
 use kubernetes::labels::Labels;
 use kubernetes::selector::Selector;
+use kubernetes::well_known::{HOSTNAME, ZONE};
 use smallvec::SmallVec;
 
 use super::registration::{FilterTraits, Registration};
@@ -14,7 +15,7 @@ use crate::cache::{
 };
 use crate::events::{ClusterEvent, EventObjects, HintContext};
 use crate::ids::NodeId;
-use crate::node::ParsedNode;
+use crate::node::Node;
 use crate::plugin::ExtensionPoint;
 use crate::pod::{Pod, SpreadConstraint};
 use crate::settings::{DefaultSpreadConstraint, SpreadDefaults};
@@ -39,9 +40,6 @@ pub(crate) const REGISTRATION: Registration = Registration::new("PodTopologySpre
     ClusterEvent::UpdatePodToleration,
 ])
 .queueing_hint(queueing_hint);
-
-const HOSTNAME: &str = "kubernetes.io/hostname";
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The `DoNotSchedule` constraints of a pod.
 #[derive(Clone, Debug, Default)]
@@ -434,12 +432,8 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
     }
 }
 
-fn domains_changed(
-    constraints: &[SpreadConstraint],
-    old: Option<&ParsedNode>,
-    new: Option<&ParsedNode>,
-) -> bool {
-    let is_counted = |node: &ParsedNode| {
+fn domains_changed(constraints: &[SpreadConstraint], old: Option<&Node>, new: Option<&Node>) -> bool {
+    let is_counted = |node: &Node| {
         constraints.iter().all(|constraint| node.labels.get(&constraint.topology_key).is_some())
     };
     // A missing label equals an empty one here.

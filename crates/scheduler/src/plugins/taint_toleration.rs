@@ -4,7 +4,7 @@ use kubernetes::taints::{PREFER_NO_SCHEDULE, first_untolerated};
 
 use super::registration::{FilterTraits, Registration};
 use crate::events::{ClusterEvent, EventObjects, HintContext};
-use crate::node::ParsedNode;
+use crate::node::Node;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::SchedulingSpec;
 use crate::settings::Version;
@@ -19,7 +19,7 @@ pub(crate) const REGISTRATION: Registration = Registration::new("TaintToleration
 .queueing_hint(queueing_hint);
 
 /// Rejects a node with an untolerated `NoSchedule` or `NoExecute` taint.
-pub(crate) fn filter(spec: &SchedulingSpec, node: &ParsedNode, version: Version) -> Result<(), Status> {
+pub(crate) fn filter(spec: &SchedulingSpec, node: &Node, version: Version) -> Result<(), Status> {
     let Some(taint) = first_untolerated(&node.taints, &spec.tolerations) else { return Ok(()) };
     if version >= Version::V1_35 {
         return Err(Status::unresolvable(Plugin::TaintToleration, "node(s) had untolerated taint(s)"));
@@ -29,7 +29,7 @@ pub(crate) fn filter(spec: &SchedulingSpec, node: &ParsedNode, version: Version)
 }
 
 /// The number of untolerated `PreferNoSchedule` taints.
-pub(crate) fn score(spec: &SchedulingSpec, node: &ParsedNode) -> i64 {
+pub(crate) fn score(spec: &SchedulingSpec, node: &Node) -> i64 {
     let discouraging = node.taints.iter().filter(|taint| &*taint.effect == PREFER_NO_SCHEDULE);
     discouraging.filter(|taint| !kubernetes::taints::is_tolerated(&spec.tolerations, taint)).count() as i64
 }
@@ -39,7 +39,7 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
     match hint.event.objects {
         EventObjects::Node { old, new: Some(new) } => {
             let tolerations = &hint.pod.spec.tolerations;
-            let tolerates = |node: &ParsedNode| first_untolerated(&node.taints, tolerations).is_none();
+            let tolerates = |node: &Node| first_untolerated(&node.taints, tolerations).is_none();
             tolerates(new) && old.is_none_or(|old| !tolerates(old))
         }
         EventObjects::Pod { .. } => hint.is_own_pod_event(),

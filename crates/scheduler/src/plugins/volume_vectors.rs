@@ -13,7 +13,8 @@ use super::volume_context::{PodChanges, VolumeNode, VolumePod};
 use super::{node_volume_limits, volume_binding, volume_restrictions, volume_zone};
 use crate::ids::PodId;
 use crate::status::Status;
-use crate::storage::{PodVolumes, StorageCache, StorageKind, VolumeJson};
+use crate::storage::{PodVolumes, StorageCache, StorageKind};
+use kubernetes::objects::Volume;
 
 /// The plugins that run before the volume plugins, and the volume plugins.
 const EARLIER_PLUGINS: [&str; 7] = [
@@ -104,9 +105,9 @@ impl VectorCluster {
     fn add_pod(&mut self, value: &Value) {
         let text = |value: &Value| -> Arc<str> { value.as_str().unwrap_or_default().into() };
         let (meta, spec) = (&value["metadata"], &value["spec"]);
-        let volumes: Option<Vec<VolumeJson>> = serde_json::from_value(spec["volumes"].clone()).unwrap();
+        let volumes: Option<Vec<Volume>> = serde_json::from_value(spec["volumes"].clone()).unwrap();
         let volumes =
-            PodVolumes::read(&volumes.unwrap_or_default(), &text(&meta["name"]), &text(&meta["uid"]));
+            PodVolumes::new(&volumes.unwrap_or_default(), &text(&meta["name"]), &text(&meta["uid"]));
         let (name, namespace) = (text(&meta["name"]), text(&meta["namespace"]));
         let pod = VectorPod {
             id: PodId(self.pods.len() as u32),

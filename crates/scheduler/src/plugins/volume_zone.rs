@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use kubernetes::labels::Labels;
+use kubernetes::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
 
 use super::registration::{FilterTraits, Registration};
 use super::volume_context::{VolumeNode, VolumePod, unreadable_status};
 use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObjectKind};
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::status::Status;
-use crate::storage::{
-    BETA_REGION, BETA_ZONE, PersistentVolume, REGION, StorageCache, VolumeBindingMode, VolumeError, ZONE,
-};
+use crate::storage::{PersistentVolume, StorageCache, VolumeBindingMode, VolumeError};
 
 pub(crate) const REGISTRATION: Registration =
     Registration::new("VolumeZone", |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter])

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use model::{Moment, NamespacedName, Object};
+use kubernetes::objects::{NodeView, PodView};
+use model::{Moment, Object};
 
 use super::super::Scheduler;
 use super::super::ids::PodId;
-use super::super::node::ParsedNode;
+use super::super::node::Node;
 use super::super::plugin::Plugin;
 use super::super::pod::Pod;
 use crate::events::{
@@ -15,8 +16,8 @@ use crate::events::{
 };
 
 impl Scheduler {
-    pub(crate) fn set_node(&mut self, now: Moment, object: &Object) {
-        let new = ParsedNode::read(object, &mut self.cache.scalars);
+    pub(crate) fn set_node(&mut self, now: Moment, view: &Arc<NodeView>) {
+        let new = Node::new(view.clone(), &mut self.cache.scalars);
         let current_spec = self.cache.nodes.by_name(&new.name).map(|id| self.cache.nodes.spec(id));
         let cluster_events = current_spec
             .map_or_else(|| vec![ClusterEvent::NodeAdd], |old| node_scheduling_properties_change(old, &new));
@@ -66,50 +67,44 @@ impl Scheduler {
         self.requeue_for_event(now, &ObservedEvent { cluster_event, objects }, |_| true);
     }
 
-    pub(crate) fn remove_pod_by_name(
-        &mut self,
-        now: Moment,
-        namespace: &str,
-        name: &str,
-        object: impl FnOnce() -> Object,
-    ) {
-        if let Some(id) = self.cache.find_pod(namespace, name) {
-            self.remove_pod(now, id, object);
+    pub(crate) fn remove_pod_by_name(&mut self, now: Moment, view: &PodView) {
+        if let Some(id) = self.cache.find_pod(&view.name.namespace, &view.name.name) {
+            self.remove_pod(now, id, view);
         }
     }
 
-    pub(crate) fn set_pod(&mut self, now: Moment, object: &Object) {
-        let pod = Pod::read(object, &mut self.cache.scalars);
-        let NamespacedName { namespace, name } = &pod.name;
+    pub(crate) fn set_pod(&mut self, now: Moment, view: &PodView) {
         // kube-scheduler's informer filters out finished pods.
-        if pod.finished {
-            self.remove_pod_by_name(now, namespace, name, || object.clone());
+        if view.is_finished() {
+            self.remove_pod_by_name(now, view);
             return;
         }
-        match self.cache.find_pod(namespace, name) {
+        match self.cache.find_pod(&view.name.namespace, &view.name.name) {
             // A recreated pod of the same name, whose deletion was missed; or a pod that lost its `nodeName`, which no
             // running pod does.
-            Some(id) if self.cache.pod(id).uid != pod.uid || self.loses_node(id, &pod) => {
-                self.remove_pod(now, id, || object.clone());
-                self.add_pod(now, pod, object);
+            Some(id) if self.cache.pod(id).uid != view.uid || self.loses_node(id, view) => {
+                self.remove_pod(now, id, view);
+                self.add_pod(now, view);
             }
-            Some(id) => self.update_pod(now, id, pod, object),
-            None => self.add_pod(now, pod, object),
+            Some(id) => self.update_pod(now, id, view),
+            None => self.add_pod(now, view),
         }
     }
 
-    fn add_pod(&mut self, now: Moment, pod: Pod, object: &Object) {
+    fn add_pod(&mut self, now: Moment, view: &PodView) {
+        let pod = Pod::new(view, &mut self.cache.scalars);
         let (is_bound, is_responsible) = (pod.node_name.is_some(), self.is_responsible(&pod));
         let id = self.cache.add_pod(pod);
         if is_bound {
             self.requeue_for_assigned_pod(now, id);
         } else if is_responsible {
-            self.enqueue(now, id, object);
+            self.enqueue(now, id, view);
         }
     }
 
-    fn update_pod(&mut self, now: Moment, id: PodId, mut pod: Pod, object: &Object) {
+    fn update_pod(&mut self, now: Moment, id: PodId, view: &PodView) {
         let old = self.cache.pod(id).clone();
+        let mut pod = old.updated(view, &mut self.cache.scalars);
         // A nomination that is not yet in the pod's status is kept.
         if pod.node_name.is_none()
             && old.status_nominated_node.is_none()
@@ -132,7 +127,7 @@ impl Scheduler {
             }
         } else {
             self.cache.update_pod(id, pod);
-            self.update_pod_in_queue(now, id, &old, object);
+            self.update_pod_in_queue(now, id, &old, view);
         }
     }
 
@@ -151,11 +146,11 @@ impl Scheduler {
     }
 
     /// Handles an update of a pending pod.
-    fn update_pod_in_queue(&mut self, now: Moment, id: PodId, old: &Pod, object: &Object) {
+    fn update_pod_in_queue(&mut self, now: Moment, id: PodId, old: &Pod, view: &PodView) {
         let new = self.cache.pod(id).clone();
-        let hint_inputs = HintInputs::read(object);
+        let hint_inputs = HintInputs::new(view);
         match self.queue.entries.get(&id) {
-            None => self.enqueue(now, id, object),
+            None => self.enqueue(now, id, view),
             Some(entry) => {
                 let cluster_events =
                     pod_scheduling_properties_change(old, &new, Some((&entry.hint_inputs, &hint_inputs)));
@@ -191,7 +186,7 @@ impl Scheduler {
         self.queue.remove(id);
     }
 
-    fn remove_pod(&mut self, now: Moment, id: PodId, object: impl FnOnce() -> Object) {
+    fn remove_pod(&mut self, now: Moment, id: PodId, view: &PodView) {
         let is_responsible = self.is_responsible(self.cache.pod(id));
         let assumed_node = self.cache.is_assumed(id).then(|| self.cache.node_of(id)).flatten();
         let assumed_node = assumed_node.map(|node| self.cache.nodes.name(node).clone());
@@ -201,8 +196,7 @@ impl Scheduler {
         self.unreserve_volumes(id);
         let mut deleted_pod = self.cache.remove_pod(id);
         let volume_plugins = [Plugin::VolumeRestrictions, Plugin::NodeVolumeLimits];
-        let volumes =
-            self.queue.has_rejected_by_any(&volume_plugins).then(|| HintVolumes::read(&object())).flatten();
+        let volumes = self.queue.has_rejected_by_any(&volume_plugins).then(|| HintVolumes::new(view));
         if deleted_pod.node_name.is_none() {
             if !is_responsible || (assumed_node.is_none() && deleted_pod.nominated_node.is_none()) {
                 return;
@@ -220,8 +214,8 @@ impl Scheduler {
         );
     }
 
-    fn enqueue(&mut self, now: Moment, id: PodId, object: &Object) {
-        let hint_inputs = HintInputs::read(object);
+    fn enqueue(&mut self, now: Moment, id: PodId, view: &PodView) {
+        let hint_inputs = HintInputs::new(view);
         if self.with_queue(|queue, context| queue.add(now, id, hint_inputs, context)) {
             let nominated_node = self.cache.pod(id).nominated_node.clone();
             self.nominator.set(id, nominated_node.as_ref());
@@ -251,8 +245,8 @@ impl Scheduler {
         }
     }
 
-    fn loses_node(&self, id: PodId, pod: &Pod) -> bool {
-        self.cache.pod(id).node_name.is_some() && pod.node_name.is_none()
+    fn loses_node(&self, id: PodId, view: &PodView) -> bool {
+        self.cache.pod(id).node_name.is_some() && view.node_name.is_none()
     }
 
     /// Whether a profile is responsible for the pod.

@@ -81,34 +81,11 @@ impl Scheduler {
         self.queue.has_unschedulable()
     }
 
-    /// The binding of a pod succeeded, as by an update that sets its `nodeName`. Ignored if the pod is not being bound.
-    pub fn pod_bound(&mut self, now: Moment, namespace: &str, name: &str) {
-        self.advance(now);
-        let Some(id) = self.cache.find_pod(namespace, name).filter(|id| self.queue.is_in_flight(*id)) else {
-            return;
-        };
-        let Some(node) = self.cache.node_of(id) else { return };
-        let mut pod = self.cache.pod(id).clone();
-        pod.node_name = Some(self.cache.nodes.name(node).clone());
-        pod.nominated_node = None;
-        self.confirm_bound_pod(now, id, pod);
-    }
-
-    /// Sets the start time of an assigned pod. No pod is requeued.
+    /// Sets the start time of an assigned pod. Unlike an informer event it neither requeues a pod nor moves this one to
+    /// the end of its node's list.
     pub fn pod_started(&mut self, namespace: &str, name: &str, since: Moment) {
         if let Some(id) = self.cache.find_pod(namespace, name) {
             self.cache.set_start_time(id, since);
-        }
-    }
-
-    /// An assigned pod is terminating, by preemption or not: like [`Scheduler::apply`] without parsing the pod. Ignored
-    /// if the pod is not assigned.
-    pub fn pod_terminating(&mut self, now: Moment, namespace: &str, name: &str, preempted: bool) {
-        self.advance(now);
-        let Some(id) = self.cache.find_pod(namespace, name) else { return };
-        let old = self.cache.pod(id).clone();
-        if old.node_name.is_some() {
-            self.update_assigned_pod(now, id, &old, Pod { terminating: true, preempted, ..old.clone() });
         }
     }
 

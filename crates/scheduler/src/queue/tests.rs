@@ -4,6 +4,8 @@ mod real_hints;
 mod real_queue;
 mod scripts;
 
+use model::Moment;
+
 use super::super::{Decision, Scheduler};
 use super::{QueueState, QueuedPodInfo};
 
@@ -27,6 +29,16 @@ fn queue_states(scheduler: &Scheduler) -> String {
     let mut states: Vec<String> = scheduler.queued_pods().map(describe).collect();
     states.sort_unstable();
     states.join(", ")
+}
+
+/// The binding of a pod in the namespace `d` is observed, if one is under way.
+fn observe_binding(scheduler: &mut Scheduler, now: Moment, name: &str) {
+    scheduler.advance(now);
+    let in_flight = scheduler.cache.find_pod("d", name).filter(|id| scheduler.queue.is_in_flight(*id));
+    let Some((id, node)) = in_flight.and_then(|id| Some((id, scheduler.cache.node_of(id)?))) else { return };
+    let mut pod = scheduler.cache.pod(id).clone();
+    (pod.node_name, pod.nominated_node) = (Some(scheduler.cache.nodes.name(node).clone()), None);
+    scheduler.confirm_bound_pod(now, id, pod);
 }
 
 /// The node of a decision, if the pod is scheduled.

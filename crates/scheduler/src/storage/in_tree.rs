@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubernetes::labels::Labels;
+use kubernetes::objects::AzureDisk;
 use kubernetes::selector::NodeSelector;
+use kubernetes::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -40,21 +42,6 @@ pub(crate) struct MigratedVolume {
     /// The nodes it is reachable from, by the driver's topology labels.
     pub(crate) affinity: Option<NodeSelector>,
 }
-
-/// `spec.azureDisk`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct AzureDisk {
-    #[serde(rename = "diskURI")]
-    disk_uri: Option<Arc<str>>,
-    kind: Option<Arc<str>>,
-}
-
-/// Zone and region labels, beta and GA.
-pub(crate) const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
-pub(crate) const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
-pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
-pub(crate) const REGION: &str = "topology.kubernetes.io/region";
 
 /// Separates the zones of a volume that is in several.
 pub(crate) const ZONE_SEPARATOR: &str = "__";
@@ -167,7 +154,7 @@ impl InTreeVolume {
                 InTreePlugin::GcePd => gce_volume_handle(labels, source.text("pdName")?.unwrap_or_default()),
                 InTreePlugin::AzureDisk => {
                     let disk: AzureDisk = volume.parsed(plugin.field())?.unwrap_or_default();
-                    disk.handle().map(|handle| handle.to_string())
+                    azure_handle(&disk).map(|handle| handle.to_string())
                 }
                 InTreePlugin::Cinder | InTreePlugin::Portworx => {
                     Ok(source.text("volumeID")?.unwrap_or_default().to_owned())
@@ -190,16 +177,13 @@ impl InTreeVolume {
     }
 }
 
-// === impl AzureDisk ===
-
-impl AzureDisk {
-    pub(super) fn handle(&self) -> Result<Arc<str>, String> {
-        match &self.kind {
-            Some(kind) if !kind.eq_ignore_ascii_case("Managed") => {
-                Err(format!("kind({kind}) is not supported in csi migration"))
-            }
-            _ => Ok(self.disk_uri.clone().unwrap_or_default()),
+/// The handle of an Azure disk. Only managed disks can be migrated.
+pub(super) fn azure_handle(disk: &AzureDisk) -> Result<Arc<str>, String> {
+    match &disk.kind {
+        Some(kind) if !kind.eq_ignore_ascii_case("Managed") => {
+            Err(format!("kind({kind}) is not supported in csi migration"))
         }
+        _ => Ok(disk.disk_uri.clone().unwrap_or_default()),
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use kubernetes::labels::Labels;
 use kubernetes::quantity::Quantity;
 use kubernetes::selector::{BadSelector, Expression, LabelSelector, NodeSelector, Selector};
+use kubernetes::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
 
 use super::attachable::{AttachableVolume, ClaimKey};
-use super::in_tree::{BETA_REGION, BETA_ZONE, InTreePlugin, InTreeVolume, REGION, ZONE, ZONE_SEPARATOR};
+use super::in_tree::{InTreePlugin, InTreeVolume, ZONE_SEPARATOR};
 use super::read::{ObjectFields, UnreadableObject};
 
 /// A PersistentVolumeClaim.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use kubernetes::objects::{IscsiDisk, RbdImage, Volume, VolumeSource};
 
 use super::attachable::{AttachableVolume, ClaimKey};
 use super::in_tree::{self, InTreePlugin};
@@ -17,31 +17,6 @@ pub struct PodVolumes {
     pub(crate) uid: Arc<str>,
     pub(crate) volumes: Vec<PodVolume>,
     has_disks: bool,
-}
-
-/// An entry of `spec.volumes`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct VolumeJson {
-    #[serde(deserialize_with = "null_is_empty")]
-    name: Arc<str>,
-    persistent_volume_claim: Option<ClaimJson>,
-    ephemeral: Option<Anything>,
-    gce_persistent_disk: Option<GceJson>,
-    aws_elastic_block_store: Option<VolumeIdJson>,
-    iscsi: Option<IscsiJson>,
-    rbd: Option<RbdJson>,
-    azure_disk: Option<in_tree::AzureDisk>,
-    cinder: Option<VolumeIdJson>,
-    portworx_volume: Option<VolumeIdJson>,
-    image: Option<ImageJson>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ImageJson {
-    #[serde(deserialize_with = "null_is_empty")]
-    reference: Arc<str>,
 }
 
 /// One volume of a pod.
@@ -69,22 +44,13 @@ pub(crate) enum InlineDisk {
     Rbd { monitors: Vec<Arc<str>>, pool: Arc<str>, image: Arc<str>, read_only: bool },
 }
 
-// === impl VolumeJson ===
-
-impl VolumeJson {
-    /// The image reference of an image volume.
-    pub(crate) fn image(&self) -> Option<&Arc<str>> {
-        self.image.as_ref().map(|image| &image.reference)
-    }
-}
-
 // === impl PodVolumes ===
 
 impl PodVolumes {
-    /// Reads the relevant volumes of a pod; `None` if there are none.
-    pub(crate) fn read(volumes: &[VolumeJson], pod: &Arc<str>, uid: &Arc<str>) -> Option<Arc<PodVolumes>> {
+    /// The relevant volumes of a pod; `None` if there are none.
+    pub(crate) fn new(volumes: &[Volume], pod: &Arc<str>, uid: &Arc<str>) -> Option<Arc<PodVolumes>> {
         let volumes: Vec<PodVolume> =
-            volumes.iter().filter_map(|volume| PodVolume::read(volume, pod)).collect();
+            volumes.iter().filter_map(|volume| PodVolume::new(volume, pod)).collect();
         let has_disks =
             volumes.iter().any(|volume| matches!(volume, PodVolume::Inline { disk: Some(_), .. }));
         (!volumes.is_empty())
@@ -135,43 +101,41 @@ impl PodVolumes {
 // === impl PodVolume ===
 
 impl PodVolume {
-    fn read(json: &VolumeJson, pod: &str) -> Option<PodVolume> {
-        if let Some(claim) = &json.persistent_volume_claim {
-            return Some(PodVolume::Claim(claim.claim_name.clone()));
-        }
-        if json.ephemeral.is_some() {
-            return Some(PodVolume::Ephemeral(format!("{pod}-{}", json.name).into()));
-        }
+    fn new(volume: &Volume, pod: &str) -> Option<PodVolume> {
         let inline = |disk, attachable: Result<AttachableVolume, String>| {
             let attachable = attachable
-                .map_err(|error| format!("converting volume({}) from inline to csi: {error}", json.name));
-            Some(PodVolume::Inline { disk, attachable: Some(attachable) })
+                .map_err(|error| format!("converting volume({}) from inline to csi: {error}", volume.name));
+            PodVolume::Inline { disk, attachable: Some(attachable) }
         };
-        if let Some(gce) = &json.gce_persistent_disk {
-            let disk =
-                InlineDisk::Gce { name: gce.pd_name.clone(), read_only: gce.read_only.unwrap_or_default() };
-            inline(Some(disk), Ok(InTreePlugin::GcePd.attachable(&in_tree::gce_handle(None, &gce.pd_name))))
-        } else if let Some(ebs) = &json.aws_elastic_block_store {
-            let handle = in_tree::ebs_handle(&ebs.volume_id);
-            let attachable = handle.map(|handle| InTreePlugin::AwsEbs.attachable(&handle));
-            inline(Some(InlineDisk::AwsEbs { id: ebs.volume_id.clone() }), attachable)
-        } else if let Some(azure) = &json.azure_disk {
-            inline(None, azure.handle().map(|handle| InTreePlugin::AzureDisk.attachable(&handle)))
-        } else if let Some(cinder) = &json.cinder {
-            inline(None, Ok(InTreePlugin::Cinder.attachable(&cinder.volume_id)))
-        } else if let Some(portworx) = &json.portworx_volume {
-            inline(None, Ok(InTreePlugin::Portworx.attachable(&portworx.volume_id)))
-        } else if let Some(IscsiJson { iqn, read_only }) = json.iscsi.clone() {
-            let disk = InlineDisk::Iscsi { iqn, read_only: read_only.unwrap_or_default() };
-            Some(PodVolume::Inline { disk: Some(disk), attachable: None })
-        } else {
-            let RbdJson { monitors, pool, image, read_only } = json.rbd.clone()?;
-            let (monitors, read_only) = (monitors.unwrap_or_default(), read_only.unwrap_or_default());
-            Some(PodVolume::Inline {
-                disk: Some(InlineDisk::Rbd { monitors, pool, image, read_only }),
-                attachable: None,
-            })
-        }
+        Some(match &volume.source {
+            VolumeSource::PersistentVolumeClaim(claim) => PodVolume::Claim(claim.clone()),
+            VolumeSource::Ephemeral => PodVolume::Ephemeral(format!("{pod}-{}", volume.name).into()),
+            VolumeSource::GcePersistentDisk(gce) => {
+                let disk = InlineDisk::Gce { name: gce.pd_name.clone(), read_only: gce.read_only };
+                let handle = in_tree::gce_handle(None, &gce.pd_name);
+                inline(Some(disk), Ok(InTreePlugin::GcePd.attachable(&handle)))
+            }
+            VolumeSource::AwsElasticBlockStore(ebs) => {
+                let handle = in_tree::ebs_handle(&ebs.volume_id);
+                let attachable = handle.map(|handle| InTreePlugin::AwsEbs.attachable(&handle));
+                inline(Some(InlineDisk::AwsEbs { id: ebs.volume_id.clone() }), attachable)
+            }
+            VolumeSource::AzureDisk(disk) => {
+                let handle = in_tree::azure_handle(disk);
+                inline(None, handle.map(|handle| InTreePlugin::AzureDisk.attachable(&handle)))
+            }
+            VolumeSource::Cinder(id) => inline(None, Ok(InTreePlugin::Cinder.attachable(id))),
+            VolumeSource::PortworxVolume(id) => inline(None, Ok(InTreePlugin::Portworx.attachable(id))),
+            VolumeSource::Iscsi(disk) => PodVolume::Inline { disk: Some(disk.into()), attachable: None },
+            VolumeSource::Rbd(image) => PodVolume::Inline { disk: Some(image.into()), attachable: None },
+            VolumeSource::Csi(_)
+            | VolumeSource::AzureFile
+            | VolumeSource::VsphereVolume
+            | VolumeSource::HostPath
+            | VolumeSource::EmptyDir { .. }
+            | VolumeSource::Image(_)
+            | VolumeSource::Other => return None,
+        })
     }
 }
 
@@ -197,53 +161,17 @@ impl InlineDisk {
     }
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ClaimJson {
-    #[serde(deserialize_with = "null_is_empty")]
-    claim_name: Arc<str>,
+impl From<&IscsiDisk> for InlineDisk {
+    fn from(disk: &IscsiDisk) -> InlineDisk {
+        InlineDisk::Iscsi { iqn: disk.iqn.clone(), read_only: disk.read_only }
+    }
 }
 
-/// An object of which only the presence matters.
-#[derive(Clone, Debug, Deserialize)]
-struct Anything {}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct GceJson {
-    #[serde(deserialize_with = "null_is_empty")]
-    pd_name: Arc<str>,
-    read_only: Option<bool>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct VolumeIdJson {
-    #[serde(rename = "volumeID", deserialize_with = "null_is_empty")]
-    volume_id: Arc<str>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct IscsiJson {
-    #[serde(deserialize_with = "null_is_empty")]
-    iqn: Arc<str>,
-    read_only: Option<bool>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct RbdJson {
-    monitors: Option<Vec<Arc<str>>>,
-    #[serde(deserialize_with = "null_is_empty")]
-    pool: Arc<str>,
-    #[serde(deserialize_with = "null_is_empty")]
-    image: Arc<str>,
-    read_only: Option<bool>,
-}
-
-fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
-    Ok(Option::<Arc<str>>::deserialize(deserializer)?.unwrap_or_default())
+impl From<&RbdImage> for InlineDisk {
+    fn from(disk: &RbdImage) -> InlineDisk {
+        let RbdImage { monitors, pool, image, read_only } = disk.clone();
+        InlineDisk::Rbd { monitors, pool, image, read_only }
+    }
 }
 
 #[cfg(test)]
@@ -251,8 +179,8 @@ mod tests {
     use super::*;
 
     fn read(json: &str) -> Option<Arc<PodVolumes>> {
-        let volumes: Vec<VolumeJson> = serde_json::from_str(json).unwrap();
-        PodVolumes::read(&volumes, &"web-1".into(), &"u1".into())
+        let volumes: Vec<Volume> = serde_json::from_str(json).unwrap();
+        PodVolumes::new(&volumes, &"web-1".into(), &"u1".into())
     }
 
     #[track_caller]

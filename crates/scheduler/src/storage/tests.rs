@@ -33,8 +33,8 @@ impl StorageCache {
 impl PodVolumes {
     /// The volumes of a pod `p` whose uid is `u`.
     pub(crate) fn of(volumes: Value) -> Arc<PodVolumes> {
-        let volumes: Vec<VolumeJson> = serde_json::from_value(volumes).unwrap();
-        PodVolumes::read(&volumes, &"p".into(), &"u".into()).unwrap()
+        let volumes: Vec<kubernetes::objects::Volume> = serde_json::from_value(volumes).unwrap();
+        PodVolumes::new(&volumes, &"p".into(), &"u".into()).unwrap()
     }
 }
 

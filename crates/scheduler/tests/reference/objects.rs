@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use kubernetes::objects::PodView;
 use kubernetes::requests::{PodResources, PodResourcesOptions, ResourceList};
 use kubernetes::selector::{LabelSelector, NodeSelector, NodeSelectorTerm, Selector};
+use model::Object;
 use serde::Deserialize;
 
 pub(crate) type Labels = BTreeMap<String, String>;
@@ -235,7 +237,9 @@ pub(crate) struct Namespace {
 impl Pod {
     pub(crate) fn read(json: &str) -> Pod {
         let pod: Pod = serde_json::from_str(json).expect("the pod is valid");
-        let resources: PodResources<'_> = serde_json::from_str(json).expect("the pod is valid");
+        let view = PodView::parse(&Object::from_trusted(json));
+        assert_eq!(view.read_error, None);
+        let resources = PodResources { spec: &view.spec, status: &view.status };
         let pod_usage = resources.calculate_resource();
         let scored = [("cpu", pod_usage.non_zero_cpu.0), ("memory", pod_usage.non_zero_memory.0)];
         Pod {
@@ -326,7 +330,7 @@ pub(crate) fn amount(amounts: &Amounts, resource: &str) -> i64 {
     amounts.get(resource).copied().unwrap_or(0)
 }
 
-fn amounts(list: &ResourceList<'_>) -> Amounts {
+fn amounts(list: &ResourceList) -> Amounts {
     let amount = |(name, quantity): (&str, &kubernetes::quantity::Quantity)| {
         (name.to_owned(), if name == "cpu" { quantity.milli_value() } else { quantity.value() })
     };

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use autoscaler::{Membership, NodeGroup};
 use kubernetes::time::whole_second;
+use kubernetes::well_known::{HOSTNAME, NODE_NOT_READY};
 use model::{Moment, Object};
 use serde_json::{Map, Value, json};
-
-const HOSTNAME: &str = "kubernetes.io/hostname";
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// The provider id of a group's machine.
 pub(super) fn provider_id(group: &NodeGroup, name: &str) -> Arc<str> {
@@ -38,9 +36,9 @@ pub(super) fn node_from_template(
     let mut template_taints = taints.take();
     let new_taints = template_taints.as_array_mut().map(std::mem::take).unwrap_or_default();
     let mut new_taints: Vec<Value> =
-        new_taints.into_iter().filter(|taint| taint["key"] != NOT_READY).collect();
+        new_taints.into_iter().filter(|taint| taint["key"] != NODE_NOT_READY).collect();
     if !is_ready {
-        new_taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+        new_taints.push(json!({"key": NODE_NOT_READY, "effect": "NoSchedule"}));
     }
     object_field(&mut node, "spec").insert("taints".to_owned(), new_taints.into());
     object_field(&mut node, "status").insert("conditions".to_owned(), json!([ready_condition(is_ready, at)]));
@@ -63,7 +61,7 @@ pub(super) fn pods_from_template(group: &NodeGroup, name: &str, at: Moment) -> V
 pub fn with_ready_condition(node: &Object, at: Moment) -> Object {
     let Ok(mut value) = node.value() else { return node.clone() };
     if let Some(taints) = value.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
-        taints.retain(|taint| taint["key"] != NOT_READY);
+        taints.retain(|taint| taint["key"] != NODE_NOT_READY);
     }
     let conditions = object_field(&mut value, "status").entry("conditions").or_insert(Value::Null);
     if !conditions.is_array() {
@@ -151,7 +149,7 @@ mod tests {
             "metadata": {"name": "a-1", "uid": "kinescope://a/a-1", "creationTimestamp": "1970-01-01T00:00:01Z",
                 "labels": {"pool": "a", "kubernetes.io/hostname": "a-1"}},
             "spec": {"providerID": "kinescope://a/a-1", "taints": [
-                {"key": "gpu", "effect": "NoSchedule"}, {"key": NOT_READY, "effect": "NoSchedule"}]},
+                {"key": "gpu", "effect": "NoSchedule"}, {"key": NODE_NOT_READY, "effect": "NoSchedule"}]},
             "status": {"allocatable": {"cpu": "4"}, "conditions": [
                 {"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:00:01Z"}]}});
         assert_eq!(node.value().unwrap(), expected);

@@ -26,8 +26,8 @@ fn group(name: &str, max: i64, failures: &[(i64, i64, ProvisioningFailureKind)])
     }
 }
 
-fn node(name: &str, id: &str) -> Object {
-    testobjects::node(name).provider_id(id).object()
+fn view(name: &str, id: &str) -> NodeView {
+    NodeView::parse(&testobjects::node(name).provider_id(id).object())
 }
 
 fn descriptions(changes: Vec<CloudChange>) -> Vec<String> {
@@ -47,8 +47,8 @@ fn nodes_register_after_their_delay_and_are_deleted_at_once() {
     let mut slow = group("b", 9, &[]);
     slow.provisioning.ready_after = Delay::Constant(Duration::from_secs(5));
     let mut cloud = SimulatedCloud::new(vec![group("a", 9, &[]), slow], 0);
-    assert_eq!(cloud.adopt(&node("a-1", "fake://a/a-1")), Some(A));
-    assert_eq!(cloud.adopt(&node("c-1", "")), None);
+    assert_eq!(cloud.adopt(&view("a-1", "fake://a/a-1")), Some(A));
+    assert_eq!(cloud.adopt(&view("c-1", "")), None);
     cloud.increase_size(second(0), B, 1).unwrap();
     cloud.increase_size(second(0), A, 2).unwrap();
     assert_eq!((cloud.target_size(A), cloud.target_size(B)), (3, 1));

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use autoscaler::{Autoscaler, BackgroundResult, CloudProvider, LoopResult, PodStatusUpdate, ScaleUpResult};
+use autoscaler::{Autoscaler, BackgroundResult, CloudProvider, LoopResult, ScaleUpResult};
 use indexmap::IndexMap;
+use kubernetes::objects::{ConditionStatus, NodeEvent, NodeView, PodConditionType, PodEvent};
 use kubernetes::time::after;
-use model::{Moment, NamespacedName, Object, What};
+use model::{Moment, NamespacedName, What};
 use rustc_hash::FxBuildHasher;
 
 use crate::cloud::{CloudChange, SimulatedCloud};
@@ -19,8 +20,8 @@ use crate::setup::AutoscalerSetup;
 pub struct AutoscalerLoop {
     autoscaler: Autoscaler,
     cloud: SimulatedCloud,
-    /// Pod updates that the autoscaler has not received yet.
-    queued_updates: IndexMap<NamespacedName, PodUpdate, FxBuildHasher>,
+    /// The last event of each pod that the autoscaler has not received yet.
+    queued_events: IndexMap<NamespacedName, PodEvent, FxBuildHasher>,
     /// The node group of every node that has one.
     groups: BTreeMap<Arc<str>, Arc<str>>,
     /// The end of its last loop.
@@ -35,30 +36,6 @@ pub struct AutoscalerLoop {
     last_unschedulable: Moment,
 }
 
-/// A pod as the owner of the cluster's objects shows it to the autoscaler.
-pub trait ObservedPod {
-    /// Its name.
-    fn name(&self) -> &NamespacedName;
-
-    /// Whether it is pending and the scheduler found no feasible node.
-    fn is_unschedulable(&self) -> bool;
-
-    /// The pod as it is now.
-    fn object(&self) -> Object;
-
-    /// The part of it that its owner does not set.
-    fn status_update(&self) -> PodStatusUpdate;
-}
-
-/// The extent of a pod update. A later variant includes the earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PodUpdate {
-    /// Its status changed.
-    Status,
-    /// It is new, or its owner changed it.
-    Full,
-}
-
 /// The minimum duration of a loop. With a scan interval of zero, time would otherwise not advance.
 const MIN_LOOP_DURATION: Duration = Duration::from_millis(1);
 
@@ -68,7 +45,7 @@ impl AutoscalerLoop {
         AutoscalerLoop {
             autoscaler: Autoscaler::new(setup.settings, setup.start).without_unremovable_report(),
             cloud: setup.cloud,
-            queued_updates: IndexMap::default(),
+            queued_events: IndexMap::default(),
             groups: BTreeMap::new(),
             busy_until: setup.start,
             last_result: None,
@@ -83,45 +60,39 @@ impl AutoscalerLoop {
         &self.autoscaler
     }
 
-    /// An object other than a pod was added, modified or deleted.
+    /// An object other than a pod or node was added, modified or deleted.
     pub fn apply(&mut self, what: &What) {
         self.autoscaler.apply(what);
     }
 
-    /// Queues a pod update. More may follow before the autoscaler's next activity, and only the pod's state by then
+    /// A node was added, modified or deleted.
+    pub fn apply_node(&mut self, event: &NodeEvent) {
+        self.autoscaler.apply_node(event);
+    }
+
+    /// Queues a pod event. More may follow before the autoscaler's next activity, and only the pod's state by then
     /// matters. An unschedulable pod is delivered at once, since the autoscaler may start a loop earlier for it.
-    pub fn pod_changed(&mut self, pod: &impl ObservedPod, update: PodUpdate) {
-        let update = match self.queued_updates.get_mut(pod.name()) {
-            Some(queued) => {
-                *queued = update.max(*queued);
-                *queued
-            }
-            None => {
-                self.queued_updates.insert(pod.name().clone(), update);
-                update
-            }
-        };
-        if pod.is_unschedulable() {
-            self.queued_updates.swap_remove(pod.name());
-            self.deliver(pod.name(), update, Some(pod));
+    pub fn apply_pod(&mut self, event: PodEvent) {
+        let pod = event.object().clone();
+        let is_unschedulable = event.state().is_some()
+            && pod.node_name.is_none()
+            && !pod.is_terminating()
+            && pod
+                .status
+                .condition(PodConditionType::PodScheduled)
+                .is_some_and(|scheduled| scheduled.status == ConditionStatus::False);
+        if is_unschedulable {
+            self.queued_events.swap_remove(&pod.name);
+            self.autoscaler.apply_pod(&event);
+        } else {
+            self.queued_events.insert(pod.name.clone(), event);
         }
     }
 
-    /// Delivers the queued pod updates with the pods' current state. To be called before each activity of the
-    /// autoscaler.
-    pub fn deliver_pod_updates<'p, P: ObservedPod + 'p>(
-        &mut self,
-        find: impl Fn(&NamespacedName) -> Option<&'p P>,
-    ) {
-        for (name, update) in std::mem::take(&mut self.queued_updates) {
-            self.deliver(&name, update, find(&name));
-        }
-    }
-
-    fn deliver(&mut self, name: &NamespacedName, update: PodUpdate, pod: Option<&impl ObservedPod>) {
-        match (update, pod) {
-            (PodUpdate::Full, Some(pod)) => self.autoscaler.apply(&What::Modified(pod.object())),
-            (_, pod) => self.autoscaler.apply_status_update(name, pod.map(ObservedPod::status_update)),
+    /// Delivers the queued pod events. To be called before each activity of the autoscaler.
+    pub fn deliver_pod_events(&mut self) {
+        for (_, event) in self.queued_events.drain(..) {
+            self.autoscaler.apply_pod(&event);
         }
     }
 
@@ -133,16 +104,16 @@ impl AutoscalerLoop {
     }
 
     /// A node was added. Returns its node group, if it has one.
-    pub fn node_added(&mut self, node: &Object) -> Option<Arc<str>> {
+    pub fn node_added(&mut self, node: &NodeView) -> Option<Arc<str>> {
         let group = self.cloud.adopt(node)?;
         let group = self.cloud.groups()[group.index()].name.clone();
-        self.groups.insert((*node.meta().name).into(), group.clone());
+        self.groups.insert(node.name.clone(), group.clone());
         Some(group)
     }
 
     /// A node was deleted, and its machine with it.
-    pub fn node_deleted(&mut self, node: &Object) {
-        self.groups.remove(&*node.meta().name);
+    pub fn node_deleted(&mut self, node: &NodeView) {
+        self.groups.remove(&node.name);
         self.cloud.node_deleted(node);
     }
 

@@ -4,8 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use controllers::{ApiCall, Controller, Controllers, OwnerName, TemplateHashes};
+use kubernetes::objects::{NodeEvent, PodEvent, PodView};
 use kubernetes::time::after;
-use model::{Kind, Moment, Object, What};
+use model::{Kind, Moment, What};
 
 use crate::ids::DemandId;
 use crate::input::{ContainerExit, PodIncarnation};
@@ -15,7 +16,7 @@ use crate::latency::{LatencyKind, LatencySampler};
 pub trait RecordedPodSource: fmt::Debug {
     /// The recorded counterpart of a new pod: the next pod of its owner. The first of the owners is the pod's own
     /// controller, each following one owns the one before.
-    fn next_record(&mut self, pod: &Object, owners: &[OwnerName]) -> Option<PodRecord>;
+    fn next_record(&mut self, pod: &PodView, owners: &[OwnerName]) -> Option<PodRecord>;
 }
 
 /// The record of a pod.
@@ -65,14 +66,42 @@ impl ControllerLoop<'_> {
     /// unless that is known already.
     pub fn apply(&mut self, now: Moment, what: &What, sampler: &mut LatencySampler) -> Option<Moment> {
         self.controllers.apply(now, what);
+        let is_node = what.object().meta().kind == "Node";
+        let latency_kind = if is_node { LatencyKind::DaemonPodCreation } else { LatencyKind::PodRecreation };
+        self.schedule_work(now, latency_kind, sampler)
+    }
+
+    /// The same for a pod.
+    pub fn apply_pod(
+        &mut self,
+        now: Moment,
+        event: &PodEvent,
+        sampler: &mut LatencySampler,
+    ) -> Option<Moment> {
+        self.controllers.apply_pod(now, event);
+        self.schedule_work(now, LatencyKind::PodRecreation, sampler)
+    }
+
+    /// The same for a node.
+    pub fn apply_node(
+        &mut self,
+        now: Moment,
+        event: &NodeEvent,
+        sampler: &mut LatencySampler,
+    ) -> Option<Moment> {
+        self.controllers.apply_node(event);
+        self.schedule_work(now, LatencyKind::DaemonPodCreation, sampler)
+    }
+
+    fn schedule_work(
+        &mut self,
+        now: Moment,
+        latency_kind: LatencyKind,
+        sampler: &mut LatencySampler,
+    ) -> Option<Moment> {
         if self.is_working || self.work_at.is_some() || !self.controllers.has_work() {
             return None;
         }
-        let latency_kind = if what.object().meta().kind == "Node" {
-            LatencyKind::DaemonPodCreation
-        } else {
-            LatencyKind::PodRecreation
-        };
         self.work_at = Some(after(now, sampler.draw(latency_kind, now)));
         self.work_at
     }
@@ -101,13 +130,13 @@ impl ControllerLoop<'_> {
     }
 
     /// The recorded counterpart of a pod that they create, if there is one.
-    pub fn next_record(&mut self, pod: &Object) -> Option<PodRecord> {
+    pub fn next_record(&mut self, pod: &PodView) -> Option<PodRecord> {
         let owners = self.controllers.owners_of(pod);
         self.recorded_pods.as_mut()?.next_record(pod, &owners)
     }
 
     /// Whether one of them creates the pods of this pod's owner.
-    pub fn creates_pods_of(&self, pod: &Object) -> bool {
+    pub fn creates_pods_of(&self, pod: &PodView) -> bool {
         self.controllers.creates_pods_of(pod)
     }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use kubernetes::objects::{NodeEvent, PodEvent};
 use kubernetes::time::after;
-use model::{Moment, NamespacedName, Object, What};
+use model::{Moment, NamespacedName, What};
 use scheduler::{Scheduler, SchedulingAttempt};
 
 use crate::latency::{LatencyKind, LatencySampler};
@@ -93,7 +94,17 @@ impl SchedulerLoop {
         Preemption { victims, ends }
     }
 
-    /// An object was added, modified or deleted.
+    /// A pod was added, modified or deleted.
+    pub fn apply_pod(&mut self, now: Moment, event: &PodEvent) {
+        self.scheduler.apply_pod(now, event);
+    }
+
+    /// A node was added, modified or deleted.
+    pub fn apply_node(&mut self, now: Moment, event: &NodeEvent) {
+        self.scheduler.apply_node(now, event);
+    }
+
+    /// An object of any kind was added, modified or deleted.
     pub fn apply(&mut self, now: Moment, what: &What) {
         self.scheduler.apply(now, what);
     }
@@ -108,12 +119,7 @@ impl SchedulerLoop {
         self.scheduler.prefer_recorded_node(&pod.namespace, &pod.name, node);
     }
 
-    /// The binding of a pod became visible.
-    pub fn pod_bound(&mut self, now: Moment, pod: &NamespacedName) {
-        self.scheduler.pod_bound(now, &pod.namespace, &pod.name);
-    }
-
-    /// The binding of a pod failed.
+    /// The API server refused to bind a pod.
     pub fn bind_failed(&mut self, now: Moment, pod: &NamespacedName) {
         self.scheduler.bind_failed(now, &pod.namespace, &pod.name);
     }
@@ -121,16 +127,6 @@ impl SchedulerLoop {
     /// The containers of a pod have started.
     pub fn pod_started(&mut self, pod: &NamespacedName, since: Moment) {
         self.scheduler.pod_started(&pod.namespace, &pod.name, since);
-    }
-
-    /// A pod has released its resources: it has finished, or is deleted.
-    pub fn pod_released(&mut self, now: Moment, pod: &NamespacedName, object: impl Fn() -> Object) {
-        self.scheduler.pod_deleted(now, &pod.namespace, &pod.name, object);
-    }
-
-    /// A bound pod is terminating, perhaps because of a preemption.
-    pub fn pod_terminating(&mut self, now: Moment, pod: &NamespacedName, preempted: bool) {
-        self.scheduler.pod_terminating(now, &pod.namespace, &pod.name, preempted);
     }
 
     /// The deletion of all victims of a pod has begun.

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubernetes::read::nullable;
+use kubernetes::objects::NodeView;
 use kubernetes::taints::{NO_EXECUTE, Taint, Toleration};
 use kubernetes::time::after;
-use model::{Moment, Object};
-use serde::Deserialize;
+use model::Moment;
 
 /// NoExecute taints by node, and pending evictions. Pods are identified by a `K` of the caller's choice.
 #[derive(Debug)]
@@ -26,47 +25,15 @@ struct Eviction {
     taint: Arc<str>,
 }
 
-#[derive(Default, Deserialize)]
-struct NodeJson {
-    #[serde(default, deserialize_with = "nullable")]
-    spec: NodeSpecJson,
-}
-
-#[derive(Default, Deserialize)]
-struct NodeSpecJson {
-    #[serde(default, deserialize_with = "nullable")]
-    taints: Vec<Taint>,
-}
-
-#[derive(Default, Deserialize)]
-struct PodJson {
-    #[serde(default, deserialize_with = "nullable")]
-    spec: PodSpecJson,
-}
-
-#[derive(Default, Deserialize)]
-struct PodSpecJson {
-    #[serde(default, deserialize_with = "nullable")]
-    tolerations: Vec<TimedToleration>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct TimedToleration {
-    #[serde(flatten)]
-    toleration: Toleration,
-    toleration_seconds: Option<i64>,
-}
-
 impl<K: Ord + Clone> TaintEviction<K> {
     /// A node was added or modified. Returns whether its pods are to be [re-evaluated](TaintEviction::pod_changed).
-    pub fn node_changed(&mut self, name: &Arc<str>, node: &Object) -> bool {
-        let mut taints = taints_of(node);
-        taints.retain(|taint| &*taint.effect == NO_EXECUTE);
+    pub fn node_changed(&mut self, node: &NodeView) -> bool {
+        let taints = node.taints.iter().filter(|taint| &*taint.effect == NO_EXECUTE);
+        let taints: Vec<Taint> = taints.cloned().collect();
         if taints.is_empty() {
-            self.taints.remove(name).is_some()
+            self.taints.remove(&node.name).is_some()
         } else {
-            self.taints.insert(name.clone(), taints);
+            self.taints.insert(node.name.clone(), taints);
             true
         }
     }
@@ -83,15 +50,12 @@ impl<K: Ord + Clone> TaintEviction<K> {
         now: Moment,
         pod: &K,
         node: Option<&Arc<str>>,
-        object: impl FnOnce() -> Object,
+        tolerations: &[Toleration],
     ) -> Option<Moment> {
         let scheduled_eviction = self.evictions.get(pod);
         let toleration_time = match node.and_then(|node| self.taints.get(node)) {
             None => TolerationTime::Forever,
-            Some(taints) => {
-                let json: PodJson = object().view().unwrap_or_default();
-                min_toleration_time(taints, &json.spec.tolerations)
-            }
+            Some(taints) => min_toleration_time(taints, tolerations),
         };
         let eviction = match toleration_time {
             TolerationTime::Forever => {
@@ -128,11 +92,6 @@ impl<K> Default for TaintEviction<K> {
     }
 }
 
-/// The taints of a node; none if they cannot be parsed.
-pub(crate) fn taints_of(node: &Object) -> Vec<Taint> {
-    node.view::<NodeJson>().unwrap_or_default().spec.taints
-}
-
 /// How long a pod tolerates taints.
 enum TolerationTime {
     Forever,
@@ -140,15 +99,13 @@ enum TolerationTime {
 }
 
 /// The shortest time for which a pod tolerates these taints. For each taint the first matching toleration counts.
-fn min_toleration_time(taints: &[Taint], tolerations: &[TimedToleration]) -> TolerationTime {
+fn min_toleration_time(taints: &[Taint], tolerations: &[Toleration]) -> TolerationTime {
     let mut shortest = TolerationTime::Forever;
     for taint in taints {
-        let seconds = match tolerations.iter().find(|candidate| candidate.toleration.tolerates(taint)) {
+        let seconds = match tolerations.iter().find(|candidate| candidate.tolerates(taint)) {
             None => 0,
-            Some(TimedToleration { toleration_seconds: None, .. }) => continue,
-            Some(TimedToleration { toleration_seconds: Some(seconds), .. }) => {
-                (*seconds).max(0).unsigned_abs()
-            }
+            Some(Toleration { toleration_seconds: None, .. }) => continue,
+            Some(Toleration { toleration_seconds: Some(seconds), .. }) => (*seconds).max(0).unsigned_abs(),
         };
         let time = Duration::from_secs(seconds);
         if !matches!(&shortest, TolerationTime::For(other, _) if *other <= time) {

@@ -38,7 +38,7 @@ impl<O: Observer> Run<'_, O> {
                 let created = self.objects.set(object);
                 self.notify_object(Some(created));
             }
-            ApiCall::Update(object) if is_pod(&object) => self.remove_finalizers(&object),
+            ApiCall::RemovePodFinalizer { pod, uid, .. } => self.remove_finalizers(&pod, &uid),
             ApiCall::Update(object) => {
                 let updated = self.objects.update(object);
                 self.notify_object(updated);

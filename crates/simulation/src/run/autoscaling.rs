@@ -10,6 +10,7 @@ use crate::cloud::{CloudChange, with_ready_condition};
 use crate::eviction::EvictionCause;
 use crate::node_edit;
 use crate::observer::{Observer, SimulationEvent};
+use crate::store::StoredNode;
 
 /// The most rounds of background work at one moment. A few are needed; more indicate a bug.
 const MAX_BACKGROUND_ROUNDS: usize = 100;
@@ -23,7 +24,7 @@ impl<O: Observer> Run<'_, O> {
         }
         self.apply_cloud_changes();
         self.background();
-        self.deliver_pod_updates();
+        self.deliver_pod_events();
         let Some(autoscaler) = &mut self.informers.autoscaler else { return };
         let Some(loop_result) = autoscaler.run_once(now, &mut self.timeline.latencies) else { return };
         let observer = &mut self.informers.observer;
@@ -51,17 +52,17 @@ impl<O: Observer> Run<'_, O> {
         self.background();
     }
 
-    /// Delivers queued pod updates, before the autoscaler does something.
-    fn deliver_pod_updates(&mut self) {
+    /// Delivers queued pod events, before the autoscaler does something.
+    fn deliver_pod_events(&mut self) {
         if let Some(autoscaler) = &mut self.informers.autoscaler {
-            autoscaler.deliver_pod_updates(|name| self.pods.get_by_name(name));
+            autoscaler.deliver_pod_events();
         }
     }
 
     /// Runs the work that is due between loops, until none is left.
     fn background(&mut self) {
         for _ in 0..MAX_BACKGROUND_ROUNDS {
-            self.deliver_pod_updates();
+            self.deliver_pod_events();
             let Some(autoscaler) = &mut self.informers.autoscaler else { return };
             let background_result = autoscaler.background(self.timeline.now());
             self.execute_all(&background_result.actions, &background_result.events);
@@ -101,8 +102,8 @@ impl<O: Observer> Run<'_, O> {
     }
 
     fn edit_node(&mut self, name: &Arc<str>, edit: impl FnOnce(&Object) -> Option<Object>) {
-        if let Some(node) = self.nodes.get(name).and_then(edit) {
-            self.set_node(name, node);
+        if let Some(node) = self.nodes.get(name).and_then(|node| edit(&node.object)) {
+            self.set_node(StoredNode::parse(node));
         }
     }
 
@@ -115,15 +116,14 @@ impl<O: Observer> Run<'_, O> {
             match change {
                 CloudChange::Registered { node, pods } => {
                     let name: Arc<str> = (*node.meta().name).into();
-                    self.set_node(&name, node);
+                    self.set_node(StoredNode::parse(node));
                     for pod in pods {
                         self.create_with_node(&name, pod);
                     }
                 }
                 CloudChange::Ready { node, at } => {
-                    if let Some(object) = self.nodes.get(&node).map(|object| with_ready_condition(object, at))
-                    {
-                        self.set_node(&node, object);
+                    if let Some(node) = self.nodes.get(&node) {
+                        self.set_node(StoredNode::parse(with_ready_condition(&node.object, at)));
                     }
                 }
                 CloudChange::Deleted { node } => self.remove_node(&node),

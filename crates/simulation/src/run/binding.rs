@@ -1,11 +1,12 @@
 //! Scheduling and binding of pods: the scheduler's decisions are carried out, and containers start.
 
-use kubernetes::time::{after, whole_second};
-use model::{Moment, What};
+use kubernetes::time::after;
+use model::Moment;
 use scheduler::{Decision, Rejection, ScheduleResult, SchedulingAttempt};
 
 use super::Run;
-use crate::events::PodEvent;
+use super::informers::ChangeKind;
+use crate::events::SchedulerEvent;
 use crate::eviction::EvictionCause;
 use crate::ids::PodId;
 use crate::latency::LatencyKind;
@@ -69,7 +70,7 @@ impl<O: Observer> Run<'_, O> {
             }
         }
         if let Some(pod) = self.pods.get(id) {
-            self.informers.scheduler_event(now, pod, || PodEvent {
+            self.informers.scheduler_event(now, pod, || SchedulerEvent {
                 reason: "FailedScheduling",
                 action: "Scheduling",
                 note: rejection.event_message(),
@@ -129,15 +130,9 @@ impl<O: Observer> Run<'_, O> {
             now,
             &SimulationEvent::ResourcesClaimed { id, node: &node, requests: pod.requests },
         );
-        let scheduler = &mut self.informers.scheduler;
-        if scheduler.schedules(&name) {
-            scheduler.pod_bound(now, &name);
-            self.notify_pod_status(id);
-        } else {
-            self.notify_pod(id, What::Modified);
-        }
+        self.notify_pod(id, ChangeKind::Modified);
         if let (Some(placement), Some(pod)) = (placement, self.pods.get(id)) {
-            self.informers.scheduler_event(now, pod, || PodEvent {
+            self.informers.scheduler_event(now, pod, || SchedulerEvent {
                 reason: "Scheduled",
                 action: "Binding",
                 note: format!("Successfully assigned {}/{} to {node}", name.namespace, name.name),
@@ -171,8 +166,6 @@ impl<O: Observer> Run<'_, O> {
         if let Some(exit) = self.demands.get(id.demand).and_then(|state| state.demand.exit) {
             self.timeline.put(after(now, exit.after), RunTask::FinishContainers(id));
         }
-        self.informers.scheduler.pod_started(&pod.name, whole_second(now));
-        // The autoscaler does not consider it.
-        self.informers.publish_pod(&mut self.timeline, pod, What::Modified);
+        self.informers.pod_started(&mut self.timeline, pod);
     }
 }

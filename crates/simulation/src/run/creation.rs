@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use kubernetes::objects::PodView;
 use kubernetes::time::after;
-use model::{Moment, Object, What};
+use model::{Moment, Object};
 use scheduler::{RecordedNodeOutcome, ScheduleResult};
 
 use super::Run;
+use super::informers::ChangeKind;
 use crate::ids::DemandId;
 use crate::ids::PodId;
 use crate::input::{InitialPodState, ParsedDemand, PodDemand, PodIncarnation, RecreatePolicy};
@@ -20,8 +22,9 @@ use crate::timeline::RunTask;
 impl<O: Observer> Run<'_, O> {
     /// Creates a pod of a new node.
     pub(super) fn create_with_node(&mut self, node: &Arc<str>, pod: Object) {
+        let view = Arc::new(PodView::parse(&pod));
         let controllers = self.informers.controllers.as_ref();
-        if controllers.is_some_and(|controllers| controllers.creates_pods_of(&pod)) {
+        if controllers.is_some_and(|controllers| controllers.creates_pods_of(&view)) {
             return;
         }
         let initial_state = InitialPodState {
@@ -37,7 +40,7 @@ impl<O: Observer> Run<'_, O> {
             ..internal_demand(self.demands.next_internal_id(), pod)
         };
         // The group's pod templates were parsed before.
-        if let Ok(parsed_demand) = ParsedDemand::parse(demand) {
+        if let Ok(parsed_demand) = ParsedDemand::new(demand, view) {
             self.add_demand(parsed_demand);
         }
     }
@@ -45,14 +48,15 @@ impl<O: Observer> Run<'_, O> {
     /// Creates a pod for a controller.
     pub(super) fn create_for_controller(&mut self, pod: Object) {
         let Some(controllers) = &mut self.informers.controllers else { return };
-        let record = controllers.next_record(&pod).unwrap_or_default();
+        let view = Arc::new(PodView::parse(&pod));
+        let record = controllers.next_record(&view).unwrap_or_default();
         let id = record.demand.unwrap_or_else(|| self.demands.next_internal_id());
         let mut demand = PodDemand { exit: record.exit, ..internal_demand(id, pod) };
         if !record.incarnations.is_empty() {
             demand.incarnations = record.incarnations;
         }
         // An invalid template was rejected when its owner was read.
-        if let Ok(parsed_demand) = ParsedDemand::parse(demand) {
+        if let Ok(parsed_demand) = ParsedDemand::new(demand, view) {
             self.add_demand(parsed_demand);
         }
     }
@@ -77,7 +81,7 @@ impl<O: Observer> Run<'_, O> {
     pub(super) fn create_next_pod(&mut self, demand: DemandId) {
         let Some(id) = self.insert_pod(demand, self.now()) else { return };
         self.notify_created(id);
-        self.notify_pod(id, What::Added);
+        self.notify_pod(id, ChangeKind::Added);
         self.await_scheduling(id);
     }
 
@@ -117,7 +121,7 @@ impl<O: Observer> Run<'_, O> {
             self.informers
                 .notify_event(self.timeline.now(), &SimulationEvent::ResourcesClaimed { id, node, requests });
         }
-        self.notify_pod(id, What::Added);
+        self.notify_pod(id, ChangeKind::Added);
         self.notify_created(id);
         match (&initial_state.node, initial_state.started) {
             (None, _) => self.await_scheduling(id),
@@ -167,13 +171,13 @@ impl<O: Observer> Run<'_, O> {
     /// A client changes the pod of a demand.
     pub(super) fn change_pod(&mut self, demand: DemandId, changed: &Object) -> Result<(), InvalidPod> {
         let annotation = self.demands.get(demand).and_then(|state| state.demand.annotation());
-        let template = Arc::new(PodTemplate::of(changed, annotation.as_ref())?);
+        let template = Arc::new(PodTemplate::of(changed, annotation)?);
         let newest = self.pods.of_demand(demand).next_back().map(|(id, _)| id);
         if let Some(id) = newest
             && let Some(pod) = self.pods.get_mut(id)
         {
             pod.template = template;
-            self.notify_pod(id, What::Modified);
+            self.notify_pod(id, ChangeKind::Modified);
             self.check_taints(id);
         }
         Ok(())

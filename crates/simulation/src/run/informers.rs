@@ -1,13 +1,16 @@
 //! The receivers of a run's events: the components, each with the events it needs, and the observer.
 
+use std::sync::Arc;
+
 use autoscaler::Event;
+use kubernetes::objects::{InformerEvent, PodEvent};
+use kubernetes::time::whole_second;
 use model::{Moment, Object, What};
 
-use crate::components::{AutoscalerLoop, ControllerLoop, ObservedPod, PodUpdate, SchedulerLoop};
-use crate::events::{EventWriter, PodEvent};
-use crate::eviction::EvictionCause;
+use crate::components::{AutoscalerLoop, ControllerLoop, SchedulerLoop};
+use crate::events::{EventWriter, SchedulerEvent};
 use crate::observer::{Observer, SimulationEvent};
-use crate::store::{Pod, PodTable};
+use crate::store::{Pod, PodTable, StoredNode};
 use crate::timeline::{RunTask, Timeline};
 
 /// The components and the observer.
@@ -18,6 +21,14 @@ pub(super) struct Informers<'m, O> {
     pub(super) controllers: Option<ControllerLoop<'m>>,
     pub(super) observer: O,
     events: EventWriter,
+}
+
+/// The kind of a change.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ChangeKind {
+    Added,
+    Modified,
+    Deleted,
 }
 
 impl<'m, O> Informers<'m, O> {
@@ -36,75 +47,80 @@ impl<O: Observer> Informers<'_, O> {
         self.observer.on_event(now, event);
     }
 
-    /// An object other than a pod was added, modified or deleted.
+    /// An object other than a pod or node was added, modified or deleted.
     pub(super) fn object_changed(&mut self, timeline: &mut Timeline, what: What) {
-        self.scheduler.apply(timeline.now(), &what);
+        let now = timeline.now();
+        self.scheduler.apply(now, &what);
         if let Some(autoscaler) = &mut self.autoscaler {
             autoscaler.apply(&what);
         }
-        self.publish(timeline, what);
-    }
-
-    /// A pod is new, or its owner or a client changed it.
-    pub(super) fn pod_changed(&mut self, timeline: &mut Timeline, pod: &Pod, to_change: fn(Object) -> What) {
-        self.scheduler.apply(timeline.now(), &to_change(pod.object()));
-        if let Some(autoscaler) = &mut self.autoscaler {
-            autoscaler.pod_changed(pod, PodUpdate::Full);
-        }
-        self.publish_pod(timeline, pod, to_change);
-    }
-
-    /// The status of a pod changed in a way that the scheduler knows of already.
-    pub(super) fn pod_status_changed(
-        &mut self,
-        timeline: &mut Timeline,
-        pod: &Pod,
-        to_change: fn(Object) -> What,
-    ) {
-        if let Some(autoscaler) = &mut self.autoscaler {
-            autoscaler.pod_changed(pod, PodUpdate::Status);
-        }
-        self.publish_pod(timeline, pod, to_change);
-    }
-
-    /// A pod has released its resources: it has finished, or is deleted.
-    pub(super) fn pod_released(&mut self, timeline: &mut Timeline, pod: &Pod, to_change: fn(Object) -> What) {
-        // The scheduler only needs to know that the resources are free.
-        self.scheduler.pod_released(timeline.now(), &pod.name, || pod.object());
-        self.pod_status_changed(timeline, pod, to_change);
-    }
-
-    /// A pod is terminating.
-    pub(super) fn pod_terminating(&mut self, timeline: &mut Timeline, pod: &Pod) {
-        if pod.bound_at.is_none() {
-            return self.pod_changed(timeline, pod, What::Modified);
-        }
-        let preempted = matches!(pod.disruption, Some((EvictionCause::Preemption(_), _)));
-        self.scheduler.pod_terminating(timeline.now(), &pod.name, preempted);
-        self.pod_status_changed(timeline, pod, What::Modified);
-    }
-
-    /// A pod changed in a way that matters only to controllers and the observer.
-    pub(super) fn publish_pod(&mut self, timeline: &mut Timeline, pod: &Pod, how: fn(Object) -> What) {
-        if self.controllers.is_some() || self.observer.wants_changes() {
-            self.publish(timeline, how(pod.object()));
-        }
-    }
-
-    fn publish(&mut self, timeline: &mut Timeline, what: What) {
-        let now = timeline.now();
-        if let Some(controllers) = &mut self.controllers
-            && let Some(at) = controllers.apply(now, &what, &mut timeline.latencies)
-        {
-            timeline.put(at, RunTask::SyncControllers);
-        }
+        let work_at = self.controllers.as_mut().and_then(|it| it.apply(now, &what, &mut timeline.latencies));
+        schedule_sync(timeline, work_at);
         if self.observer.wants_changes() {
             self.observer.on_change(now, what);
         }
     }
 
+    /// A node was added, modified or deleted.
+    pub(super) fn node_changed(&mut self, timeline: &mut Timeline, node: StoredNode, change: ChangeKind) {
+        let now = timeline.now();
+        let event = change.event(node.view);
+        self.scheduler.apply_node(now, &event);
+        if let Some(autoscaler) = &mut self.autoscaler {
+            autoscaler.apply_node(&event);
+        }
+        let controllers = self.controllers.as_mut();
+        let work_at = controllers.and_then(|it| it.apply_node(now, &event, &mut timeline.latencies));
+        schedule_sync(timeline, work_at);
+        if self.observer.wants_changes() {
+            self.observer.on_change(now, change.what(node.object));
+        }
+    }
+
+    /// A pod was added, modified or deleted.
+    pub(super) fn pod_changed(&mut self, timeline: &mut Timeline, pod: &Pod, change: ChangeKind) {
+        let event = change.event(pod.view());
+        self.scheduler.apply_pod(timeline.now(), &event);
+        if let Some(autoscaler) = &mut self.autoscaler {
+            autoscaler.apply_pod(event.clone());
+        }
+        self.publish_pod(timeline, pod, change, || event);
+    }
+
+    /// The status of a pod changed in a way that the scheduler knows of already, because it wrote it.
+    pub(super) fn pod_status_changed(&mut self, timeline: &mut Timeline, pod: &Pod) {
+        let event = PodEvent::Modified(pod.view());
+        if let Some(autoscaler) = &mut self.autoscaler {
+            autoscaler.apply_pod(event.clone());
+        }
+        self.publish_pod(timeline, pod, ChangeKind::Modified, || event);
+    }
+
+    /// The containers of a pod have started, which the autoscaler does not consider.
+    pub(super) fn pod_started(&mut self, timeline: &mut Timeline, pod: &Pod) {
+        self.scheduler.pod_started(&pod.name, whole_second(timeline.now()));
+        self.publish_pod(timeline, pod, ChangeKind::Modified, || PodEvent::Modified(pod.view()));
+    }
+
+    /// Notifies the controllers and the observer.
+    fn publish_pod(
+        &mut self,
+        timeline: &mut Timeline,
+        pod: &Pod,
+        change: ChangeKind,
+        event: impl FnOnce() -> PodEvent,
+    ) {
+        let now = timeline.now();
+        let controllers = self.controllers.as_mut();
+        let work_at = controllers.and_then(|it| it.apply_pod(now, &event(), &mut timeline.latencies));
+        schedule_sync(timeline, work_at);
+        if self.observer.wants_changes() {
+            self.observer.on_change(now, change.what(pod.object()));
+        }
+    }
+
     /// The scheduler writes an Event about a pod.
-    pub(super) fn scheduler_event(&mut self, now: Moment, pod: &Pod, event: impl FnOnce() -> PodEvent) {
+    pub(super) fn scheduler_event(&mut self, now: Moment, pod: &Pod, event: impl FnOnce() -> SchedulerEvent) {
         if self.observer.wants_changes() {
             let event = self.events.scheduler_event(now, &pod.name, &pod.uid, &event());
             self.observer.on_change(now, What::Added(event));
@@ -118,5 +134,31 @@ impl<O: Observer> Informers<'_, O> {
             let event = self.events.autoscaler_event(now, event, uid_of);
             self.observer.on_change(now, What::Added(event));
         }
+    }
+}
+
+// === impl ChangeKind ===
+
+impl ChangeKind {
+    fn event<T>(self, object: Arc<T>) -> InformerEvent<T> {
+        match self {
+            ChangeKind::Added => InformerEvent::Added(object),
+            ChangeKind::Modified => InformerEvent::Modified(object),
+            ChangeKind::Deleted => InformerEvent::Deleted(object),
+        }
+    }
+
+    fn what(self, object: Object) -> What {
+        match self {
+            ChangeKind::Added => What::Added(object),
+            ChangeKind::Modified => What::Modified(object),
+            ChangeKind::Deleted => What::Deleted(object),
+        }
+    }
+}
+
+fn schedule_sync(timeline: &mut Timeline, at: Option<Moment>) {
+    if let Some(at) = at {
+        timeline.put(at, RunTask::SyncControllers);
     }
 }

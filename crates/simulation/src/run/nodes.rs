@@ -2,30 +2,31 @@
 
 use std::sync::Arc;
 
-use model::{Object, What};
-
 use super::Run;
+use super::informers::ChangeKind;
 use crate::eviction::EvictionCause;
 use crate::latency::LatencyKind;
 use crate::observer::{Observer, SimulationEvent};
-use crate::store::Pod;
+use crate::store::{Pod, StoredNode};
 use crate::timeline::RunTask;
 
 impl<O: Observer> Run<'_, O> {
     /// Adds or modifies a node.
-    pub(super) fn set_node(&mut self, name: &Arc<str>, node: Object) {
+    pub(super) fn set_node(&mut self, node: StoredNode) {
         let now = self.now();
+        let name = &node.view.name.clone();
         let is_new = self.nodes.set(name, node.clone());
         if is_new {
             let autoscaler = self.informers.autoscaler.as_mut();
-            let group = autoscaler.and_then(|autoscaler| autoscaler.node_added(&node));
-            let event = SimulationEvent::NodeAdded { node: name, group: group.as_ref(), object: &node };
+            let group = autoscaler.and_then(|autoscaler| autoscaler.node_added(&node.view));
+            let event = SimulationEvent::NodeAdded { node: &node.view, group: group.as_ref() };
             self.informers.notify_event(now, &event);
         } else {
-            self.informers.notify_event(now, &SimulationEvent::NodeModified { object: &node });
+            self.informers.notify_event(now, &SimulationEvent::NodeModified { node: &node.view });
         }
-        let has_evictions = self.taint_eviction.node_changed(name, &node);
-        self.notify_object(Some(if is_new { What::Added(node) } else { What::Modified(node) }));
+        let has_evictions = self.taint_eviction.node_changed(&node.view);
+        let change = if is_new { ChangeKind::Added } else { ChangeKind::Modified };
+        self.informers.node_changed(&mut self.timeline, node, change);
         if is_new {
             // Pods that were terminating while the node was missing can be stopped now.
             for id in self.pods.on_node(name) {
@@ -46,12 +47,11 @@ impl<O: Observer> Run<'_, O> {
     pub(super) fn remove_node(&mut self, name: &Arc<str>) {
         let Some(node) = self.nodes.remove(name) else { return };
         self.taint_eviction.node_deleted(name);
-        self.informers
-            .notify_event(self.timeline.now(), &SimulationEvent::NodeDeleted { node: name, object: &node });
+        self.informers.notify_event(self.timeline.now(), &SimulationEvent::NodeDeleted { node: &node.view });
         if let Some(autoscaler) = &mut self.informers.autoscaler {
-            autoscaler.node_deleted(&node);
+            autoscaler.node_deleted(&node.view);
         }
-        self.notify_object(Some(What::Deleted(node)));
+        self.informers.node_changed(&mut self.timeline, node, ChangeKind::Deleted);
         if !self.pods.on_node(name).is_empty() {
             self.schedule_pod_gc(name);
         }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use model::{Kind, Object, What};
+use model::{Kind, What};
 
 use super::Run;
+use super::informers::ChangeKind;
 use crate::ids::PodId;
 use crate::node_edit::with_autoscaler_taints_of;
 use crate::observer::Observer;
-use crate::store::kind_of;
+use crate::store::{StoredNode, kind_of};
 
 impl<O: Observer> Run<'_, O> {
     /// Applies the addition, modification or deletion of an input object.
@@ -24,41 +25,41 @@ impl<O: Observer> Run<'_, O> {
             return;
         }
         let name: Arc<str> = (*what.object().meta().name).into();
-        match &what {
+        let is_added = matches!(what, What::Added(_));
+        match what {
             What::Deleted(_) => self.remove_node(&name),
             What::Added(node) | What::Modified(node) => {
-                let node = match (self.nodes.get(&name), &what) {
-                    (Some(current), _) if self.informers.autoscaler.is_some() => {
-                        with_autoscaler_taints_of(node, current)
+                let node = match self.nodes.get(&name) {
+                    Some(current) if self.informers.autoscaler.is_some() => {
+                        with_autoscaler_taints_of(StoredNode::parse(node), current)
                     }
-                    (Some(_), _) => node.clone(),
-                    (None, What::Added(_)) => node.clone(),
                     // It does not exist in this run.
-                    (None, _) => return,
+                    None if !is_added => return,
+                    Some(_) | None => StoredNode::parse(node),
                 };
-                self.set_node(&name, node);
+                self.set_node(node);
             }
         }
     }
 
-    /// Notifies all receivers of a changed object other than a pod.
+    /// Notifies all receivers of a changed object other than a pod or node.
     pub(super) fn notify_object(&mut self, what: Option<What>) {
         if let Some(what) = what {
             self.informers.object_changed(&mut self.timeline, what);
         }
     }
 
-    /// Notifies all receivers of a pod that is new, or that its owner changed.
-    pub(super) fn notify_pod(&mut self, id: PodId, to_change: fn(Object) -> What) {
+    /// Notifies all receivers of a pod.
+    pub(super) fn notify_pod(&mut self, id: PodId, change: ChangeKind) {
         if let Some(pod) = self.pods.get(id) {
-            self.informers.pod_changed(&mut self.timeline, pod, to_change);
+            self.informers.pod_changed(&mut self.timeline, pod, change);
         }
     }
 
     /// Notifies all receivers but the scheduler, which knows it already, of a pod's status.
     pub(super) fn notify_pod_status(&mut self, id: PodId) {
         if let Some(pod) = self.pods.get(id) {
-            self.informers.pod_status_changed(&mut self.timeline, pod, What::Modified);
+            self.informers.pod_status_changed(&mut self.timeline, pod);
         }
     }
 }

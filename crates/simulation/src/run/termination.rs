@@ -1,18 +1,18 @@
 //! Termination of pods: containers exit, owners and clients delete pods, and pods are evicted.
 
 use kubernetes::time::after;
-use model::{Kind, Moment, Object, What};
+use model::{Kind, Moment, NamespacedName};
 
 use super::Run;
-use crate::components::ObservedPod;
-use crate::events::PodEvent;
+use super::informers::ChangeKind;
+use crate::events::SchedulerEvent;
 use crate::eviction::EvictionCause;
 use crate::ids::DemandId;
 use crate::ids::PodId;
 use crate::input::RecreatePolicy;
 use crate::latency::LatencyKind;
 use crate::observer::{Observer, SimulationEvent};
-use crate::store::{PodStage, name_of};
+use crate::store::PodStage;
 use crate::timeline::RunTask;
 
 impl<O: Observer> Run<'_, O> {
@@ -29,7 +29,7 @@ impl<O: Observer> Run<'_, O> {
             self.informers
                 .notify_event(now, &SimulationEvent::ResourcesReleased { id, node, requests: pod.requests });
         }
-        self.informers.pod_released(&mut self.timeline, pod, What::Modified);
+        self.informers.pod_changed(&mut self.timeline, pod, ChangeKind::Modified);
         self.pods.release_node(id);
         self.finish_demand(id.demand);
         if self.demands.get(id.demand).is_some_and(|state| state.delete_when_finished) {
@@ -115,7 +115,7 @@ impl<O: Observer> Run<'_, O> {
                     .map(|preemptor| preemptor.uid.clone())
                     .unwrap_or_default();
                 let node = pod.node().cloned().unwrap_or_default();
-                PodEvent {
+                SchedulerEvent {
                     reason: "Preempted",
                     action: "Preempting",
                     note: format!("Preempted by pod {preemptor} on node {node}"),
@@ -131,7 +131,7 @@ impl<O: Observer> Run<'_, O> {
     pub(super) fn check_taints(&mut self, id: PodId) {
         let Some(pod) = self.pods.get(id).filter(|pod| pod.stage == PodStage::Bound) else { return };
         let now = self.timeline.now();
-        if let Some(at) = self.taint_eviction.pod_changed(now, &id, pod.node(), || pod.object()) {
+        if let Some(at) = self.taint_eviction.pod_changed(now, &id, pod.node(), pod.tolerations()) {
             self.timeline.put(at, RunTask::EvictByTaint(id, at));
         }
     }
@@ -193,7 +193,7 @@ impl<O: Observer> Run<'_, O> {
             self.remove_pod(id);
             return;
         }
-        self.informers.pod_terminating(&mut self.timeline, pod);
+        self.informers.pod_changed(&mut self.timeline, pod, ChangeKind::Modified);
         let latency_kind = if is_forced { LatencyKind::ForcedPodDeletion } else { LatencyKind::PodDeletion };
         let at = self.completion_time(id, |incarnation| incarnation.deletion_duration, latency_kind);
         self.timeline.put(at, RunTask::FinishDeletion(id));
@@ -215,11 +215,11 @@ impl<O: Observer> Run<'_, O> {
         let Some(pod) = self.pods.get_mut(id) else { return };
         if pod.has_finalizers && jobs_are_controlled {
             if !std::mem::replace(&mut pod.awaits_finalizers, true) {
-                self.notify_pod(id, What::Modified);
+                self.notify_pod(id, ChangeKind::Modified);
             }
             return;
         }
-        self.informers.pod_released(&mut self.timeline, pod, What::Deleted);
+        self.informers.pod_changed(&mut self.timeline, pod, ChangeKind::Deleted);
         let Some(pod) = self.pods.remove(id) else { return };
         self.taint_eviction.pod_deleted(&id);
         let was_pending = pod.bound_at.is_none();
@@ -241,15 +241,15 @@ impl<O: Observer> Run<'_, O> {
     }
 
     /// The Job controller has counted a pod and removed its finalizer.
-    pub(super) fn remove_finalizers(&mut self, object: &Object) {
-        let Some(id) = self.pods.id_of(&name_of(object)) else { return };
+    pub(super) fn remove_finalizers(&mut self, name: &NamespacedName, uid: &str) {
+        let Some(id) = self.pods.id_of(name) else { return };
         let Some(pod) = self.pods.get_mut(id) else { return };
-        if object.meta().uid.as_deref() != Some(&*pod.uid) || !std::mem::take(&mut pod.has_finalizers) {
+        if *pod.uid != *uid || !std::mem::take(&mut pod.has_finalizers) {
             return;
         }
         match pod.awaits_finalizers {
             true => self.remove_pod(id),
-            false => self.notify_pod(id, What::Modified),
+            false => self.notify_pod(id, ChangeKind::Modified),
         }
     }
 }

@@ -107,7 +107,7 @@ impl DemandTable {
     /// The name and uid of a demand's next pod: as recorded, or generated, with a name that is free.
     pub(crate) fn next_name(&self, state: &DemandState, pods: &PodTable) -> (NamespacedName, Arc<str>) {
         let id = PodId { demand: state.demand.id, incarnation: state.pods_created };
-        let named = |name| NamespacedName { namespace: state.template.namespace.clone(), name };
+        let named = |name| NamespacedName { namespace: state.template.view.name.namespace.clone(), name };
         let is_taken = |name: &Arc<str>| pods.id_of(&named(name.clone())).is_some();
         let (name, uid) = name_and_uid(state, id, self.seed, is_taken);
         (named(name), uid)
@@ -175,7 +175,7 @@ fn name_and_uid(
     );
     let name = match (recorded, &state.template.generate_name) {
         (Some(incarnation), _) => incarnation.name.clone(),
-        (None, None) => state.template.name.clone(),
+        (None, None) => state.template.view.name.name.clone(),
         (None, Some(prefix)) => {
             let mut draw = || -> Arc<str> {
                 let letters =

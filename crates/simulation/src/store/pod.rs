@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use autoscaler::PodStatusUpdate;
+use kubernetes::objects::PodView;
+use kubernetes::taints::Toleration;
 use model::{Moment, NamespacedName, Object};
 use scheduler::ScheduleResult;
 
-use crate::components::ObservedPod;
 use crate::eviction::EvictionCause;
 use crate::ids::DemandId;
 use crate::pod_template::{PodState, PodTemplate};
@@ -90,6 +90,10 @@ impl Pod {
         self.node.as_ref()
     }
 
+    pub(crate) fn tolerations(&self) -> &[Toleration] {
+        &self.template.view.spec.tolerations
+    }
+
     pub(crate) fn is_terminating(&self) -> bool {
         self.deletion.is_some()
     }
@@ -118,15 +122,25 @@ impl Pod {
         is_changed
     }
 
+    /// The pod as components see it.
+    pub(crate) fn view(&self) -> Arc<PodView> {
+        Arc::new(self.template.view(&self.state()))
+    }
+
+    /// The pod as JSON.
+    pub(crate) fn object(&self) -> Object {
+        self.template.object(&self.state())
+    }
+
     fn state(&self) -> PodState<'_> {
         PodState {
-            name: &self.name.name,
+            name: &self.name,
             uid: &self.uid,
             created: self.created,
-            node: self.node.as_deref().filter(|_| self.bound_at.is_some()),
-            nominated: self.nominated.as_deref(),
+            node: self.node.as_ref().filter(|_| self.bound_at.is_some()),
+            nominated: self.nominated.as_ref(),
             bound_at: self.bound_at,
-            unschedulable: self.unschedulable.as_ref().map(|(message, since)| (&**message, *since)),
+            unschedulable: self.unschedulable.as_ref().map(|(message, since)| (message, *since)),
             started: self.started,
             finished: self.finished,
             deletion: self.deletion,
@@ -134,23 +148,5 @@ impl Pod {
             disruption: self.disruption.as_ref().map(|(cause, at)| (cause, *at)),
             has_finalizers: self.has_finalizers,
         }
-    }
-}
-
-impl ObservedPod for Pod {
-    fn name(&self) -> &NamespacedName {
-        &self.name
-    }
-
-    fn is_unschedulable(&self) -> bool {
-        self.bound_at.is_none() && self.unschedulable.is_some() && self.deletion.is_none()
-    }
-
-    fn object(&self) -> Object {
-        self.template.object(&self.state())
-    }
-
-    fn status_update(&self) -> PodStatusUpdate {
-        self.state().status_update()
     }
 }

@@ -1,6 +1,7 @@
 //! Controllers in a run: workloads are the input, and the controllers create their pods.
 
 use controllers::{Controller, OwnerName, TemplateHashes};
+use kubernetes::objects::PodView;
 use serde_json::{Value, json};
 
 use super::*;
@@ -13,7 +14,7 @@ struct NumberedRecords {
 }
 
 impl RecordedPodSource for NumberedRecords {
-    fn next_record(&mut self, _: &Object, owners: &[OwnerName]) -> Option<PodRecord> {
+    fn next_record(&mut self, _: &PodView, owners: &[OwnerName]) -> Option<PodRecord> {
         let chain: Vec<String> =
             owners.iter().map(|owner| format!("{} {}", owner.kind, owner.name)).collect();
         self.owner_chains.push(chain.join(", "));
@@ -32,7 +33,7 @@ impl RecordedPodSource for NumberedRecords {
 struct EmptyRecords;
 
 impl RecordedPodSource for EmptyRecords {
-    fn next_record(&mut self, _: &Object, _: &[OwnerName]) -> Option<PodRecord> {
+    fn next_record(&mut self, _: &PodView, _: &[OwnerName]) -> Option<PodRecord> {
         Some(PodRecord::default())
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use controllers::OwnerName;
-use model::Object;
+use kubernetes::objects::PodView;
 use simulation::{ContainerExit, PodRecord, RecordedPodSource};
 
 use crate::rng::SeededRng;
@@ -29,7 +29,7 @@ impl fmt::Debug for RunTimes {
 }
 
 impl RecordedPodSource for RunTimes {
-    fn next_record(&mut self, _: &Object, owners: &[OwnerName]) -> Option<PodRecord> {
+    fn next_record(&mut self, _: &PodView, owners: &[OwnerName]) -> Option<PodRecord> {
         let job = owners.iter().find(|owner| &*owner.kind == "Job")?;
         let (seconds, fails) = match job.name.split('-').next() {
             // It queries other shops, some of which do not answer.

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::quantity::Quantity;
+use kubernetes::well_known::{INSTANCE_TYPE, OS, REGION, ZONE};
 use model::{Moment, Object};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::super::gpu_names;
 use super::super::super::settings::GroupOptionOverrides;
-use super::super::node_template::{INSTANCE_TYPE, POOL_LABELS, REGION, TemplateSpec, ZONE, parse_object};
+use super::super::node_template::{POOL_LABELS, TemplateSpec, parse_object};
 use super::super::{
     MAX_GROUP_SIZE, Membership, NodeGroup, Provisioning, ProvisioningFailure, ProvisioningFailureKind,
 };
@@ -268,7 +269,7 @@ impl TemplateFile {
             (REGION, &self.region),
             (ZONE, &self.zone),
             ("kubernetes.io/arch", &self.arch),
-            ("kubernetes.io/os", &self.os),
+            (OS, &self.os),
         ] {
             template_spec.set_default_label(key, value);
         }

@@ -4,10 +4,10 @@ use UnremovableReason::{
     CurrentlyBeingDeleted, NotUnderutilized, ScaleDownDisabledAnnotation, ScaleDownUnreadyDisabled,
     UnexpectedError,
 };
+use kubernetes::well_known::TO_BE_DELETED;
 use serde_json::json;
 use testobjects::NodeBuilder;
 
-use super::super::super::TO_BE_DELETED_TAINT;
 use super::super::super::settings::Settings;
 use super::super::tests::{START, harness, node, pod};
 use super::*;
@@ -34,7 +34,7 @@ fn nodes_are_unremovable_for_a_reason() {
     let default = Settings::default();
     let now = START.nanos() / 1_000_000_000;
     let plain = || node("g", "n");
-    let marked = |ago: i64| plain().taint(&format!("{TO_BE_DELETED_TAINT}={}:NoSchedule", now - ago));
+    let marked = |ago: i64| plain().taint(&format!("{TO_BE_DELETED}={}:NoSchedule", now - ago));
     let unready = || plain().not_ready_since("2025-12-31T00:00:00Z");
     check(&default, plain(), &[], None);
     check(&default, marked(30), &[], Some(CurrentlyBeingDeleted));

@@ -1,10 +1,10 @@
 //! Complete removals, from the first planner update to the deleted node.
 
 use kubernetes::time::seconds;
+use kubernetes::well_known::TO_BE_DELETED;
 use model::NamespacedName;
 use testobjects::PodBuilder;
 
-use super::super::super::TO_BE_DELETED_TAINT;
 use super::super::super::decision::{Action, DeleteResult};
 use super::super::super::testing;
 use super::super::*;
@@ -57,10 +57,10 @@ fn an_empty_node_is_tainted_and_deleted_five_seconds_later() {
     let taint =
         |key, value: &str, effect| Action::Taint { node: "a".into(), key, value: value.into(), effect };
     let expected = [
-        taint(TO_BE_DELETED_TAINT, &value, "NoSchedule"),
+        taint(TO_BE_DELETED, &value, "NoSchedule"),
         Action::Cordon { node: "a".into(), unschedulable: true },
         // The action of the first loop was not carried out.
-        taint(DELETION_CANDIDATE_TAINT, &value, "PreferNoSchedule"),
+        taint(DELETION_CANDIDATE, &value, "PreferNoSchedule"),
     ];
     assert_eq!(harness.actions, expected);
     let event_messages = [
@@ -140,7 +140,7 @@ fn an_eviction_that_is_refused_is_tried_for_two_minutes() {
     };
     assert_eq!(tries, 12);
     assert_eq!(harness.now.nanos_since(start_time), seconds(120));
-    let untaint = Action::Untaint { node: "a".into(), key: TO_BE_DELETED_TAINT };
+    let untaint = Action::Untaint { node: "a".into(), key: TO_BE_DELETED };
     assert_eq!(actions, [untaint, Action::Cordon { node: "a".into(), unschedulable: false }]);
     let event_messages = messages(&mut harness);
     assert_eq!(event_messages[1], "ScaleDownFailed: failed to delete pod for ScaleDown");
@@ -235,14 +235,14 @@ fn taints_of_an_earlier_autoscaler_are_removed() {
     let settings = Settings { max_bulk_soft_taint_count: 0, ..Settings::default() };
     let mut harness = super::harness(settings, 0);
     let marked = |group: &str, name: &str, key: &str| node(group, name).taint(&format!("{key}=1:NoSchedule"));
-    harness.add_node("g", marked("g", "a", TO_BE_DELETED_TAINT));
-    harness.add_node("nobody's", marked("nobody's", "b", TO_BE_DELETED_TAINT));
-    harness.add_node("nobody's", marked("nobody's", "c", DELETION_CANDIDATE_TAINT));
+    harness.add_node("g", marked("g", "a", TO_BE_DELETED));
+    harness.add_node("nobody's", marked("nobody's", "b", TO_BE_DELETED));
+    harness.add_node("nobody's", marked("nobody's", "c", DELETION_CANDIDATE));
     harness.with(clean_up);
     let expected = [
-        Action::Untaint { node: "a".into(), key: TO_BE_DELETED_TAINT },
+        Action::Untaint { node: "a".into(), key: TO_BE_DELETED },
         Action::Cordon { node: "a".into(), unschedulable: false },
-        Action::Untaint { node: "c".into(), key: DELETION_CANDIDATE_TAINT },
+        Action::Untaint { node: "c".into(), key: DELETION_CANDIDATE },
     ];
     assert_eq!(harness.actions, expected);
     let event_messages = "ClusterAutoscalerCleanup: removed ToBeDeletedByClusterAutoscaler taint from node a";

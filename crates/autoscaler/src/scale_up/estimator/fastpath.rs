@@ -1,40 +1,12 @@
 //! The choice of the equivalence group that takes the fastpath (`--fastpath-binpacking-enabled`).
 
-use kubernetes::read::{nullable, view};
-use kubernetes::requests::ResourceList;
+use kubernetes::well_known::HOSTNAME;
+use scheduler::node::Node;
 use scheduler::pod::SchedulingSpec;
-use serde::Deserialize;
 
-use super::super::super::node::Node;
 use super::super::super::pod::Pod;
 use super::super::super::snapshot::ClusterSnapshot;
 use super::super::equivalence_groups::PodEquivalenceGroup;
-
-#[derive(Deserialize)]
-struct PodJson<'a> {
-    #[serde(borrow, default, deserialize_with = "nullable")]
-    spec: SpecJson<'a>,
-}
-
-#[derive(Default, Deserialize)]
-struct SpecJson<'a> {
-    #[serde(borrow, default, deserialize_with = "nullable")]
-    containers: Vec<ContainerJson<'a>>,
-}
-
-#[derive(Deserialize)]
-struct ContainerJson<'a> {
-    #[serde(borrow, default, deserialize_with = "nullable")]
-    resources: ResourcesJson<'a>,
-}
-
-#[derive(Default, Deserialize)]
-struct ResourcesJson<'a> {
-    #[serde(borrow, default)]
-    requests: ResourceList<'a>,
-}
-
-const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// The index in the order of the group that saves most simulation, the last of equals; `None` if none is eligible.
 pub(super) fn best_group(
@@ -60,19 +32,17 @@ pub(super) fn best_group(
 /// first.
 fn is_fastpath_eligible(scheduling_spec: &SchedulingSpec) -> bool {
     scheduling_spec.spread_constraints.is_empty()
-        && scheduling_spec.required_anti_affinity.iter().all(|term| &*term.topology_key == HOSTNAME_LABEL)
+        && scheduling_spec.required_anti_affinity.iter().all(|term| &*term.topology_key == HOSTNAME)
 }
 
 /// A rough estimate, from the requests of the first container only.
 fn estimated_node_count(pod: &Pod, scheduling_spec: &SchedulingSpec, node: &Node, count: i64) -> i64 {
-    let has_host_anti_affinity = scheduling_spec.required_anti_affinity.iter().any(|term| {
-        &*term.topology_key == HOSTNAME_LABEL && term.selector.matches(|key| pod.labels.get(key))
-    });
+    let has_host_anti_affinity = scheduling_spec
+        .required_anti_affinity
+        .iter()
+        .any(|term| &*term.topology_key == HOSTNAME && term.selector.matches(|key| pod.labels.get(key)));
     let by_affinity = if has_host_anti_affinity { count } else { 0 };
-    let json = view::<PodJson<'_>>(&pod.object);
-    let Some(first) = json.as_ref().ok().and_then(|json| json.spec.containers.first()) else {
-        return by_affinity;
-    };
+    let Some(first) = pod.spec.containers.first() else { return by_affinity };
     let node_count_for = |name: &str| {
         let request = first.resources.requests.get(name).map_or(0, |request| request.milli_value());
         to_go_int((count as f64 * to_units(request) / to_units(node.capacity.milli(name))).ceil())

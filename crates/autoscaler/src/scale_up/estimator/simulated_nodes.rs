@@ -1,5 +1,6 @@
 //! The estimator's reference implementation: new nodes in the snapshot, on which each pod is tried.
 
+use kubernetes::well_known::HOSTNAME;
 use rustc_hash::FxHashSet;
 use scheduler::ids::NodeId;
 
@@ -23,7 +24,6 @@ pub(super) struct SimulatedNodes<'a> {
     failed_topology_spread: bool,
 }
 
-const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 const TOPOLOGY_SPREAD_REASON: &str = "node(s) didn't match pod topology spread constraints";
 
 impl<'a> SimulatedNodes<'a> {
@@ -96,7 +96,7 @@ impl NewNodes for SimulatedNodes<'_> {
                 .spec
                 .spread_constraints
                 .iter()
-                .any(|spread| &*spread.topology_key == HOSTNAME_LABEL)
+                .any(|spread| &*spread.topology_key == HOSTNAME)
         };
         if self.version < Version::V1_33 || !self.failed_topology_spread || !is_by_host() {
             return false;

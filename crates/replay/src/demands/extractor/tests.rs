@@ -1,4 +1,5 @@
 use controllers::OwnerName;
+use kubernetes::objects::PodView;
 use serde_json::{Value, json};
 use simulation::{PodRecord, RecordedPodSource};
 use testobjects::{object, resource};
@@ -383,7 +384,7 @@ fn pods_that_a_controller_creates_are_matched_by_owner() {
     let owner =
         |kind: &str, name: &str| OwnerName { kind: kind.into(), namespace: "shop".into(), name: name.into() };
     let owners = [owner("ReplicaSet", "web"), owner("Deployment", "above")];
-    let mut next = || pod_matcher.next_record(&object(&pod("new")), &owners).unwrap();
+    let mut next = || pod_matcher.next_record(&PodView::parse(&object(&pod("new"))), &owners).unwrap();
     let (first, second, third) = (next(), next(), next());
     let name =
         |record: &PodRecord| record.incarnations.first().map(|incarnation| incarnation.name.to_string());
@@ -392,7 +393,7 @@ fn pods_that_a_controller_creates_are_matched_by_owner() {
     assert_eq!((second.demand, name(&second).as_deref()), (Some(DemandId(1)), Some("web-b")));
     // A third pod was not recorded: its run time is that of the first.
     assert_eq!((third.demand, name(&third), third.exit), (None, None, first.exit));
-    assert!(pod_matcher.next_record(&object(&pod("new")), &owners[1..]).is_none());
+    assert!(pod_matcher.next_record(&PodView::parse(&object(&pod("new"))), &owners[1..]).is_none());
 }
 
 #[test]
@@ -412,7 +413,7 @@ fn pods_of_a_stateful_set_and_a_daemon_set_are_matched_by_name_and_by_node() {
     let mut pod_matcher = ControllerPodMatcher::new(&recorded_demands);
     let mut demand = |kind: &str, pod: &Value| {
         let owner = OwnerName { kind: kind.into(), namespace: "shop".into(), name: "web".into() };
-        pod_matcher.next_record(&object(pod), &[owner]).unwrap().demand
+        pod_matcher.next_record(&PodView::parse(&object(pod)), &[owner]).unwrap().demand
     };
     assert_eq!(demand("StatefulSet", &owned("web-1", "StatefulSet", "set")), Some(DemandId(1)));
     assert_eq!(demand("StatefulSet", &owned("web-2", "StatefulSet", "set")), None);

@@ -1,12 +1,14 @@
 //! Event registrations and queueing hints, compared with those of kube-scheduler's plugins.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use kubernetes::objects::{NodeView, PodView};
 use model::{Moment, Object, What};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::super::node::ParsedNode;
+use super::super::super::node::Node;
 use super::super::super::pod::Pod;
 use super::super::super::{Plugin, Scheduler, Settings};
 use super::super::QueueContext;
@@ -88,16 +90,20 @@ fn evaluate_hints(
         scheduler.apply(Moment::MIN, &What::Added(pod.clone()));
         let id = scheduler.cache.find_pod("d", "p").unwrap();
         let scalars = &mut scheduler.cache.scalars;
-        let mut node = |object: Option<&Object>| object.map(|object| ParsedNode::read(object, scalars));
+        let mut node = |object: Option<&Object>| {
+            object.map(|object| Node::new(Arc::new(NodeView::parse(object)), scalars))
+        };
         let nodes = (meta.kind == "Node").then(|| (node(old), node(new)));
-        let mut read = |object: Option<&Object>| object.map(|object| Pod::read(object, scalars));
+        let mut read =
+            |object: Option<&Object>| object.map(|object| Pod::new(&PodView::parse(object), scalars));
         let pod_versions = (meta.kind == "Pod").then(|| (read(old), read(new)));
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         let kind = TrackedObjectKind::of(group, &meta.kind);
         let tracked =
             |object: Option<&Object>| object.map(|object| TrackedObject::read(kind.unwrap(), object));
         let tracked_versions = kind.map(|_| (tracked(old), tracked(new)));
-        let volumes = old.filter(|_| meta.kind == "Pod" && new.is_none()).and_then(HintVolumes::read);
+        let deleted_pod = old.filter(|_| meta.kind == "Pod" && new.is_none());
+        let volumes = deleted_pod.map(|pod| HintVolumes::new(&PodView::parse(pod)));
         let (cluster_events, objects, is_assigned) = match (&nodes, &pod_versions, &tracked_versions) {
             (Some((old, new)), ..) => {
                 let cluster_events = match (old, new) {
@@ -112,7 +118,8 @@ fn evaluate_hints(
                     (None, _) => vec![ClusterEvent::AssignedPodAdd],
                     (_, None) => vec![ClusterEvent::AssignedPodDelete],
                     (Some(before), Some(after)) => {
-                        let hint_inputs = (HintInputs::read(old.unwrap()), HintInputs::read(new.unwrap()));
+                        let inputs = |object: &Object| HintInputs::new(&PodView::parse(object));
+                        let hint_inputs = (inputs(old.unwrap()), inputs(new.unwrap()));
                         pod_scheduling_properties_change(
                             before,
                             after,

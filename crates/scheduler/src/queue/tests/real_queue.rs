@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::super::{Decision, Scheduler, Settings};
-use super::{queue_states, scheduled_node};
+use super::{observe_binding, queue_states, scheduled_node};
 
 const SCRIPTS: &str = include_str!("../../../../../testdata/scheduler/queue.jsonl");
 
@@ -53,7 +53,7 @@ fn pods_move_between_queues_as_in_kube_scheduler() {
                 ("ADDED", _) => scheduler.apply(now, &What::Added(object())),
                 ("MODIFIED", _) => scheduler.apply(now, &What::Modified(object())),
                 ("DELETED", _) => scheduler.apply(now, &What::Deleted(object())),
-                ("bound", Some(pod)) => scheduler.pod_bound(now, "d", pod),
+                ("bound", Some(pod)) => observe_binding(&mut scheduler, now, pod),
                 ("bind failed", Some(pod)) => scheduler.bind_failed(now, "d", pod),
                 ("schedule", _) => {
                     let attempted = scheduler.schedule_one(now);

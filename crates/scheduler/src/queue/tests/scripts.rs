@@ -14,7 +14,7 @@ use serde_json::json;
 use testobjects::{NodeBuilder, PodBuilder};
 
 use super::super::super::{Scheduler, Settings, Version};
-use super::{queue_states, scheduled_node};
+use super::{observe_binding, queue_states, scheduled_node};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -57,7 +57,7 @@ fn apply_script_event(scheduler: &mut Scheduler, now: Moment, words: &str) -> bo
             scheduler.apply(now, &pod_object(name, cpu, words).modified());
         }
         ["pod-", name] => scheduler.apply(now, &pod_object(name, "0", &[]).deleted()),
-        ["bound", name] => scheduler.pod_bound(now, "d", name),
+        ["bound", name] => observe_binding(scheduler, now, name),
         ["unbound", name] => scheduler.bind_failed(now, "d", name),
         ["preempts", name] => assert!(scheduler.begin_preemption("d", name)),
         ["preempted", name] => scheduler.finish_preemption("d", name),

@@ -1,5 +1,8 @@
-//! Tests that a pod's status update agrees with its object.
+//! Tests that the view of a pod agrees with its object.
 
+use std::sync::Arc;
+
+use kubernetes::objects::PodView;
 use proptest::option;
 use proptest::prelude::*;
 
@@ -17,18 +20,41 @@ struct OwnedPodState {
     deletion: Option<(Moment, i64)>,
     eviction: Option<(EvictionCause, Moment)>,
     withdrawn: bool,
+    names: Names,
+}
+
+/// The texts of a pod state.
+#[derive(Clone, Debug)]
+struct Names {
+    pod: NamespacedName,
+    uid: Arc<str>,
+    node: Arc<str>,
+    nominated: Arc<str>,
+    message: Arc<str>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names {
+            pod: NamespacedName { namespace: "shop".into(), name: "a".into() },
+            uid: "uid-a".into(),
+            node: "n1".into(),
+            nominated: "n2".into(),
+            message: "0/2 nodes are available".into(),
+        }
+    }
 }
 
 impl OwnedPodState {
     fn as_pod_state(&self) -> PodState<'_> {
         PodState {
-            name: "a",
-            uid: "uid-a",
+            name: &self.names.pod,
+            uid: &self.names.uid,
             created: at(1_500),
-            node: self.bound.map(|_| "n1"),
-            nominated: self.nominated.then_some("n2"),
+            node: self.bound.map(|_| &self.names.node),
+            nominated: self.nominated.then_some(&self.names.nominated),
             bound_at: self.bound,
-            unschedulable: self.unschedulable.map(|since| ("0/2 nodes are available", since)),
+            unschedulable: self.unschedulable.map(|since| (&self.names.message, since)),
             started: self.started,
             finished: self.finished,
             deletion: self.deletion,
@@ -61,16 +87,28 @@ prop_compose! {
         eviction in option::of((eviction_cause(), moment())),
         (nominated, withdrawn) in (any::<bool>(), any::<bool>()),
     ) -> OwnedPodState {
-        OwnedPodState { bound, nominated, unschedulable, started, finished, deletion, eviction, withdrawn }
+        let names = Names::default();
+        OwnedPodState { bound, nominated, unschedulable, started, finished, deletion, eviction, withdrawn, names }
     }
 }
 
 proptest! {
     #[test]
-    fn a_status_update_transforms_the_earlier_object_into_the_later(before in pod_state(), after in pod_state()) {
-        let template = PodTemplate::of(&demand(1, "a", "500m", 7).pod, None).unwrap();
-        let object = |state: &OwnedPodState| template.object(&state.as_pod_state());
-        prop_assert!(after.as_pod_state().status_update().transforms(&object(&before), &object(&after)));
+    fn the_view_of_a_pod_is_its_object_parsed(state in pod_state()) {
+        let annotation = DemandAnnotation { demand: DemandId(7), after: None };
+        let template = PodTemplate::of(&demand(1, "a", "500m", 7).pod, Some(annotation)).unwrap();
+        let (view, object) = (template.view(&state.as_pod_state()), template.object(&state.as_pod_state()));
+        let parsed = PodView::parse(&object);
+        prop_assert_eq!(&parsed.read_error, &None);
+        // The text of the spec has the node only in the object.
+        let spec = |view: &PodView| {
+            let mut spec = (*view.spec).clone();
+            spec.json = "".into();
+            format!("{spec:?}")
+        };
+        prop_assert_eq!(spec(&view), spec(&parsed));
+        let rest = |view: PodView| format!("{:?}", PodView { spec: Arc::default(), ..view });
+        prop_assert_eq!(rest(view), rest(parsed));
     }
 }
 
