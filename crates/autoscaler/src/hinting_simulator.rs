@@ -1,5 +1,6 @@
 //! The hinting simulator: schedules pods in the snapshot, first on the node where they fitted last time.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -13,10 +14,39 @@ use super::snapshot::ClusterSnapshot;
 /// Schedules pods in a snapshot and keeps the nodes as hints for the next time.
 #[derive(Debug, Default)]
 pub(crate) struct HintingSimulator {
-    /// Node names by pod UID.
-    hints: FxHashMap<Arc<str>, Arc<str>>,
-    /// The hints of the previous generation.
-    old_hints: FxHashMap<Arc<str>, Arc<str>>,
+    /// By pod UID.
+    hints: FxHashMap<Arc<str>, PodHint>,
+}
+
+/// The hint of a pod, of which at least one generation is set.
+#[derive(Debug, Default)]
+struct PodHint {
+    current: Option<HintedNode>,
+    /// The hint of the previous generation.
+    old: Option<HintedNode>,
+}
+
+/// A node that a pod was scheduled on.
+#[derive(Clone, Debug)]
+struct HintedNode {
+    name: Arc<str>,
+    /// The ID that the node had then.
+    id: NodeId,
+}
+
+/// Where pods are scheduled: a snapshot, or something that has the same result.
+pub(crate) trait SchedulingTarget {
+    fn snapshot(&self) -> &ClusterSnapshot;
+
+    /// Puts a pod on a node if it passes the filters. Returns whether it does.
+    fn try_schedule(&mut self, pod: PodId, node: NodeId) -> bool;
+
+    /// Puts a pod on the first acceptable node after the last match that passes the filters. Returns that node.
+    fn schedule_on_any_node_matching(
+        &mut self,
+        pod: PodId,
+        acceptable: &dyn Fn(NodeId) -> bool,
+    ) -> Option<NodeId>;
 }
 
 /// Unschedulable pods by the UID of their controller: similar pods are not tried.
@@ -33,7 +63,7 @@ impl HintingSimulator {
     /// They stay in the snapshot. With `stop_at_failure` it stops at the first pod that does not fit.
     pub(crate) fn try_schedule_pods(
         &mut self,
-        snapshot: &mut ClusterSnapshot,
+        target: &mut impl SchedulingTarget,
         version: Version,
         pods: &[PodId],
         stop_at_failure: bool,
@@ -41,7 +71,7 @@ impl HintingSimulator {
     ) -> Vec<(PodId, NodeId)> {
         // From 1.37 on, all pods of one priority try their hints before any of them tries other nodes.
         let by_priority = version >= Version::V1_37;
-        let priority = |pod: PodId| snapshot.pod(pod).priority.unwrap_or(0);
+        let priority = |pod: PodId| target.snapshot().pod(pod).priority.unwrap_or(0);
         let mut pods: Vec<(i32, PodId)> = pods.iter().map(|pod| (priority(*pod), *pod)).collect();
         if by_priority {
             pods.sort_by_key(|(priority, _)| Reverse(*priority));
@@ -50,13 +80,13 @@ impl HintingSimulator {
             (Vec::new(), SimilarPodsScheduling::default(), Vec::new());
         for priority_batch in pods.chunk_by(|a, b| by_priority && a.0 == b.0) {
             for (_, pod) in priority_batch {
-                match self.try_schedule_using_hints(snapshot, *pod, acceptable) {
+                match self.try_schedule_using_hints(target, *pod, acceptable) {
                     Some(node) => scheduled.push((*pod, node)),
                     None => remaining.push(*pod),
                 }
             }
             for pod in remaining.drain(..) {
-                match self.try_schedule(snapshot, pod, acceptable, &mut failed) {
+                match self.try_schedule(target, pod, acceptable, &mut failed) {
                     Some(node) => scheduled.push((pod, node)),
                     None if stop_at_failure => return scheduled,
                     None => {}
@@ -69,49 +99,103 @@ impl HintingSimulator {
     /// Drops the hints of the previous generation. Returns whether the current ones differ from them, counting only
     /// hints to nodes that `is_there` accepts: template nodes exist in one loop only, so hints to them have no effect.
     pub(crate) fn drop_old_hints(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
-        let old = std::mem::replace(&mut self.old_hints, std::mem::take(&mut self.hints));
-        let live_hints = |hints: &FxHashMap<Arc<str>, Arc<str>>| -> FxHashMap<Arc<str>, Arc<str>> {
-            let hints = hints.iter().filter(|(_, node)| is_there(node));
-            hints.map(|(pod, node)| (pod.clone(), node.clone())).collect()
+        let mut is_changed = false;
+        let live_name = |hinted: &Option<HintedNode>| {
+            let live_node = hinted.as_ref().filter(|node| is_there(&node.name));
+            live_node.map(|node| node.name.clone())
         };
-        self.old_hints != old && live_hints(&self.old_hints) != live_hints(&old)
+        self.hints.retain(|_, hint| {
+            is_changed = is_changed || (!hint.is_kept() && live_name(&hint.current) != live_name(&hint.old));
+            hint.old = hint.current.take();
+            hint.old.is_some()
+        });
+        is_changed
     }
 
     /// The node that a pod was scheduled on in the last generation.
     pub(crate) fn hinted_node(&self, pod: &Pod) -> Option<&Arc<str>> {
-        self.old_hints.get(&hint_key(pod))
+        Some(&self.hints.get(&*hint_key(pod))?.old.as_ref()?.name)
     }
 
     fn try_schedule_using_hints(
         &mut self,
-        snapshot: &mut ClusterSnapshot,
+        target: &mut impl SchedulingTarget,
         pod: PodId,
         acceptable: &dyn Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
-        let key = hint_key(snapshot.pod(pod));
-        let hint = self.hints.get(&key).or_else(|| self.old_hints.get(&key))?.clone();
-        let node = snapshot.find_node(&hint).filter(|node| acceptable(*node))?;
-        snapshot.schedule(pod, node).ok()?;
-        self.hints.insert(key, hint);
-        Some(node)
+        let snapshot = target.snapshot();
+        let hint = self.hints.get_mut(&*hint_key(snapshot.pod(pod)))?;
+        let hinted_node = hint.current.as_ref().or(hint.old.as_ref())?;
+        let id = hinted_node.find(snapshot).filter(|id| acceptable(*id))?;
+        if !target.try_schedule(pod, id) {
+            return None;
+        }
+        hint.current = Some(HintedNode { name: hinted_node.name.clone(), id });
+        Some(id)
     }
 
     fn try_schedule(
         &mut self,
-        snapshot: &mut ClusterSnapshot,
+        target: &mut impl SchedulingTarget,
         pod: PodId,
         acceptable: &dyn Fn(NodeId) -> bool,
         failed: &mut SimilarPodsScheduling,
     ) -> Option<NodeId> {
-        if failed.is_similar_unschedulable(snapshot.pod(pod)) {
+        if failed.is_similar_unschedulable(target.snapshot().pod(pod)) {
             return None;
         }
-        let Some(node) = snapshot.schedule_on_any_node_matching(pod, acceptable) else {
-            failed.set_unschedulable(snapshot.pod(pod));
+        let Some(id) = target.schedule_on_any_node_matching(pod, acceptable) else {
+            failed.set_unschedulable(target.snapshot().pod(pod));
             return None;
         };
-        self.hints.insert(hint_key(snapshot.pod(pod)), snapshot.node(node).name.clone());
-        Some(node)
+        let snapshot = target.snapshot();
+        let hint = HintedNode { name: snapshot.node(id).name.clone(), id };
+        self.hints.entry(hint_key(snapshot.pod(pod)).into_owned()).or_default().current = Some(hint);
+        Some(id)
+    }
+}
+
+// === impl PodHint ===
+
+impl PodHint {
+    /// Whether the current hint was taken over from the previous generation.
+    fn is_kept(&self) -> bool {
+        match (&self.current, &self.old) {
+            (Some(current), Some(old)) => Arc::ptr_eq(&current.name, &old.name),
+            _ => false,
+        }
+    }
+}
+
+// === impl HintedNode ===
+
+impl HintedNode {
+    /// The node of that name, if it exists.
+    fn find(&self, snapshot: &ClusterSnapshot) -> Option<NodeId> {
+        match snapshot.get_node(self.id) {
+            Some(node) if Arc::ptr_eq(&node.name, &self.name) => Some(self.id),
+            _ => snapshot.find_node(&self.name),
+        }
+    }
+}
+
+// === impl ClusterSnapshot ===
+
+impl SchedulingTarget for ClusterSnapshot {
+    fn snapshot(&self) -> &ClusterSnapshot {
+        self
+    }
+
+    fn try_schedule(&mut self, pod: PodId, node: NodeId) -> bool {
+        self.schedule(pod, node).is_ok()
+    }
+
+    fn schedule_on_any_node_matching(
+        &mut self,
+        pod: PodId,
+        acceptable: &dyn Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
+        ClusterSnapshot::schedule_on_any_node_matching(self, pod, acceptable)
     }
 }
 
@@ -138,11 +222,11 @@ impl SimilarPodsScheduling {
 }
 
 /// The key of a pod's hint.
-fn hint_key(pod: &Pod) -> Arc<str> {
+fn hint_key(pod: &Pod) -> Cow<'_, Arc<str>> {
     if pod.uid.is_empty() {
-        return format!("{}/{}", pod.name.namespace, pod.name.name).into();
+        return Cow::Owned(format!("{}/{}", pod.name.namespace, pod.name.name).into());
     }
-    pod.uid.clone()
+    Cow::Borrowed(&pod.uid)
 }
 
 #[cfg(test)]
@@ -190,9 +274,21 @@ mod tests {
         Case { cluster, packing: HintingSimulator::default(), unscheduled: waiting }
     }
 
+    impl HintingSimulator {
+        fn set_hint(&mut self, pod: &str, node: &str) {
+            let hint = HintedNode { name: node.into(), id: NodeId(0) };
+            self.hints.entry(pod.into()).or_default().current = Some(hint);
+        }
+
+        fn hint(&self, pod: &str) -> Option<&str> {
+            let hint = self.hints.get(pod)?;
+            hint.current.as_ref().or(hint.old.as_ref()).map(|node| &*node.name)
+        }
+    }
+
     impl Case {
         fn hint(mut self, pod: &str, node: &str) -> Case {
-            self.packing.hints.insert(pod.into(), node.into());
+            self.packing.set_hint(pod, node);
             self
         }
 
@@ -234,7 +330,7 @@ mod tests {
     fn a_hint_to_a_deleted_node_is_ignored() {
         let mut case = case(&TWO, &ONE_ON_FIRST, &["p2 800m", "p3 500m"]).hint("p2", "gone");
         case.check(Version::V1_36, false, None, "p2 n2, p3 n1");
-        assert_eq!(case.packing.hints.get("p2").map(|node| &**node), Some("n2"));
+        assert_eq!(case.packing.hint("p2"), Some("n2"));
     }
 
     /// Cases of cluster-autoscaler's own TestPodSchedulesOnHintedNode.
@@ -251,20 +347,17 @@ mod tests {
     #[test]
     fn hints_live_for_two_generations() {
         let mut case = case(&TWO, &[], &["p 1"]).hint("p", "n1");
-        let hint = |packing: &HintingSimulator| {
-            packing.hints.get("p").or_else(|| packing.old_hints.get("p")).map(|node| node.to_string())
-        };
         case.packing.drop_old_hints(|_| true);
-        assert_eq!(hint(&case.packing).as_deref(), Some("n1"));
+        assert_eq!(case.packing.hint("p"), Some("n1"));
         case.packing.drop_old_hints(|_| true);
-        assert_eq!(hint(&case.packing), None);
+        assert_eq!(case.packing.hint("p"), None);
     }
 
     #[test]
     fn hints_to_template_nodes_do_not_count_as_changes() {
         let mut packing = HintingSimulator::default();
         let mut check = |pod: &str, node: &str, expected| {
-            packing.hints.insert(pod.into(), node.into());
+            packing.set_hint(pod, node);
             assert_eq!(
                 packing.drop_old_hints(|node| !node.starts_with("template")),
                 expected,

@@ -47,25 +47,29 @@ pub(crate) fn process(
 
 /// The pod, or a copy without its TPU requests if it has any: any node satisfies them.
 pub(crate) fn clear_tpu_requests(snapshot: &mut ClusterSnapshot, id: PodId) -> PodId {
-    if snapshot.pod(id).scheduler_pod.spec.requests.scalars.is_empty() {
+    if !has_tpu_request(snapshot, id) {
         return id;
     }
-    let pod = snapshot.pod(id).clone();
-    let scalars = snapshot.filter_snapshot.scalars();
-    let mut requested =
-        pod.scheduler_pod.spec.requests.scalars.iter().map(|(scalar, _)| scalars.name(*scalar));
-    if !requested.any(|name| name.starts_with(TPU_PREFIX)) {
-        return id;
-    }
-    let mut object = pod.object.value().unwrap_or_default();
+    let mut object = snapshot.pod(id).object.value().unwrap_or_default();
     let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
         if let Some(Value::Object(requests)) = container.pointer_mut("/resources/requests") {
             requests.retain(|name, _| !name.starts_with(TPU_PREFIX));
         }
     }
-    let pod = Pod::read(&Object::from_trusted(object.to_string()), scalars);
+    let pod = Pod::read(&Object::from_trusted(object.to_string()), snapshot.filter_snapshot.scalars());
     add_unscheduled_copy(snapshot, pod)
+}
+
+/// Whether a pod requests TPUs.
+pub(crate) fn has_tpu_request(snapshot: &mut ClusterSnapshot, id: PodId) -> bool {
+    if snapshot.pod(id).scheduler_pod.spec.requests.scalars.is_empty() {
+        return false;
+    }
+    let pod = snapshot.pod(id).clone();
+    let scalars = snapshot.filter_snapshot.scalars();
+    let mut requested = pod.scheduler_pod.spec.requests.scalars.iter();
+    requested.any(|(scalar, _)| scalars.name(*scalar).starts_with(TPU_PREFIX))
 }
 
 /// Unscheduled copies of the pods on currently drained nodes that their controllers will recreate.

@@ -4,6 +4,7 @@ mod actuation;
 mod budgets;
 mod candidate;
 mod candidate_ranking;
+mod counted_removals;
 mod drainability;
 mod eligibility;
 mod explanation;
@@ -287,6 +288,20 @@ impl ScaleDownState {
     /// When background work is due next.
     pub(crate) fn next_wake(&self) -> Option<Moment> {
         self.actuator.next_wake()
+    }
+}
+
+#[cfg(test)]
+impl ScaleDownState {
+    /// Drops everything that is only kept to save work.
+    fn clear_caches(&mut self) {
+        self.candidate_ranking = CandidateRanking::default();
+        self.planner.clear_caches();
+    }
+
+    /// Makes loops carry out every simulated removal in the snapshot.
+    fn carry_out_all_removals(&mut self) {
+        self.planner.removal_simulator.carries_out_all = true;
     }
 }
 

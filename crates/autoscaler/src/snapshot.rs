@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kubernetes::amounts::ResourceAmounts;
 use scheduler::Settings as SchedulerSettings;
-use scheduler::filter_snapshot::{FilterSnapshot, SchedulingError};
+use scheduler::filter_snapshot::{AddedUsage, FilterSnapshot, SchedulingError};
 use scheduler::ids::{NodeId, PodId};
 
 use super::node::Node;
@@ -331,9 +331,24 @@ impl ClusterSnapshot {
         pod: PodId,
         acceptable: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
-        let count = self.order.len();
+        let matching_node = self.find_node_matching(pod, None, acceptable)?;
+        self.force_schedule(pod, matching_node);
+        Some(matching_node)
+    }
+
+    /// The first acceptable node after the last match that passes the filters. The search can be given another order of
+    /// nodes, and pods that were added to them.
+    pub(crate) fn find_node_matching(
+        &mut self,
+        pod: PodId,
+        order_and_usage: Option<(&[NodeId], &AddedUsage)>,
+        acceptable: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
+        let ClusterSnapshot { filter_snapshot: trial, nodes, order: own_order, .. } = self;
+        let (order, added) =
+            order_and_usage.map_or((&**own_order, None), |(order, added)| (order, Some(added)));
+        let count = order.len();
         let start = (self.last_match_index + 1) % count.max(1);
-        let ClusterSnapshot { filter_snapshot: trial, nodes, order, .. } = self;
         let is_acceptable = |id: NodeId| {
             let node = nodes[id.index()].as_ref().expect("an ordered node is in the snapshot");
             !node.unschedulable && acceptable(id)
@@ -343,10 +358,9 @@ impl ClusterSnapshot {
             position.set(next);
             order[next]
         });
-        let matching_node = trial.run_filters_until_passing_node(pod, node_ids, is_acceptable)?;
+        let matching_node = trial.run_filters_until_passing_node(pod, added, node_ids, is_acceptable)?;
         // The iterator was not advanced beyond the node that was found.
         self.last_match_index = position.get();
-        self.force_schedule(pod, matching_node);
         Some(matching_node)
     }
 }

@@ -20,7 +20,7 @@ use super::groups::{ScaleDownGroups, registered_count};
 use super::min_quotas::MinQuotaTracker;
 use super::node_details::NodeDetailsCache;
 use super::pdb_tracker::RemainingPdbTracker;
-use super::removal::{RemovalFailure, simulate_node_removal};
+use super::removal::{RemovalFailure, RemovalSimulator};
 use super::unneeded::{NodeToBeRemoved, RemovableNodes, UnneededNodes};
 
 /// The planner's state.
@@ -37,6 +37,7 @@ pub(super) struct Planner {
     /// Whether the report of unremovable nodes is skipped.
     pub skips_unremovable_report: bool,
     hinting_simulator: HintingSimulator,
+    pub removal_simulator: RemovalSimulator,
     /// The minimum quotas of the cluster without simulated nodes, as of a node revision.
     min_quotas: Option<(u64, MinQuotaTracker)>,
     last_update: Option<Moment>,
@@ -54,6 +55,7 @@ impl Planner {
             node_details: NodeDetailsCache::default(),
             skips_unremovable_report: false,
             hinting_simulator: HintingSimulator::default(),
+            removal_simulator: RemovalSimulator::default(),
             min_quotas: None,
             last_update: None,
             min_update_interval: unneeded_nanos(settings),
@@ -74,18 +76,15 @@ impl Planner {
             self.min_update_interval = self.min_update_interval.min(now.nanos_since(last)).max(1);
         }
         self.last_update = Some(now);
-        let snapshot = &context.cluster.snapshot;
-        let mut destinations = candidates.destinations.clone();
-        let end = destinations.len();
-        for id in
-            in_progress.names().filter_map(|name| snapshot.find_node(name)).filter(|id| id.index() < end)
-        {
-            destinations[id.index()] = false;
+        self.removal_simulator.begin(&candidates.destinations);
+        for id in in_progress.names().filter_map(|name| context.cluster.snapshot.find_node(name)) {
+            self.removal_simulator.exclude_destination(id);
         }
         self.unremovable.clear();
-        let recently_unremovable = self.recently_unremovable_nodes(context, end);
+        let recently_unremovable = self.recently_unremovable_nodes(context, candidates.destinations.len());
         // Nodes being deleted are not destinations any more, and no candidates either.
-        let is_destination = |candidate: &&ScaleDownCandidate| destinations[candidate.node.index()];
+        let is_destination =
+            |candidate: &&ScaleDownCandidate| self.removal_simulator.is_destination(candidate.node);
         let eligible: Vec<ScaleDownCandidate> = if self.skips_unremovable_report {
             let eligible_candidates = candidates.eligible.iter().filter(is_destination);
             eligible_candidates
@@ -98,7 +97,8 @@ impl Planner {
             self.filter_out_unremovable(context, groups, &candidates, &recently_unremovable)
         };
         let fork = context.cluster.snapshot.fork();
-        let nodes_to_remove = self.simulate_removals(context, groups, destinations, &eligible);
+        let nodes_to_remove = self.simulate_removals(context, groups, &eligible);
+        self.removal_simulator.end();
         context.cluster.snapshot.revert(fork);
         let hints_changed = self.hinting_simulator.drop_old_hints(|node| context.cluster.has_node(node));
         if self.unneeded.update(nodes_to_remove, now) || hints_changed {
@@ -172,7 +172,6 @@ impl Planner {
         &mut self,
         context: &mut AutoscalingContext<'_>,
         groups: &ScaleDownGroups,
-        mut destinations: Vec<bool>,
         eligible: &[ScaleDownCandidate],
     ) -> Vec<(Arc<str>, NodeToBeRemoved)> {
         let recheck_at = after(context.clock.now(), context.settings.unremovable_node_recheck_timeout);
@@ -184,17 +183,15 @@ impl Planner {
                 break;
             }
             let name = context.cluster.snapshot.node(candidate.node).name.clone();
-            match simulate_node_removal(
+            match self.removal_simulator.simulate_node_removal(
                 context,
                 &mut self.hinting_simulator,
                 &disruptions,
-                &destinations,
                 candidate.node,
             ) {
                 Ok(drain) => {
                     let pods = drain.pods.iter().map(|id| &**context.cluster.snapshot.pod(*id));
                     let risky = !disruptions.remove_pods(pods);
-                    destinations[candidate.node.index()] = false;
                     let drains = !drain.pods.is_empty();
                     nodes_to_remove.push((
                         name,
@@ -321,6 +318,15 @@ impl Planner {
         let blocking =
             blocking.map(|(pod, pod_reason)| (context.cluster.snapshot.pod(pod).name.clone(), pod_reason));
         self.unremovable.insert(node.clone(), UnremovableNode { node, reason, blocking_pod: blocking });
+    }
+}
+
+#[cfg(test)]
+impl Planner {
+    /// Drops everything that is only kept to save work.
+    pub(super) fn clear_caches(&mut self) {
+        self.node_details = NodeDetailsCache::default();
+        self.min_quotas = None;
     }
 }
 
