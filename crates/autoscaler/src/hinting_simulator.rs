@@ -14,24 +14,49 @@ use super::snapshot::ClusterSnapshot;
 /// Schedules pods in a snapshot and keeps the nodes as hints for the next time.
 #[derive(Debug, Default)]
 pub(crate) struct HintingSimulator {
+    /// Hints of this generation and of the previous one; `None` at free indices.
+    hints: Vec<Option<PodHint>>,
+    free_indices: Vec<u32>,
     /// By pod UID.
-    hints: FxHashMap<Arc<str>, PodHint>,
+    indices: FxHashMap<Arc<str>, u32>,
+    /// Increases whenever old hints are dropped.
+    generation: u64,
+    last_serial: u64,
 }
 
-/// The hint of a pod, of which at least one generation is set.
-#[derive(Debug, Default)]
+/// The hint of a pod.
+#[derive(Debug)]
 struct PodHint {
-    current: Option<HintedNode>,
-    /// The hint of the previous generation.
-    old: Option<HintedNode>,
+    serial: u64,
+    /// The last generation in which the pod was scheduled on the node.
+    generation: u64,
+    node: HintedNode,
+    /// The hint in the generation before that.
+    previous: PreviousHint,
+    uid: Arc<str>,
+}
+
+#[derive(Debug)]
+enum PreviousHint {
+    Missing,
+    Same,
+    Other(HintedNode),
 }
 
 /// A node that a pod was scheduled on.
 #[derive(Clone, Debug)]
 struct HintedNode {
-    name: Arc<str>,
     /// The ID that the node had then.
     id: NodeId,
+    name: Arc<str>,
+}
+
+/// Refers to the hint of a pod.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HintId {
+    index: u32,
+    /// Other hints may get the same index later, but not the same serial.
+    serial: u64,
 }
 
 /// Where pods are scheduled: a snapshot, or something that has the same result.
@@ -69,13 +94,8 @@ impl HintingSimulator {
         stop_at_failure: bool,
         acceptable: &dyn Fn(NodeId) -> bool,
     ) -> Vec<(PodId, NodeId)> {
-        // From 1.37 on, all pods of one priority try their hints before any of them tries other nodes.
-        let by_priority = version >= Version::V1_37;
-        let priority = |pod: PodId| target.snapshot().pod(pod).priority.unwrap_or(0);
-        let mut pods: Vec<(i32, PodId)> = pods.iter().map(|pod| (priority(*pod), *pod)).collect();
-        if by_priority {
-            pods.sort_by_key(|(priority, _)| Reverse(*priority));
-        }
+        let by_priority = tries_hints_by_priority(version);
+        let pods = scheduling_order(target.snapshot(), version, pods);
         let (mut scheduled, mut failed, mut remaining) =
             (Vec::new(), SimilarPodsScheduling::default(), Vec::new());
         for priority_batch in pods.chunk_by(|a, b| by_priority && a.0 == b.0) {
@@ -100,21 +120,61 @@ impl HintingSimulator {
     /// hints to nodes that `is_there` accepts: template nodes exist in one loop only, so hints to them have no effect.
     pub(crate) fn drop_old_hints(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let mut is_changed = false;
-        let live_name = |hinted: &Option<HintedNode>| {
-            let live_node = hinted.as_ref().filter(|node| is_there(&node.name));
-            live_node.map(|node| node.name.clone())
-        };
-        self.hints.retain(|_, hint| {
-            is_changed = is_changed || (!hint.is_kept() && live_name(&hint.current) != live_name(&hint.old));
-            hint.old = hint.current.take();
-            hint.old.is_some()
-        });
+        let live_name = |node: &HintedNode| is_there(&node.name).then(|| node.name.clone());
+        for (index, slot) in self.hints.iter_mut().enumerate() {
+            let Some(hint) = slot else { continue };
+            if hint.generation != self.generation {
+                is_changed = is_changed || live_name(&hint.node).is_some();
+                self.indices.remove(&hint.uid);
+                self.free_indices.push(index as u32);
+                *slot = None;
+                continue;
+            }
+            is_changed = is_changed
+                || match &hint.previous {
+                    PreviousHint::Same => false,
+                    PreviousHint::Missing => live_name(&hint.node).is_some(),
+                    PreviousHint::Other(previous) => live_name(&hint.node) != live_name(previous),
+                };
+        }
+        self.generation += 1;
         is_changed
     }
 
     /// The node that a pod was scheduled on in the last generation.
     pub(crate) fn hinted_node(&self, pod: &Pod) -> Option<&Arc<str>> {
-        Some(&self.hints.get(&*hint_key(pod))?.old.as_ref()?.name)
+        let id = self.find(pod)?;
+        self.get(id).map(|hint| &hint.node.name)
+    }
+
+    /// The hints of pods in the order in which the pods are tried, each with its node; `None` if a pod has none.
+    pub(crate) fn hints_of(
+        &self,
+        snapshot: &ClusterSnapshot,
+        version: Version,
+        pods: &[PodId],
+    ) -> Option<Vec<(PodId, HintId, NodeId)>> {
+        let hint = |(_, pod): &(i32, PodId)| {
+            let id = self.find(snapshot.pod(*pod))?;
+            Some((*pod, id, self.get(id)?.node.id))
+        };
+        scheduling_order(snapshot, version, pods).iter().map(hint).collect()
+    }
+
+    /// Whether a hint still exists and is that node, if the node was not replaced by another with the same ID.
+    pub(crate) fn is_hint(&self, id: HintId, node: NodeId) -> bool {
+        self.get(id).is_some_and(|hint| hint.node.id == node)
+    }
+
+    /// The node of a hint, if both still exist.
+    pub(crate) fn resolve_hint(&self, id: HintId, snapshot: &ClusterSnapshot) -> Option<NodeId> {
+        self.get(id)?.node.find(snapshot)
+    }
+
+    /// Records that a pod was scheduled on its hinted node again.
+    pub(crate) fn keep_hint(&mut self, id: HintId) {
+        let hint = self.hints[id.index as usize].as_mut().expect("a kept hint exists");
+        hint.keep(self.generation);
     }
 
     fn try_schedule_using_hints(
@@ -123,15 +183,14 @@ impl HintingSimulator {
         pod: PodId,
         acceptable: &dyn Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
-        let snapshot = target.snapshot();
-        let hint = self.hints.get_mut(&*hint_key(snapshot.pod(pod)))?;
-        let hinted_node = hint.current.as_ref().or(hint.old.as_ref())?;
-        let id = hinted_node.find(snapshot).filter(|id| acceptable(*id))?;
-        if !target.try_schedule(pod, id) {
+        let hint_id = self.find(target.snapshot().pod(pod))?;
+        let hint = self.hints[hint_id.index as usize].as_mut()?;
+        hint.node.id = hint.node.find(target.snapshot()).filter(|id| acceptable(*id))?;
+        if !target.try_schedule(pod, hint.node.id) {
             return None;
         }
-        hint.current = Some(HintedNode { name: hinted_node.name.clone(), id });
-        Some(id)
+        hint.keep(self.generation);
+        Some(hint.node.id)
     }
 
     fn try_schedule(
@@ -149,20 +208,73 @@ impl HintingSimulator {
             return None;
         };
         let snapshot = target.snapshot();
-        let hint = HintedNode { name: snapshot.node(id).name.clone(), id };
-        self.hints.entry(hint_key(snapshot.pod(pod)).into_owned()).or_default().current = Some(hint);
+        self.set_hint(&hint_key(snapshot.pod(pod)), HintedNode { id, name: snapshot.node(id).name.clone() });
         Some(id)
     }
+
+    fn find(&self, pod: &Pod) -> Option<HintId> {
+        let index = *self.indices.get(&*hint_key(pod))?;
+        let hint = self.hints[index as usize].as_ref()?;
+        Some(HintId { index, serial: hint.serial })
+    }
+
+    fn get(&self, id: HintId) -> Option<&PodHint> {
+        self.hints[id.index as usize].as_ref().filter(|hint| hint.serial == id.serial)
+    }
+
+    fn set_hint(&mut self, uid: &Arc<str>, node: HintedNode) {
+        if let Some(index) = self.indices.get(uid)
+            && let Some(hint) = &mut self.hints[*index as usize]
+        {
+            hint.replace(node, self.generation);
+            return;
+        }
+        self.last_serial += 1;
+        let hint = PodHint {
+            serial: self.last_serial,
+            generation: self.generation,
+            node,
+            previous: PreviousHint::Missing,
+            uid: uid.clone(),
+        };
+        let index = self.free_indices.pop().unwrap_or(self.hints.len() as u32);
+        if index as usize == self.hints.len() {
+            self.hints.push(None);
+        }
+        self.hints[index as usize] = Some(hint);
+        self.indices.insert(uid.clone(), index);
+    }
+}
+
+/// Pods with their priorities, in the order in which they are scheduled.
+fn scheduling_order(snapshot: &ClusterSnapshot, version: Version, pods: &[PodId]) -> Vec<(i32, PodId)> {
+    let mut pods: Vec<(i32, PodId)> =
+        pods.iter().map(|pod| (snapshot.pod(*pod).priority.unwrap_or(0), *pod)).collect();
+    if tries_hints_by_priority(version) {
+        pods.sort_by_key(|(priority, _)| Reverse(*priority));
+    }
+    pods
+}
+
+/// From 1.37 on, all pods of one priority try their hints before any of them tries other nodes.
+fn tries_hints_by_priority(version: Version) -> bool {
+    version >= Version::V1_37
 }
 
 // === impl PodHint ===
 
 impl PodHint {
-    /// Whether the current hint was taken over from the previous generation.
-    fn is_kept(&self) -> bool {
-        match (&self.current, &self.old) {
-            (Some(current), Some(old)) => Arc::ptr_eq(&current.name, &old.name),
-            _ => false,
+    fn keep(&mut self, generation: u64) {
+        if self.generation != generation {
+            (self.generation, self.previous) = (generation, PreviousHint::Same);
+        }
+    }
+
+    fn replace(&mut self, node: HintedNode, generation: u64) {
+        self.keep(generation);
+        let before = std::mem::replace(&mut self.node, node);
+        if matches!(self.previous, PreviousHint::Same) {
+            self.previous = PreviousHint::Other(before);
         }
     }
 }
@@ -275,20 +387,18 @@ mod tests {
     }
 
     impl HintingSimulator {
-        fn set_hint(&mut self, pod: &str, node: &str) {
-            let hint = HintedNode { name: node.into(), id: NodeId(0) };
-            self.hints.entry(pod.into()).or_default().current = Some(hint);
+        fn hint(&mut self, pod: &str, node: &str) {
+            self.set_hint(&pod.into(), HintedNode { id: NodeId(0), name: node.into() });
         }
 
-        fn hint(&self, pod: &str) -> Option<&str> {
-            let hint = self.hints.get(pod)?;
-            hint.current.as_ref().or(hint.old.as_ref()).map(|node| &*node.name)
+        fn hinted(&self, pod: &str) -> Option<&str> {
+            self.hints[*self.indices.get(pod)? as usize].as_ref().map(|hint| &*hint.node.name)
         }
     }
 
     impl Case {
         fn hint(mut self, pod: &str, node: &str) -> Case {
-            self.packing.set_hint(pod, node);
+            self.packing.hint(pod, node);
             self
         }
 
@@ -330,7 +440,7 @@ mod tests {
     fn a_hint_to_a_deleted_node_is_ignored() {
         let mut case = case(&TWO, &ONE_ON_FIRST, &["p2 800m", "p3 500m"]).hint("p2", "gone");
         case.check(Version::V1_36, false, None, "p2 n2, p3 n1");
-        assert_eq!(case.packing.hint("p2"), Some("n2"));
+        assert_eq!(case.packing.hinted("p2"), Some("n2"));
     }
 
     /// Cases of cluster-autoscaler's own TestPodSchedulesOnHintedNode.
@@ -348,16 +458,16 @@ mod tests {
     fn hints_live_for_two_generations() {
         let mut case = case(&TWO, &[], &["p 1"]).hint("p", "n1");
         case.packing.drop_old_hints(|_| true);
-        assert_eq!(case.packing.hint("p"), Some("n1"));
+        assert_eq!(case.packing.hinted("p"), Some("n1"));
         case.packing.drop_old_hints(|_| true);
-        assert_eq!(case.packing.hint("p"), None);
+        assert_eq!(case.packing.hinted("p"), None);
     }
 
     #[test]
     fn hints_to_template_nodes_do_not_count_as_changes() {
         let mut packing = HintingSimulator::default();
         let mut check = |pod: &str, node: &str, expected| {
-            packing.set_hint(pod, node);
+            packing.hint(pod, node);
             assert_eq!(
                 packing.drop_old_hints(|node| !node.starts_with("template")),
                 expected,

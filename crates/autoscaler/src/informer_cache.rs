@@ -43,6 +43,8 @@ pub(crate) struct InformerCache {
     unscheduled_pods: BTreeSet<(Moment, NamespacedName, PodId)>,
     pub daemon_sets: BTreeMap<NamespacedName, Arc<DaemonSet>>,
     controllers: BTreeMap<(ControllerKind, NamespacedName), Controller>,
+    /// Increases when a controller is added, removed or scaled.
+    controller_revision: u64,
     pod_disruption_budgets: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
     config_maps: BTreeMap<NamespacedName, Arc<BTreeMap<String, String>>>,
     expendable_pods_priority_cutoff: i64,
@@ -154,6 +156,7 @@ impl InformerCache {
             unscheduled_pods: BTreeSet::new(),
             daemon_sets: BTreeMap::new(),
             controllers: BTreeMap::new(),
+            controller_revision: 0,
             pod_disruption_budgets: BTreeMap::new(),
             config_maps: BTreeMap::new(),
             expendable_pods_priority_cutoff: settings.expendable_pods_priority_cutoff,
@@ -195,11 +198,9 @@ impl InformerCache {
             (group, kind) => {
                 let controller = ControllerKind::of(group, kind);
                 if let Some(controller_kind) = controller {
-                    set_or_remove(
-                        &mut self.controllers,
-                        (controller_kind, name()),
-                        present.then(|| Controller::read(object)),
-                    );
+                    let (key, new) = ((controller_kind, name()), present.then(|| Controller::read(object)));
+                    self.controller_revision += u64::from(self.controllers.get(&key) != new.as_ref());
+                    set_or_remove(&mut self.controllers, key, new);
                 }
                 if (group, kind) == ("apps", "DaemonSet") {
                     let daemon_set = DaemonSet {
@@ -387,6 +388,11 @@ impl InformerCache {
         self.controllers.get(&(kind, name.clone()))
     }
 
+    /// Changes whenever a controller is added, removed or scaled.
+    pub(crate) fn controller_revision(&self) -> u64 {
+        self.controller_revision
+    }
+
     /// All PodDisruptionBudgets, by name.
     pub(crate) fn pod_disruption_budgets(&self) -> impl Iterator<Item = &Arc<PodDisruptionBudget>> {
         self.pod_disruption_budgets.values()
@@ -440,6 +446,11 @@ impl PodDisruptionBudget {
             },
             Err(_) => PodDisruptionBudget { name, selector: None, disruptions_allowed: 0 },
         }
+    }
+
+    /// Whether another one matches exactly the same pods.
+    pub(crate) fn matches_same_pods(&self, other: &PodDisruptionBudget) -> bool {
+        self.name == other.name && self.selector == other.selector
     }
 
     /// Whether its selector matches a pod.

@@ -245,6 +245,28 @@ impl FilterSnapshot {
             && pod.spec.requests.scalars.iter().all(is_counted)
     }
 
+    /// Whether a required anti-affinity term of another pod matches the pod, wherever that pod is. Stays the same as
+    /// long as [`pre_filter_generation`](FilterSnapshot::pre_filter_generation) does.
+    pub fn has_matching_anti_affinity(&mut self, id: PodId) -> bool {
+        let pre_filter_state = self.pre_filter_states.get_or_compute(&mut self.cache, &self.framework, id);
+        pre_filter_state.affinity.has_existing_anti_affinity()
+    }
+
+    /// Changes with everything besides nodes and other pods' positions that decides whether a pod [depends only on the
+    /// node](FilterSnapshot::depends_only_on_node).
+    pub fn pre_filter_generation(&self) -> (u64, u64) {
+        self.cache.pre_filter_generation()
+    }
+
+    /// Whether the resources of a node, with the pods added to it, are enough for a pod.
+    pub fn has_room(&self, pod: PodId, node: NodeId, added: &AddedUsage) -> bool {
+        let ClusterCache { scalars, related_objects, .. } = &self.cache;
+        let usage = self.usage(node);
+        let used = added.get(node).unwrap_or((usage.pods.len(), &usage.requested));
+        let fit = &self.framework.fit;
+        fit.filter(&self.pod(pod).spec, self.spec(node), used, scalars, related_objects).is_ok()
+    }
+
     /// Returns the first node that passes, or the status of the last one that does not; `None` if PreFilter excludes
     /// all of them, or if the last one has added pods.
     fn find_passing_node(

@@ -45,13 +45,12 @@ pub(super) struct CountedScheduling<'a> {
 // === impl CountedRemovals ===
 
 impl CountedRemovals {
-    /// The pods on a node, in the snapshot's order: pods that were moved there come last.
-    pub(super) fn pods_on(&self, snapshot: &ClusterSnapshot, node: NodeId) -> Vec<PodId> {
-        let mut pods = snapshot.pods_on(node);
-        if self.added.contains(node) {
-            pods.extend(self.moves.iter().filter(|(_, to)| *to == node).map(|(pod, _)| *pod));
+    /// The pods that were moved to a node, in this order. In the snapshot they would come after all others.
+    pub(super) fn pods_moved_to(&self, node: NodeId) -> Vec<PodId> {
+        if !self.added.contains(node) {
+            return Vec::new();
         }
-        pods
+        self.moves.iter().filter(|(_, to)| *to == node).map(|(pod, _)| *pod).collect()
     }
 
     /// Whether moves of these pods can be counted.
@@ -123,6 +122,16 @@ impl CountedRemovals {
 // === impl CountedScheduling ===
 
 impl CountedScheduling<'_> {
+    /// Puts a pod on a node whose object the filters accept, if the node's resources are not used up. Returns whether
+    /// they are not.
+    pub(super) fn schedule_if_room(&mut self, pod: PodId, node: NodeId) -> bool {
+        let has_room = self.snapshot.filter_snapshot.has_room(pod, node, &self.removals.added);
+        if has_room {
+            self.force_schedule(pod, node);
+        }
+        has_room
+    }
+
     fn force_schedule(&mut self, pod: PodId, node: NodeId) {
         self.snapshot.filter_snapshot.change_added_usage(&mut self.removals.added, pod, node, true);
         self.removals.moves.push((pod, node));

@@ -19,7 +19,6 @@ use super::eligibility::unremovable_reason_and_utilization;
 use super::groups::{ScaleDownGroups, registered_count};
 use super::min_quotas::MinQuotaTracker;
 use super::node_details::NodeDetailsCache;
-use super::pdb_tracker::RemainingPdbTracker;
 use super::removal::{RemovalFailure, RemovalSimulator};
 use super::unneeded::{NodeToBeRemoved, RemovableNodes, UnneededNodes};
 
@@ -76,7 +75,7 @@ impl Planner {
             self.min_update_interval = self.min_update_interval.min(now.nanos_since(last)).max(1);
         }
         self.last_update = Some(now);
-        self.removal_simulator.begin(&candidates.destinations);
+        self.removal_simulator.begin(context, &candidates.destinations);
         for id in in_progress.names().filter_map(|name| context.cluster.snapshot.find_node(name)) {
             self.removal_simulator.exclude_destination(id);
         }
@@ -176,7 +175,6 @@ impl Planner {
     ) -> Vec<(Arc<str>, NodeToBeRemoved)> {
         let recheck_at = after(context.clock.now(), context.settings.unremovable_node_recheck_timeout);
         let limit = self.unneeded_nodes_limit(context.settings);
-        let mut disruptions = RemainingPdbTracker::of(context.cluster);
         let (mut nodes_to_remove, mut individual_count) = (Vec::new(), 0_i64);
         for candidate in eligible {
             if individual_count >= limit {
@@ -186,22 +184,10 @@ impl Planner {
             match self.removal_simulator.simulate_node_removal(
                 context,
                 &mut self.hinting_simulator,
-                &disruptions,
-                candidate.node,
+                *candidate,
             ) {
-                Ok(drain) => {
-                    let pods = drain.pods.iter().map(|id| &**context.cluster.snapshot.pod(*id));
-                    let risky = !disruptions.remove_pods(pods);
-                    let drains = !drain.pods.is_empty();
-                    nodes_to_remove.push((
-                        name,
-                        NodeToBeRemoved {
-                            candidate: *candidate,
-                            needs_drain: drains,
-                            has_on_completion_pods: drain.has_on_completion_pods,
-                            is_risky: risky,
-                        },
-                    ));
+                Ok(node_to_be_removed) => {
+                    nodes_to_remove.push((name, node_to_be_removed));
                     individual_count += i64::from(!groups.get(candidate.group).atomic);
                 }
                 Err(failure) => {
@@ -326,6 +312,7 @@ impl Planner {
     /// Drops everything that is only kept to save work.
     pub(super) fn clear_caches(&mut self) {
         self.node_details = NodeDetailsCache::default();
+        self.removal_simulator.clear_cache();
         self.min_quotas = None;
     }
 }

@@ -6,14 +6,18 @@ use model::Moment;
 use scheduler::ids::{NodeId, PodId};
 
 use super::super::decision::{BlockingPodReason, UnremovableReason};
-use super::super::hinting_simulator::HintingSimulator;
+use super::super::hinting_simulator::{HintingSimulator, SchedulingTarget};
 use super::super::node::{Node, NodeTaint};
 use super::super::pod_list_processor::clear_tpu_requests;
+use super::super::settings::Version;
 use super::super::snapshot::ClusterSnapshot;
 use super::super::{AutoscalingContext, TO_BE_DELETED_TAINT};
+use super::candidate::ScaleDownCandidate;
 use super::counted_removals::{CountedRemovals, CountedScheduling};
-use super::drainability::{DrainabilityRules, PodsToMove};
+use super::drain_cache::{DrainCache, PlannedDrain, PlannedMove, PlannedMoves};
+use super::drainability::PodsToMove;
 use super::pdb_tracker::RemainingPdbTracker;
+use super::unneeded::NodeToBeRemoved;
 
 /// Why a node is unremovable, and the pod that blocks it.
 pub(super) type RemovalFailure = (UnremovableReason, Option<(PodId, BlockingPodReason)>);
@@ -23,7 +27,9 @@ pub(super) type RemovalFailure = (UnremovableReason, Option<(PodId, BlockingPodR
 pub(super) struct RemovalSimulator {
     /// By node ID, whether pods may move to the node.
     destinations: Vec<bool>,
+    disruptions: RemainingPdbTracker,
     counted_removals: CountedRemovals,
+    drains: DrainCache,
     /// Nothing is counted: every removal is carried out in the snapshot, which is the reference.
     #[cfg(test)]
     pub carries_out_all: bool,
@@ -33,9 +39,10 @@ pub(super) struct RemovalSimulator {
 
 impl RemovalSimulator {
     /// Begins a simulation in which pods may move to these nodes, by node ID.
-    pub(super) fn begin(&mut self, destinations: &[bool]) {
+    pub(super) fn begin(&mut self, context: &AutoscalingContext<'_>, destinations: &[bool]) {
         self.destinations.clear();
         self.destinations.extend_from_slice(destinations);
+        self.disruptions.reset(context.cluster);
     }
 
     pub(super) fn is_destination(&self, node: NodeId) -> bool {
@@ -59,30 +66,115 @@ impl RemovalSimulator {
         &mut self,
         context: &mut AutoscalingContext<'_>,
         hinting_simulator: &mut HintingSimulator,
-        disruptions: &RemainingPdbTracker,
-        node: NodeId,
-    ) -> Result<PodsToMove, RemovalFailure> {
-        let pods = self.counted_removals.pods_on(&context.cluster.snapshot, node);
-        let rules = DrainabilityRules {
-            settings: context.settings,
-            clock: context.clock,
-            controllers: Some(&*context.cluster),
-            disruptions: Some(disruptions),
-        };
-        let drain = rules
-            .pods_to_move(&context.cluster.snapshot, &pods)
+        candidate: ScaleDownCandidate,
+    ) -> Result<NodeToBeRemoved, RemovalFailure> {
+        let node = candidate.node;
+        let moved_here = self.counted_removals.pods_moved_to(node);
+        if !moved_here.is_empty() {
+            let pods = [context.cluster.snapshot.pods_on(node), moved_here].concat();
+            let mut drain = PlannedDrain::of(context, &self.disruptions, &pods);
+            return self.simulate_drain(context, hinting_simulator, &mut drain, candidate);
+        }
+        let generation = context.cluster.snapshot.filter_snapshot.generation(node);
+        let mut drain = self.drains.take(context, &self.disruptions, node);
+        let result = self.simulate_drain(context, hinting_simulator, &mut drain, candidate);
+        self.drains.put_back(node, generation, drain);
+        result
+    }
+
+    fn simulate_drain(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        hinting_simulator: &mut HintingSimulator,
+        drain: &mut PlannedDrain,
+        candidate: ScaleDownCandidate,
+    ) -> Result<NodeToBeRemoved, RemovalFailure> {
+        let mut planned_moves = drain.moves.take();
+        let PodsToMove { pods, has_on_completion_pods } = drain
+            .pods_to_move(context, &self.disruptions)
             .map_err(|blocking| (UnremovableReason::BlockedByPod, Some(blocking)))?;
-        let is_moved = if self.can_count(&mut context.cluster.snapshot, &drain.pods) {
-            self.count_removal(context, hinting_simulator, &drain.pods, node)
-        } else {
-            self.counted_removals.carry_out(&mut context.cluster.snapshot);
-            self.carry_out_removal(context, hinting_simulator, &pods, &drain.pods, node)
-        };
-        if !is_moved {
+        if !self.move_pods(context, hinting_simulator, pods, &mut planned_moves, candidate.node) {
             return Err((UnremovableReason::NoPlaceToMovePods, None));
         }
-        self.exclude_destination(node);
-        Ok(drain)
+        let node_to_be_removed = NodeToBeRemoved {
+            candidate,
+            needs_drain: !pods.is_empty(),
+            has_on_completion_pods: *has_on_completion_pods,
+            is_risky: !drain.remove_pods(context, &mut self.disruptions),
+        };
+        drain.moves = planned_moves;
+        self.exclude_destination(candidate.node);
+        Ok(node_to_be_removed)
+    }
+
+    /// Moves pods and removes their node, if all of them fit elsewhere. Returns whether they do.
+    fn move_pods(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        hinting_simulator: &mut HintingSimulator,
+        pods: &[PodId],
+        planned_moves: &mut Option<PlannedMoves>,
+        node: NodeId,
+    ) -> bool {
+        let snapshot = &mut context.cluster.snapshot;
+        if let Some(planned_moves) = planned_moves
+            && self.repeat_moves(snapshot, hinting_simulator, planned_moves, node)
+        {
+            return true;
+        }
+        *planned_moves = None;
+        if !self.can_count(snapshot, pods) {
+            self.counted_removals.carry_out(snapshot);
+            return self.carry_out_removal(context, hinting_simulator, pods, node);
+        }
+        let version = context.settings.version;
+        let is_moved = self.count_removal(snapshot, hinting_simulator, version, pods, node);
+        if is_moved {
+            *planned_moves = PlannedMoves::of(snapshot, hinting_simulator, version, pods);
+        }
+        is_moved
+    }
+
+    /// Counts a removal whose pods move to the same nodes as last time. Returns whether they do: if not, nothing is
+    /// changed.
+    ///
+    /// That is the result of trying all of them: a pod is tried on its hinted node first, and the filters accept it
+    /// there if they accepted it on the same generation of that node and its resources are still not used up.
+    fn repeat_moves(
+        &mut self,
+        snapshot: &mut ClusterSnapshot,
+        hinting_simulator: &mut HintingSimulator,
+        planned_moves: &mut PlannedMoves,
+        node: NodeId,
+    ) -> bool {
+        if planned_moves.pre_filter_generation != snapshot.filter_snapshot.pre_filter_generation() {
+            return false;
+        }
+        for planned_move in &mut planned_moves.moves {
+            let PlannedMove { pod, hint, destination, generation } = planned_move;
+            let is_acceptable = *destination != node && self.is_destination(*destination);
+            let removals = &mut self.counted_removals;
+            let mut scheduling = CountedScheduling { snapshot, removals };
+            let current_generation = scheduling.snapshot.filter_snapshot.generation(*destination);
+            let is_scheduled = is_acceptable
+                && hinting_simulator.is_hint(*hint, *destination)
+                && if current_generation == *generation {
+                    scheduling.schedule_if_room(*pod, *destination)
+                } else {
+                    hinting_simulator.resolve_hint(*hint, scheduling.snapshot) == Some(*destination)
+                        && scheduling.try_schedule(*pod, *destination)
+                };
+            if !is_scheduled {
+                self.counted_removals.undo_moves(snapshot);
+                return false;
+            }
+            *generation = current_generation;
+        }
+        for planned_move in &planned_moves.moves {
+            hinting_simulator.keep_hint(planned_move.hint);
+        }
+        self.counted_removals.remove_node(node);
+        true
     }
 
     /// Whether a removal that moves these pods can be counted.
@@ -97,22 +189,22 @@ impl RemovalSimulator {
     /// Counts a removal, if all pods to move fit elsewhere. Returns whether they do.
     fn count_removal(
         &mut self,
-        context: &mut AutoscalingContext<'_>,
+        snapshot: &mut ClusterSnapshot,
         hinting_simulator: &mut HintingSimulator,
-        pods_to_move: &[PodId],
+        version: Version,
+        pods: &[PodId],
         node: NodeId,
     ) -> bool {
         let RemovalSimulator { destinations, counted_removals, .. } = self;
-        let snapshot = &mut context.cluster.snapshot;
         let scheduled = hinting_simulator.try_schedule_pods(
             &mut CountedScheduling { snapshot, removals: counted_removals },
-            context.settings.version,
-            pods_to_move,
+            version,
+            pods,
             true,
             &|id| id != node && destinations.get(id.index()).is_some_and(|destination| *destination),
         );
-        if scheduled.len() != pods_to_move.len() {
-            counted_removals.undo_moves(&context.cluster.snapshot);
+        if scheduled.len() != pods.len() {
+            counted_removals.undo_moves(snapshot);
             return false;
         }
         counted_removals.remove_node(node);
@@ -125,30 +217,25 @@ impl RemovalSimulator {
         context: &mut AutoscalingContext<'_>,
         hinting_simulator: &mut HintingSimulator,
         pods: &[PodId],
-        pods_to_move: &[PodId],
         node: NodeId,
     ) -> bool {
         let snapshot = &mut context.cluster.snapshot;
         let fork = snapshot.fork();
-        for pod in pods {
-            snapshot.unschedule(*pod);
+        for pod in snapshot.pods_on(node) {
+            snapshot.unschedule(pod);
         }
-        if !pods_to_move.is_empty() {
+        if !pods.is_empty() {
             // The node stays in the snapshot, tainted, while its pods are moved: it still counts as a topology domain.
-            let pods_to_move: Vec<PodId> =
-                pods_to_move.iter().map(|pod| clear_tpu_requests(snapshot, *pod)).collect();
-            if pods_to_move.iter().any(|pod| snapshot.filter_snapshot.spread_honors_taints(*pod)) {
+            let pods: Vec<PodId> = pods.iter().map(|pod| clear_tpu_requests(snapshot, *pod)).collect();
+            if pods.iter().any(|pod| snapshot.filter_snapshot.spread_honors_taints(*pod)) {
                 let tainted_node = with_to_be_deleted_taint(snapshot.node(node), context.clock.now());
                 snapshot.replace_node(node, Arc::new(tainted_node));
             }
-            let scheduled = hinting_simulator.try_schedule_pods(
-                snapshot,
-                context.settings.version,
-                &pods_to_move,
-                true,
-                &|id| id != node && self.is_destination(id),
-            );
-            if scheduled.len() != pods_to_move.len() {
+            let scheduled =
+                hinting_simulator.try_schedule_pods(snapshot, context.settings.version, &pods, true, &|id| {
+                    id != node && self.is_destination(id)
+                });
+            if scheduled.len() != pods.len() {
                 snapshot.revert(fork);
                 return false;
             }
@@ -156,6 +243,13 @@ impl RemovalSimulator {
         snapshot.remove_node(node);
         snapshot.commit(fork);
         true
+    }
+}
+
+#[cfg(test)]
+impl RemovalSimulator {
+    pub(super) fn clear_cache(&mut self) {
+        self.drains = DrainCache::default();
     }
 }
 
