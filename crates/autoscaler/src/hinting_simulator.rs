@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use scheduler::ids::{NodeId, PodId};
 
 use super::pod::Pod;
+use super::pod_summary::ControllerNumber;
 use super::settings::Version;
 use super::snapshot::ClusterSnapshot;
 
@@ -74,9 +75,9 @@ pub(crate) trait SchedulingTarget {
     ) -> Option<NodeId>;
 }
 
-/// Unschedulable pods by the UID of their controller: similar pods are not tried.
+/// Unschedulable pods by their controller: similar pods are not tried.
 #[derive(Debug, Default)]
-struct SimilarPodsScheduling(FxHashMap<String, Vec<Arc<Pod>>>);
+struct SimilarPodsScheduling(FxHashMap<ControllerNumber, Vec<Arc<Pod>>>);
 
 /// The most unschedulable pods of one controller that are kept.
 const MAX_UNSCHEDULABLE_PODS_PER_CONTROLLER: usize = 10;
@@ -200,11 +201,11 @@ impl HintingSimulator {
         acceptable: &dyn Fn(NodeId) -> bool,
         failed: &mut SimilarPodsScheduling,
     ) -> Option<NodeId> {
-        if failed.is_similar_unschedulable(target.snapshot().pod(pod)) {
+        if failed.is_similar_unschedulable(target.snapshot(), pod) {
             return None;
         }
         let Some(id) = target.schedule_on_any_node_matching(pod, acceptable) else {
-            failed.set_unschedulable(target.snapshot().pod(pod));
+            failed.set_unschedulable(target.snapshot(), pod);
             return None;
         };
         let snapshot = target.snapshot();
@@ -249,7 +250,7 @@ impl HintingSimulator {
 /// Pods with their priorities, in the order in which they are scheduled.
 fn scheduling_order(snapshot: &ClusterSnapshot, version: Version, pods: &[PodId]) -> Vec<(i32, PodId)> {
     let mut pods: Vec<(i32, PodId)> =
-        pods.iter().map(|pod| (snapshot.pod(*pod).priority.unwrap_or(0), *pod)).collect();
+        pods.iter().map(|pod| (snapshot.pod_summary(*pod).priority.unwrap_or(0), *pod)).collect();
     if tries_hints_by_priority(version) {
         pods.sort_by_key(|(priority, _)| Reverse(*priority));
     }
@@ -314,19 +315,19 @@ impl SchedulingTarget for ClusterSnapshot {
 // === impl SimilarPodsScheduling ===
 
 impl SimilarPodsScheduling {
-    fn is_similar_unschedulable(&self, pod: &Pod) -> bool {
-        let Some(controller) = &pod.controller else { return false };
-        let failed = self.0.get(&controller.uid).map_or(&[][..], Vec::as_slice);
+    fn is_similar_unschedulable(&self, snapshot: &ClusterSnapshot, pod: PodId) -> bool {
+        let Some(controller) = snapshot.pod_summary(pod).controller else { return false };
+        let Some(failed) = self.0.get(&controller) else { return false };
+        let pod = snapshot.pod(pod);
         failed.iter().any(|other| other.is_similar(pod))
     }
 
-    fn set_unschedulable(&mut self, pod: &Arc<Pod>) {
-        let Some(controller) = &pod.controller else { return };
+    fn set_unschedulable(&mut self, snapshot: &ClusterSnapshot, pod: PodId) {
+        let summary = snapshot.pod_summary(pod);
         // Each pod of a DaemonSet is for another node.
-        if pod.is_daemon_set_pod() {
-            return;
-        }
-        let failed = self.0.entry(controller.uid.clone()).or_default();
+        let Some(controller) = summary.controller.filter(|_| !summary.is_daemon_set_pod) else { return };
+        let pod = snapshot.pod(pod);
+        let failed = self.0.entry(controller).or_default();
         if failed.len() < MAX_UNSCHEDULABLE_PODS_PER_CONTROLLER {
             failed.push(pod.clone());
         }
@@ -492,11 +493,11 @@ mod tests {
     fn pods_similar_to_an_unschedulable_one_are_not_tried() {
         let mut failed = SimilarPodsScheduling::default();
         let case = case(&["n1 1"], &[], &["a 2 x", "b 2 x", "c 2 y", "d 3 x", "e 2"]);
-        let pods: Vec<_> =
-            case.unscheduled.iter().map(|pod| case.cluster.snapshot.pod(*pod).clone()).collect();
-        failed.set_unschedulable(&pods[0]);
-        failed.set_unschedulable(&pods[4]);
-        let found: Vec<bool> = pods.iter().map(|pod| failed.is_similar_unschedulable(pod)).collect();
+        let (snapshot, pods) = (&case.cluster.snapshot, &case.unscheduled);
+        failed.set_unschedulable(snapshot, pods[0]);
+        failed.set_unschedulable(snapshot, pods[4]);
+        let found: Vec<bool> =
+            pods.iter().map(|pod| failed.is_similar_unschedulable(snapshot, *pod)).collect();
         assert_eq!(found, [true, true, false, false, false]);
     }
 
@@ -507,12 +508,12 @@ mod tests {
         let mut case = case(&["n1 1"], &[], &waiting);
         let mut failed = SimilarPodsScheduling::default();
         for pod in &case.unscheduled {
-            failed.set_unschedulable(case.cluster.snapshot.pod(*pod));
+            failed.set_unschedulable(&case.cluster.snapshot, *pod);
         }
         let known = case
             .unscheduled
             .iter()
-            .filter(|pod| failed.is_similar_unschedulable(case.cluster.snapshot.pod(**pod)));
+            .filter(|pod| failed.is_similar_unschedulable(&case.cluster.snapshot, **pod));
         assert_eq!(known.count(), 10);
         case.check(Version::V1_36, false, None, "");
     }

@@ -358,7 +358,7 @@ impl InformerCache {
         };
         match node {
             None => drop(self.unscheduled_pods.insert((pod.created, pod.name.clone(), id))),
-            Some(_) if self.is_expendable(&pod) => {}
+            Some(_) if self.is_expendable(pod.priority) => {}
             Some(node) => self.snapshot.filter_snapshot.assume_pod_by_node_name(id, node),
         }
         ApplyOutcome { is_relevant: true, unschedulable_since }
@@ -376,9 +376,9 @@ impl InformerCache {
         self.allowed_schedulers.is_empty() || self.allowed_schedulers.contains(&pod.scheduler_name)
     }
 
-    /// Whether a pod is expendable: its priority is below the cutoff, and it is ignored.
-    pub(crate) fn is_expendable(&self, pod: &Pod) -> bool {
-        pod.priority.is_some_and(|priority| i64::from(priority) < self.expendable_pods_priority_cutoff)
+    /// Whether a pod of that priority is expendable: its priority is below the cutoff, and it is ignored.
+    pub(crate) fn is_expendable(&self, priority: Option<i32>) -> bool {
+        priority.is_some_and(|priority| i64::from(priority) < self.expendable_pods_priority_cutoff)
     }
 
     // Other objects.

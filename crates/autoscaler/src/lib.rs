@@ -23,6 +23,7 @@ mod node;
 mod node_eligibility;
 mod pod;
 mod pod_list_processor;
+mod pod_summary;
 mod readiness;
 mod repeat;
 mod run_once;

@@ -4,6 +4,7 @@ mod actuation;
 mod budgets;
 mod candidate;
 mod candidate_ranking;
+mod candidate_report;
 mod counted_removals;
 mod drain_cache;
 mod drainability;
@@ -113,6 +114,7 @@ impl ScaleDownState {
         let summaries = &mut self.planner.node_details;
         let candidates =
             self.candidate_ranking.candidates(context, &groups, summaries, nodes, &self.previously_unneeded);
+        self.planner.report.begin(nodes);
         self.planner.update_cluster_state(context, &groups, &candidates, in_progress);
         if !self.planner.unneeded.iter().map(|(name, _)| name).eq(&self.previously_unneeded) {
             context.clock.prevent_repeat();
@@ -250,8 +252,8 @@ impl ScaleDownState {
             result,
             removed_nodes: nodes,
             unneeded: self.planner.unneeded.iter().map(|(name, since)| (name.clone(), since)).collect(),
-            unremovable: self.planner.unremovable.values().cloned().collect(),
-            utilization: self.planner.utilization.iter().cloned().collect(),
+            unremovable: self.planner.report.unremovable(),
+            utilization: self.planner.report.utilization(),
             delete_results: self.actuator.take_results(),
         }
     }

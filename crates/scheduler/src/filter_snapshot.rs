@@ -167,6 +167,11 @@ impl FilterSnapshot {
         self.cache.pod(id)
     }
 
+    /// Whether two pods have the same labels.
+    pub fn have_same_labels(&self, a: PodId, b: PodId) -> bool {
+        self.cache.have_same_labels(a, b)
+    }
+
     /// The node of a pod, which may be a placeholder.
     pub fn node_of(&self, id: PodId) -> Option<NodeId> {
         self.cache.node_of(id)

@@ -108,6 +108,10 @@ impl CloudProvider for ObservedCloud {
         self.group_for_node(node).map(|_| true)
     }
 
+    fn has_instance_until_node_changes(&self) -> bool {
+        true
+    }
+
     fn increase_size(&mut self, _: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError> {
         self.observed_groups[group.index()].requested_change += by;
         Ok(())

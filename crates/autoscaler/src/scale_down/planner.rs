@@ -9,12 +9,13 @@ use scheduler::ids::NodeId;
 
 use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
-use super::super::decision::{UnremovableNode, UnremovableReason};
+use super::super::decision::UnremovableReason;
 use super::super::hinting_simulator::HintingSimulator;
 use super::super::settings::Settings;
 use super::DeletionsInProgress;
 use super::candidate::ScaleDownCandidate;
 use super::candidate_ranking::ScaleDownCandidates;
+use super::candidate_report::CandidateReport;
 use super::eligibility::unremovable_reason_and_utilization;
 use super::groups::{ScaleDownGroups, registered_count};
 use super::min_quotas::MinQuotaTracker;
@@ -26,12 +27,10 @@ use super::unneeded::{NodeToBeRemoved, RemovableNodes, UnneededNodes};
 #[derive(Debug)]
 pub(super) struct Planner {
     pub unneeded: UnneededNodes,
-    /// Unremovable nodes of the last update, by name.
-    pub unremovable: BTreeMap<Arc<str>, UnremovableNode>,
+    /// The report of the last update.
+    pub report: CandidateReport,
     /// Recently unremovable nodes by name, with the moment until which they are skipped.
     pub recently_unremovable: BTreeMap<Arc<str>, Moment>,
-    /// The utilization of nodes for which it was computed.
-    pub utilization: Vec<(Arc<str>, f64)>,
     pub node_details: NodeDetailsCache,
     /// Whether the report of unremovable nodes is skipped.
     pub skips_unremovable_report: bool,
@@ -48,9 +47,8 @@ impl Planner {
     pub(super) fn new(settings: &Settings) -> Planner {
         Planner {
             unneeded: UnneededNodes::default(),
-            unremovable: BTreeMap::new(),
+            report: CandidateReport::default(),
             recently_unremovable: BTreeMap::new(),
-            utilization: Vec::new(),
             node_details: NodeDetailsCache::default(),
             skips_unremovable_report: false,
             hinting_simulator: HintingSimulator::default(),
@@ -79,7 +77,6 @@ impl Planner {
         for id in in_progress.names().filter_map(|name| context.cluster.snapshot.find_node(name)) {
             self.removal_simulator.exclude_destination(id);
         }
-        self.unremovable.clear();
         let recently_unremovable = self.recently_unremovable_nodes(context, candidates.destinations.len());
         // Nodes being deleted are not destinations any more, and no candidates either.
         let is_destination =
@@ -145,7 +142,6 @@ impl Planner {
         candidates: &[ScaleDownCandidate],
         recently_unremovable: &[bool],
     ) -> Vec<ScaleDownCandidate> {
-        self.utilization.clear();
         let mut eligible = Vec::new();
         for candidate in candidates {
             if recently_unremovable[candidate.node.index()] {
@@ -155,8 +151,7 @@ impl Planner {
             let (reason, used) =
                 unremovable_reason_and_utilization(context, groups, &mut self.node_details, *candidate);
             if let Some(utilization) = used {
-                self.utilization
-                    .push((context.cluster.snapshot.node(candidate.node).name.clone(), utilization));
+                self.report.set_utilization(&context.cluster.snapshot, candidate.node, utilization);
             }
             match reason {
                 Some(reason) => self.add_unremovable(context, candidate.node, reason),
@@ -192,8 +187,8 @@ impl Planner {
                 }
                 Err(failure) => {
                     context.clock.prevent_repeat();
-                    self.recently_unremovable.insert(name.clone(), recheck_at);
-                    self.add_unremovable_with_pod(context, name, failure);
+                    self.recently_unremovable.insert(name, recheck_at);
+                    self.add_unremovable_with_pod(context, candidate.node, failure);
                 }
             }
         }
@@ -285,25 +280,21 @@ impl Planner {
     }
 
     fn add_unremovable(&mut self, context: &AutoscalingContext<'_>, node: NodeId, reason: UnremovableReason) {
-        if self.skips_unremovable_report {
-            return;
-        }
-        let node = context.cluster.snapshot.node(node).name.clone();
-        self.unremovable.insert(node.clone(), UnremovableNode { node, reason, blocking_pod: None });
+        self.add_unremovable_with_pod(context, node, (reason, None));
     }
 
     fn add_unremovable_with_pod(
         &mut self,
         context: &AutoscalingContext<'_>,
-        node: Arc<str>,
+        node: NodeId,
         (reason, blocking): RemovalFailure,
     ) {
         if self.skips_unremovable_report {
             return;
         }
-        let blocking =
-            blocking.map(|(pod, pod_reason)| (context.cluster.snapshot.pod(pod).name.clone(), pod_reason));
-        self.unremovable.insert(node.clone(), UnremovableNode { node, reason, blocking_pod: blocking });
+        let snapshot = &context.cluster.snapshot;
+        let blocking = blocking.map(|(pod, pod_reason)| (snapshot.pod(pod).name.clone(), pod_reason));
+        self.report.set_unremovable(snapshot, node, reason, blocking);
     }
 }
 
