@@ -32,6 +32,11 @@ pub trait CloudProvider {
     /// Whether the instance of a node still exists; `None` if the provider does not implement this.
     fn has_instance(&self, node: &NodeView) -> Option<bool>;
 
+    /// Whether [`has_instance`](CloudProvider::has_instance) gives the same answer until the node changes.
+    fn has_instance_until_node_changes(&self) -> bool {
+        false
+    }
+
     /// Increases the target size of a group.
     fn increase_size(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError>;
 

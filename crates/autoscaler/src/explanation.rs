@@ -160,7 +160,7 @@ impl Autoscaler {
             PodExplanation::BeingDeleted
         } else if !is_unschedulable {
             PodExplanation::NotUnschedulable
-        } else if cluster.is_expendable(pod) {
+        } else if cluster.is_expendable(pod.spec.priority) {
             PodExplanation::Expendable
         } else if let Some(node) = self.hinting_simulator.hinted_node(pod) {
             PodExplanation::Schedulable {

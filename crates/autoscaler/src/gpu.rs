@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use kubernetes::quantity::Quantity;
+use scheduler::node::Node;
 use serde::Deserialize;
 
 use super::cloud::{CloudProvider, GroupId};
 use super::gpu_names::{RESOURCES, allocatable};
-use scheduler::node::Node;
 
 /// The GPU type by the node's label, and the count; while no GPU is allocatable, the count of the group's template.
 pub(crate) fn of_node(

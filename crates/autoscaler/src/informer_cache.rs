@@ -11,6 +11,7 @@ use kubernetes::selector::{LabelSelector, Selector};
 use model::{Moment, NamespacedName, Object, What};
 use rustc_hash::FxHashMap;
 use scheduler::ids::{NodeId, PodId};
+use scheduler::node::Node;
 use serde::Deserialize;
 
 use super::cloud::{CloudProvider, GroupId};
@@ -18,7 +19,6 @@ use super::gpu_names;
 use super::pod::Pod;
 use super::settings::Settings;
 use super::snapshot::ClusterSnapshot;
-use scheduler::node::Node;
 
 /// The kinds that an autoscaler's decisions depend on besides those that a scheduler's do, by group and kind.
 pub const KINDS: &[(&str, &str)] = &[("apps", "DaemonSet"), ("batch", "Job"), ("", "ConfigMap")];
@@ -44,6 +44,8 @@ pub(crate) struct InformerCache {
     unscheduled_pods: BTreeSet<(Moment, NamespacedName, PodId)>,
     pub daemon_sets: BTreeMap<NamespacedName, Arc<DaemonSet>>,
     controllers: BTreeMap<(ControllerKind, NamespacedName), Controller>,
+    /// Increases when a controller is added, removed or scaled.
+    controller_revision: u64,
     pod_disruption_budgets: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
     config_maps: BTreeMap<NamespacedName, Arc<BTreeMap<String, String>>>,
     expendable_pods_priority_cutoff: i64,
@@ -155,6 +157,7 @@ impl InformerCache {
             unscheduled_pods: BTreeSet::new(),
             daemon_sets: BTreeMap::new(),
             controllers: BTreeMap::new(),
+            controller_revision: 0,
             pod_disruption_budgets: BTreeMap::new(),
             config_maps: BTreeMap::new(),
             expendable_pods_priority_cutoff: settings.expendable_pods_priority_cutoff,
@@ -194,11 +197,9 @@ impl InformerCache {
             (group, kind) => {
                 let controller = ControllerKind::of(group, kind);
                 if let Some(controller_kind) = controller {
-                    set_or_remove(
-                        &mut self.controllers,
-                        (controller_kind, name()),
-                        present.then(|| Controller::read(object)),
-                    );
+                    let (key, new) = ((controller_kind, name()), present.then(|| Controller::read(object)));
+                    self.controller_revision += u64::from(self.controllers.get(&key) != new.as_ref());
+                    set_or_remove(&mut self.controllers, key, new);
                 }
                 if (group, kind) == ("apps", "DaemonSet") {
                     let daemon_set = DaemonSet {
@@ -356,7 +357,7 @@ impl InformerCache {
         };
         match node {
             None => drop(self.unscheduled_pods.insert((pod.created(), pod.name.clone(), id))),
-            Some(_) if self.is_expendable(&pod) => {}
+            Some(_) if self.is_expendable(pod.spec.priority) => {}
             Some(node) => self.snapshot.filter_snapshot.assume_pod_by_node_name(id, node),
         }
         ApplyOutcome { is_relevant: true, unschedulable_since }
@@ -375,9 +376,9 @@ impl InformerCache {
             || self.allowed_schedulers.iter().any(|name| **name == *pod.spec.scheduler_name())
     }
 
-    /// Whether a pod is expendable: its priority is below the cutoff, and it is ignored.
-    pub(crate) fn is_expendable(&self, pod: &Pod) -> bool {
-        pod.spec.priority.is_some_and(|priority| i64::from(priority) < self.expendable_pods_priority_cutoff)
+    /// Whether a pod of that priority is expendable: its priority is below the cutoff, and it is ignored.
+    pub(crate) fn is_expendable(&self, priority: Option<i32>) -> bool {
+        priority.is_some_and(|priority| i64::from(priority) < self.expendable_pods_priority_cutoff)
     }
 
     // Other objects.
@@ -385,6 +386,11 @@ impl InformerCache {
     /// A controller, if it exists.
     pub(crate) fn controller(&self, kind: ControllerKind, name: &NamespacedName) -> Option<&Controller> {
         self.controllers.get(&(kind, name.clone()))
+    }
+
+    /// Changes whenever a controller is added, removed or scaled.
+    pub(crate) fn controller_revision(&self) -> u64 {
+        self.controller_revision
     }
 
     /// All PodDisruptionBudgets, by name.
@@ -440,6 +446,11 @@ impl PodDisruptionBudget {
             },
             Err(_) => PodDisruptionBudget { name, selector: None, disruptions_allowed: 0 },
         }
+    }
+
+    /// Whether another one matches exactly the same pods.
+    pub(crate) fn matches_same_pods(&self, other: &PodDisruptionBudget) -> bool {
+        self.name == other.name && self.selector == other.selector
     }
 
     /// Whether its selector matches a pod.

@@ -22,6 +22,7 @@ mod loop_trigger;
 mod node_eligibility;
 mod pod;
 mod pod_list_processor;
+mod pod_summary;
 mod readiness;
 mod repeat;
 mod run_once;

@@ -1,16 +1,16 @@
 //! The facts about every node that a loop needs, computed once for each change of the node.
 
-use kubernetes::well_known::{DELETION_CANDIDATE, TO_BE_DELETED};
 use std::sync::Arc;
 
+use kubernetes::well_known::{DELETION_CANDIDATE, TO_BE_DELETED};
 use model::Moment;
 use scheduler::ids::NodeId;
+use scheduler::node::Node;
 
 use super::SUSPENDED_CONDITION;
 use super::cloud::{CloudProvider, GroupId};
 use super::readiness::Readiness;
 use super::settings::Settings;
-use scheduler::node::Node;
 
 /// The facts about a node that depend on the node alone.
 #[derive(Clone, Debug)]

@@ -17,11 +17,11 @@ use super::AutoscalingContext;
 use super::clock::LoopClock;
 use super::hinting_simulator::HintingSimulator;
 use super::pod::Pod;
+use super::pod_summary::POD_SCALE_UP_DELAY_ANNOTATION;
 use super::settings::Settings;
 use super::snapshot::ClusterSnapshot;
 
 const TPU_PREFIX: &str = "cloud-tpus.google.com/";
-const POD_SCALE_UP_DELAY_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay";
 
 /// The pods that a scale-up has to consider, out of the unschedulable ones: expendable pods are dropped, pods of
 /// currently drained nodes added, schedulable pods dropped (they stay scheduled in the snapshot), then DaemonSet pods
@@ -35,29 +35,26 @@ pub(crate) fn process(
     let mut pods = unschedulable;
     pods.retain_mut(|pod| {
         *pod = clear_tpu_requests(&mut context.cluster.snapshot, *pod);
-        !context.cluster.is_expendable(context.cluster.snapshot.pod(*pod))
+        !context.cluster.is_expendable(context.cluster.snapshot.pod_summary(*pod).priority)
     });
     pods.extend(currently_drained_pods(&mut context.cluster.snapshot, drained));
     filter_out_schedulable(context, hinting_simulator, &mut pods);
-    pods.retain(|pod| {
-        let pod = context.cluster.snapshot.pod(*pod);
-        !pod.is_daemon_set_pod() && young_until(pod, context.clock, context.settings).is_none()
+    pods.retain(|id| {
+        let summary = context.cluster.snapshot.pod_summary(*id);
+        let own_delay = || scale_up_delay(context.cluster.snapshot.pod(*id));
+        let own_delay = summary.has_scale_up_delay.then(own_delay).flatten();
+        !summary.is_daemon_set_pod
+            && young_until_with_delay(summary.created, own_delay, context.clock, context.settings).is_none()
     });
     pods
 }
 
 /// The pod, or a copy without its TPU requests if it has any: any node satisfies them.
 pub(crate) fn clear_tpu_requests(snapshot: &mut ClusterSnapshot, id: PodId) -> PodId {
-    if snapshot.pod(id).scheduler_pod.spec.requests.scalars.is_empty() {
+    if !has_tpu_request(snapshot, id) {
         return id;
     }
     let pod = snapshot.pod(id).clone();
-    let scalars = snapshot.filter_snapshot.scalars();
-    let mut requested =
-        pod.scheduler_pod.spec.requests.scalars.iter().map(|(scalar, _)| scalars.name(*scalar));
-    if !requested.any(|name| name.starts_with(TPU_PREFIX)) {
-        return id;
-    }
     let mut spec: Value = serde_json::from_str(&pod.spec.json).unwrap_or_default();
     let containers = spec.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
@@ -67,8 +64,19 @@ pub(crate) fn clear_tpu_requests(snapshot: &mut ClusterSnapshot, id: PodId) -> P
     }
     let spec = PodSpec::parse(&spec.to_string()).expect("a spec with fewer requests is readable");
     let view = PodView { spec: Arc::new(spec), ..(*pod.view).clone() };
-    let pod = Pod::new(Arc::new(view), scalars);
+    let pod = Pod::new(Arc::new(view), snapshot.filter_snapshot.scalars());
     add_unscheduled_copy(snapshot, pod)
+}
+
+/// Whether a pod requests TPUs.
+pub(crate) fn has_tpu_request(snapshot: &mut ClusterSnapshot, id: PodId) -> bool {
+    if !snapshot.pod_summary(id).has_scalar_requests {
+        return false;
+    }
+    let pod = snapshot.pod(id).clone();
+    let scalars = snapshot.filter_snapshot.scalars();
+    let mut requested = pod.scheduler_pod.spec.requests.scalars.iter();
+    requested.any(|(scalar, _)| scalars.name(*scalar).starts_with(TPU_PREFIX))
 }
 
 /// Unscheduled copies of the pods on currently drained nodes that their controllers will recreate.
@@ -104,7 +112,7 @@ fn filter_out_schedulable(
 ) {
     let snapshot = &mut context.cluster.snapshot;
     let mut by_priority: Vec<(i32, PodId)> =
-        pods.iter().map(|pod| (snapshot.pod(*pod).spec.priority.unwrap_or(0), *pod)).collect();
+        pods.iter().map(|pod| (snapshot.pod_summary(*pod).priority.unwrap_or(0), *pod)).collect();
     go::sort(&mut by_priority, |a, b| a.0 > b.0);
     *pods = by_priority.into_iter().map(|(_, pod)| pod).collect();
 
@@ -119,10 +127,24 @@ fn filter_out_schedulable(
 
 /// When a pod stops being young, if it still is: after the flag's delay, or the pod's own if that is longer.
 pub(crate) fn young_until(pod: &Pod, clock: &LoopClock, settings: &Settings) -> Option<Moment> {
+    young_until_with_delay(pod.created(), scale_up_delay(pod), clock, settings)
+}
+
+/// The same for a pod with that delay of its own, in nanoseconds.
+fn young_until_with_delay(
+    created: Moment,
+    own_delay: Option<i64>,
+    clock: &LoopClock,
+    settings: &Settings,
+) -> Option<Moment> {
     let min_delay = nanos(settings.new_pod_scale_up_delay);
-    let pod_delay = pod.annotation(POD_SCALE_UP_DELAY_ANNOTATION).and_then(duration::parse);
-    let delay = pod_delay.unwrap_or(min_delay).max(min_delay);
-    Some(pod.created().plus_nanos(delay)).filter(|until| !clock.is_past(*until))
+    let delay = own_delay.unwrap_or(min_delay).max(min_delay);
+    Some(created.plus_nanos(delay)).filter(|until| !clock.is_past(*until))
+}
+
+/// A pod's own delay in nanoseconds, by its annotation.
+fn scale_up_delay(pod: &Pod) -> Option<i64> {
+    pod.annotation(POD_SCALE_UP_DELAY_ANNOTATION).and_then(duration::parse)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use kubernetes::well_known::{NODE_DISK_PRESSURE, NODE_NETWORK_UNAVAILABLE, NODE_NOT_READY};
 use model::Moment;
+use scheduler::node::Node;
 
 use super::settings::Settings;
-use scheduler::node::Node;
 
 /// Whether a node is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use super::decision::{
     Event, GroupState, InvolvedObject, LoopResult, NoScaleUpInfo, RemovedNode, ScaleDownResult,
     ScaleDownStatus, ScaleUpResult, ScaleUpStatus,
 };
+use super::pod_summary::SchedulingState;
 use super::scale_down::DeletionsInProgress;
 use super::settings::{Settings, Version};
 use super::status::ClusterAutoscalerStatus;
@@ -329,14 +330,15 @@ fn no_scale_up_info_without_reasons(context: &AutoscalingContext<'_>, pod: PodId
 fn unschedulable(context: &AutoscalingContext<'_>) -> Vec<PodId> {
     let (mut unschedulable_pods, mut unprocessed) = (Vec::new(), Vec::new());
     for id in context.cluster.unscheduled_pods() {
-        let pod = context.cluster.snapshot.pod(id);
-        if pod.deletion_timestamp.is_some() {
-            continue;
-        }
-        if pod.is_marked_unschedulable() {
-            unschedulable_pods.push(id);
-        } else if pod.is_unprocessed() && context.settings.bypasses_scheduler(pod.spec.scheduler_name()) {
-            unprocessed.push(id);
+        let snapshot = &context.cluster.snapshot;
+        match snapshot.pod_summary(id).scheduling {
+            SchedulingState::Unschedulable => unschedulable_pods.push(id),
+            SchedulingState::Unprocessed
+                if context.settings.bypasses_scheduler(snapshot.pod(id).spec.scheduler_name()) =>
+            {
+                unprocessed.push(id);
+            }
+            SchedulingState::Terminating | SchedulingState::Unprocessed | SchedulingState::Other => {}
         }
     }
     unschedulable_pods.append(&mut unprocessed);
@@ -401,11 +403,11 @@ fn precheck_scale_up(
 fn all_pods_are_new(context: &AutoscalingContext<'_>, pods: &[PodId]) -> bool {
     let (mut oldest, mut oldest_with_gpu) = (context.clock.now(), None);
     for id in pods {
-        let pod = context.cluster.snapshot.pod(*id);
-        oldest = oldest.min(pod.created());
-        if context.cluster.requests_gpu(pod) {
+        let summary = context.cluster.snapshot.pod_summary(*id);
+        oldest = oldest.min(summary.created);
+        if summary.has_scalar_requests && context.cluster.requests_gpu(context.cluster.snapshot.pod(*id)) {
             let before = oldest_with_gpu.unwrap_or(context.clock.now());
-            oldest_with_gpu = Some(before.min(pod.created()));
+            oldest_with_gpu = Some(before.min(summary.created));
         }
     }
     !context.clock.has_reached(oldest.plus_nanos(UNSCHEDULABLE_POD_TIME_BUFFER_NANOS))

@@ -4,11 +4,15 @@ mod actuation;
 mod budgets;
 mod candidate;
 mod candidate_ranking;
+mod candidate_report;
+mod counted_removals;
+mod drain_cache;
 mod drainability;
 mod eligibility;
 mod explanation;
 mod groups;
 mod min_quotas;
+mod node_cache;
 mod node_details;
 mod node_drain;
 mod node_markers;
@@ -20,11 +24,11 @@ mod taints;
 mod unneeded;
 mod utilization;
 
-use kubernetes::well_known::DELETION_CANDIDATE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::time::after;
+use kubernetes::well_known::DELETION_CANDIDATE;
 use model::Moment;
 use scheduler::ids::NodeId;
 
@@ -111,6 +115,7 @@ impl ScaleDownState {
         let summaries = &mut self.planner.node_details;
         let candidates =
             self.candidate_ranking.candidates(context, &groups, summaries, nodes, &self.previously_unneeded);
+        self.planner.report.begin(nodes);
         self.planner.update_cluster_state(context, &groups, &candidates, in_progress);
         if !self.planner.unneeded.iter().map(|(name, _)| name).eq(&self.previously_unneeded) {
             context.clock.prevent_repeat();
@@ -248,8 +253,8 @@ impl ScaleDownState {
             result,
             removed_nodes: nodes,
             unneeded: self.planner.unneeded.iter().map(|(name, since)| (name.clone(), since)).collect(),
-            unremovable: self.planner.unremovable.values().cloned().collect(),
-            utilization: self.planner.utilization.iter().cloned().collect(),
+            unremovable: self.planner.report.unremovable(),
+            utilization: self.planner.report.utilization(),
             delete_results: self.actuator.take_results(),
         }
     }
@@ -288,6 +293,20 @@ impl ScaleDownState {
     /// When background work is due next.
     pub(crate) fn next_wake(&self) -> Option<Moment> {
         self.actuator.next_wake()
+    }
+}
+
+#[cfg(test)]
+impl ScaleDownState {
+    /// Drops everything that is only kept to save work.
+    fn clear_caches(&mut self) {
+        self.candidate_ranking = CandidateRanking::default();
+        self.planner.clear_caches();
+    }
+
+    /// Makes loops carry out every simulated removal in the snapshot.
+    fn carry_out_all_removals(&mut self) {
+        self.planner.removal_simulator.carries_out_all = true;
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use kubernetes::amounts::ResourceAmounts;
 use scheduler::Settings as SchedulerSettings;
-use scheduler::filter_snapshot::{FilterSnapshot, SchedulingError};
+use scheduler::filter_snapshot::{AddedUsage, FilterSnapshot, SchedulingError};
 use scheduler::ids::{NodeId, PodId};
+use scheduler::node::Node;
 
 use super::pod::Pod;
-use scheduler::node::Node;
+use super::pod_summary::{ControllerNumbers, PodSummary};
 
 /// The nodes and pods of a loop.
 #[derive(Debug)]
@@ -19,6 +20,9 @@ pub(crate) struct ClusterSnapshot {
     nodes: Vec<Option<Arc<Node>>>,
     /// By pod ID.
     pods: Vec<Option<Arc<Pod>>>,
+    /// By pod ID.
+    pod_summaries: Vec<Option<PodSummary>>,
+    controllers: ControllerNumbers,
     /// By pod ID, the number of the pod's last move in this loop; zero for pods that were not moved.
     last_move: Vec<u32>,
     move_count: u32,
@@ -59,6 +63,8 @@ impl ClusterSnapshot {
             filter_snapshot: FilterSnapshot::new(settings),
             nodes: Vec::new(),
             pods: Vec::new(),
+            pod_summaries: Vec::new(),
+            controllers: ControllerNumbers::default(),
             last_move: Vec::new(),
             move_count: 0,
             order: Vec::new(),
@@ -93,6 +99,10 @@ impl ClusterSnapshot {
         self.pods[id.index()].as_ref().expect("a pod ID is valid while the pod is in the snapshot")
     }
 
+    pub(crate) fn pod_summary(&self, id: PodId) -> &PodSummary {
+        self.pod_summaries[id.index()].as_ref().expect("a pod ID is valid while the pod is in the snapshot")
+    }
+
     /// The sum of the requests of the pods on a node.
     pub(crate) fn requested(&self, id: NodeId) -> &ResourceAmounts {
         self.filter_snapshot.requested(id)
@@ -103,8 +113,8 @@ impl ClusterSnapshot {
     pub(crate) fn pods_on(&self, id: NodeId) -> Vec<PodId> {
         let mut pods = self.filter_snapshot.usage(id).pods.clone();
         let position = |id: &PodId| {
-            let pod = self.pod(*id);
-            (self.last_move[id.index()], pod.node_name.is_none(), pod.created(), &pod.name)
+            let summary = self.pod_summary(*id);
+            (self.last_move[id.index()], !summary.is_bound, summary.created, &self.pod(*id).name)
         };
         pods.sort_by_cached_key(position);
         pods
@@ -128,6 +138,7 @@ impl ClusterSnapshot {
     /// Adds a pod, unscheduled.
     pub(crate) fn add_pod(&mut self, pod: Arc<Pod>) -> PodId {
         let id = self.filter_snapshot.add_pod((*pod.scheduler_pod).clone());
+        set_at(&mut self.pod_summaries, id.index(), PodSummary::of(&pod, &mut self.controllers));
         set_at(&mut self.pods, id.index(), pod);
         if self.last_move.len() < self.pods.len() {
             self.last_move.resize(self.pods.len(), 0);
@@ -138,13 +149,17 @@ impl ClusterSnapshot {
 
     /// Replaces a pod of which only irrelevant fields changed.
     pub(crate) fn replace_pod(&mut self, id: PodId, pod: Arc<Pod>) {
+        // The summary has relevant fields only.
         set_at(&mut self.pods, id.index(), pod);
     }
 
-    /// Removes a deleted pod.
+    /// Removes a pod.
     pub(crate) fn forget_pod(&mut self, id: PodId) {
         self.filter_snapshot.remove_pod(id);
-        self.pods[id.index()] = None;
+        if let Some(pod) = self.pods[id.index()].take() {
+            self.controllers.release(&pod);
+        }
+        self.pod_summaries[id.index()] = None;
     }
 
     /// Begins a loop with these nodes.
@@ -201,8 +216,7 @@ impl ClusterSnapshot {
                     self.restore_generation(node_generation);
                 }
                 UndoEntry::PodAdded { pod, on } => {
-                    self.filter_snapshot.remove_pod(pod);
-                    self.pods[pod.index()] = None;
+                    self.forget_pod(pod);
                     on.into_iter().for_each(|node_generation| self.restore_generation(node_generation));
                 }
                 UndoEntry::PodMoved { pod, from, to, moved } => {
@@ -331,9 +345,24 @@ impl ClusterSnapshot {
         pod: PodId,
         acceptable: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
-        let count = self.order.len();
+        let matching_node = self.find_node_matching(pod, None, acceptable)?;
+        self.force_schedule(pod, matching_node);
+        Some(matching_node)
+    }
+
+    /// The first acceptable node after the last match that passes the filters. The search can be given another order of
+    /// nodes, and pods that were added to them.
+    pub(crate) fn find_node_matching(
+        &mut self,
+        pod: PodId,
+        order_and_usage: Option<(&[NodeId], &AddedUsage)>,
+        acceptable: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
+        let ClusterSnapshot { filter_snapshot: trial, nodes, order: own_order, .. } = self;
+        let (order, added) =
+            order_and_usage.map_or((&**own_order, None), |(order, added)| (order, Some(added)));
+        let count = order.len();
         let start = (self.last_match_index + 1) % count.max(1);
-        let ClusterSnapshot { filter_snapshot: trial, nodes, order, .. } = self;
         let is_acceptable = |id: NodeId| {
             let node = nodes[id.index()].as_ref().expect("an ordered node is in the snapshot");
             !node.unschedulable && acceptable(id)
@@ -343,10 +372,9 @@ impl ClusterSnapshot {
             position.set(next);
             order[next]
         });
-        let matching_node = trial.run_filters_until_passing_node(pod, node_ids, is_acceptable)?;
+        let matching_node = trial.run_filters_until_passing_node(pod, added, node_ids, is_acceptable)?;
         // The iterator was not advanced beyond the node that was found.
         self.last_match_index = position.get();
-        self.force_schedule(pod, matching_node);
         Some(matching_node)
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::objects::{ObjectMeta, OwnerReference};
 use kubernetes::read::view;
 use model::{NamespacedName, Object, What};
 use serde::Deserialize;
@@ -10,7 +11,6 @@ use serde_json::Value;
 
 use super::object_table::{ObjectUpdate, apply_update, name_of};
 use super::pod_template::{CONTROLLER_REVISION_HASH_LABEL, PodTemplate};
-use kubernetes::objects::{ObjectMeta, OwnerReference};
 
 /// All ControllerRevisions, by name.
 #[derive(Debug, Default)]

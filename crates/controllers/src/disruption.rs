@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::objects::OwnerReference;
 use kubernetes::selector::Selector;
 use model::{Moment, NamespacedName};
 
@@ -16,7 +17,6 @@ use super::k8s_time::{Condition, K8sTime};
 use super::object_table::CachedObject;
 use super::pod::Pod;
 use super::{Controller, SyncContext};
-use kubernetes::objects::OwnerReference;
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 /// The time within which an evicted pod is expected to be deleted, in seconds.

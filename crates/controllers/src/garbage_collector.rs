@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubernetes::objects::OwnerReference;
 use model::{NamespacedName, Object};
 use serde_json::Value;
 
 use super::informer_cache::{InformerCache, OwnershipKind};
 use super::object_table::{CachedObject, ObjectSpec};
 use super::{ApiCall, DeleteTarget};
-use kubernetes::objects::OwnerReference;
 
 const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use kubernetes::objects::Phase;
 use model::{Moment, NamespacedName, Object};
 use serde_json::{Value, json};
 
@@ -14,7 +15,6 @@ use super::pod::Pod;
 use super::pod_template::{CONTROLLER_REVISION_HASH_LABEL, NewPod, NewPodName};
 use super::revision_history;
 use super::{BURST_REPLICAS, Controller, SyncContext};
-use kubernetes::objects::Phase;
 
 /// The highest ordinal that Kubernetes parses.
 const MAX_ORDINAL: i64 = i32::MAX as i64;

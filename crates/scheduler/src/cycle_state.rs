@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use kubernetes::amounts::ResourceAmounts;
 use smallvec::{SmallVec, smallvec};
 
 use super::cache::ClusterCache;
@@ -267,6 +268,37 @@ impl<'a> CycleState<'a> {
         verdict.rejected_status()
     }
 
+    /// Runs the filters on a node as if it had so many pods with these requests in total. The pod's verdicts must depend
+    /// only on the node's object and its free resources. Returns whether the node is feasible.
+    pub(super) fn is_feasible_with_usage(
+        &self,
+        node: NodeId,
+        used: (usize, &ResourceAmounts),
+        verdicts: &mut Option<&mut CachedVerdicts>,
+        filter_cache: &mut FilterCache,
+    ) -> bool {
+        let ClusterCache { scalars, related_objects, .. } = self.cache;
+        let fit = &self.framework.fit;
+        if fit.filter(&self.pod.spec, self.node(node), used, scalars, related_objects).is_err() {
+            return false;
+        }
+        let is_accepted = |plugin: Plugin| self.run_filter_plugin(plugin, node, None).is_ok();
+        let filters = &self.framework.profile.filter;
+        let verdict = verdicts.as_mut().map(|verdicts| self.cached_verdict(verdicts, node, filter_cache));
+        match verdict.map(|verdict| verdict.rejected_at) {
+            Some(u8::MAX) => self.active_filters.iter().all(|(_, plugin)| is_accepted(*plugin)),
+            // Rejected by a filter that does not depend on the usage.
+            Some(position) if filters.get(usize::from(position)) != Some(&Plugin::NodeResourcesFit) => false,
+            Some(_) | None => {
+                self.check_readable(node).is_ok()
+                    && filters
+                        .iter()
+                        .filter(|plugin| **plugin != Plugin::NodeResourcesFit)
+                        .all(|plugin| is_accepted(*plugin))
+            }
+        }
+    }
+
     /// The cached verdict of the node-local filters, recomputed if the node has changed.
     #[inline]
     pub(super) fn cached_verdict<'c>(
@@ -410,7 +442,8 @@ impl<'a> CycleState<'a> {
             }
             Plugin::NodePorts => node_ports::filter(pod_spec, usage),
             Plugin::NodeResourcesFit => {
-                self.framework.fit.filter(pod_spec, node_spec, usage, scalars, related_objects)
+                let used = (usage.pods.len(), &usage.requested);
+                self.framework.fit.filter(pod_spec, node_spec, used, scalars, related_objects)
             }
             Plugin::PodTopologySpread => {
                 let result = match changed_node {

@@ -31,6 +31,25 @@ pub struct FilterSnapshot {
     no_nominations: Nominator,
 }
 
+/// Pods that are assumed on nodes in addition to those of a snapshot, as sums of their requests: enough for pods that
+/// [depend only on the node](FilterSnapshot::depends_only_on_node).
+#[derive(Debug, Default)]
+pub struct AddedUsage {
+    /// By node ID.
+    nodes: Vec<NodeUsageSum>,
+    /// The nodes that pods were added to.
+    changed: Vec<NodeId>,
+}
+
+/// The sum of a node's pods, those of the snapshot included.
+#[derive(Clone, Debug, Default)]
+struct NodeUsageSum {
+    /// How many pods were added. The other fields are set only if there are any.
+    added_count: usize,
+    pod_count: usize,
+    requested: ResourceAmounts,
+}
+
 /// The status of the filter that rejected a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulingError {
@@ -148,6 +167,11 @@ impl FilterSnapshot {
         self.cache.pod(id)
     }
 
+    /// Whether two pods have the same labels.
+    pub fn have_same_labels(&self, a: PodId, b: PodId) -> bool {
+        self.cache.have_same_labels(a, b)
+    }
+
     /// The node of a pod, which may be a placeholder.
     pub fn node_of(&self, id: PodId) -> Option<NodeId> {
         self.cache.node_of(id)
@@ -171,17 +195,26 @@ impl FilterSnapshot {
 
     /// Runs the filters for a pod on one node.
     pub fn run_filters_on_node(&mut self, pod: PodId, node: NodeId) -> Result<(), SchedulingError> {
-        self.find_passing_node(pod, std::iter::once(node), |_| true).map(drop).map_err(SchedulingError::from)
+        self.find_passing_node(pod, None, std::iter::once(node), |_| true)
+            .map(drop)
+            .map_err(SchedulingError::from)
     }
 
-    /// Returns the first acceptable node that passes the filters, or `None` if there is none.
+    /// Returns the first acceptable node that passes the filters, or `None` if there is none. With pods added to the
+    /// nodes, the pod must [depend only on the node](FilterSnapshot::depends_only_on_node).
     pub fn run_filters_until_passing_node(
         &mut self,
         pod: PodId,
+        added: Option<&AddedUsage>,
         nodes: impl Iterator<Item = NodeId>,
         acceptable: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
-        self.find_passing_node(pod, nodes, acceptable).ok()
+        self.find_passing_node(pod, added, nodes, acceptable).ok()
+    }
+
+    /// Adds a pod to a node, or subtracts a pod that was added, without changing the snapshot.
+    pub fn change_added_usage(&self, added: &mut AddedUsage, pod: PodId, node: NodeId, is_added: bool) {
+        added.update(node, self.usage(node), &self.pod(pod).usage.requested, is_added);
     }
 
     /// Whether a hard spread constraint of the pod honors taints, so that the taints of other nodes affect its
@@ -217,11 +250,34 @@ impl FilterSnapshot {
             && pod.spec.requests.scalars.iter().all(is_counted)
     }
 
+    /// Whether a required anti-affinity term of another pod matches the pod, wherever that pod is. Stays the same as
+    /// long as [`pre_filter_generation`](FilterSnapshot::pre_filter_generation) does.
+    pub fn has_matching_anti_affinity(&mut self, id: PodId) -> bool {
+        let pre_filter_state = self.pre_filter_states.get_or_compute(&mut self.cache, &self.framework, id);
+        pre_filter_state.affinity.has_existing_anti_affinity()
+    }
+
+    /// Changes with everything besides nodes and other pods' positions that decides whether a pod [depends only on the
+    /// node](FilterSnapshot::depends_only_on_node).
+    pub fn pre_filter_generation(&self) -> (u64, u64) {
+        self.cache.pre_filter_generation()
+    }
+
+    /// Whether the resources of a node, with the pods added to it, are enough for a pod.
+    pub fn has_room(&self, pod: PodId, node: NodeId, added: &AddedUsage) -> bool {
+        let ClusterCache { scalars, related_objects, .. } = &self.cache;
+        let usage = self.usage(node);
+        let used = added.get(node).unwrap_or((usage.pods.len(), &usage.requested));
+        let fit = &self.framework.fit;
+        fit.filter(&self.pod(pod).spec, self.spec(node), used, scalars, related_objects).is_ok()
+    }
+
     /// Returns the first node that passes, or the status of the last one that does not; `None` if PreFilter excludes
-    /// all of them.
+    /// all of them, or if the last one has added pods.
     fn find_passing_node(
         &mut self,
         pod: PodId,
+        added: Option<&AddedUsage>,
         nodes: impl Iterator<Item = NodeId>,
         acceptable: impl Fn(NodeId) -> bool,
     ) -> Result<NodeId, Option<Status>> {
@@ -239,14 +295,22 @@ impl FilterSnapshot {
             if pre_filter_result.node_names.as_ref().is_some_and(|names| names.binary_search(name).is_err()) {
                 continue;
             }
-            match cycle_state.filter_node(node, &mut verdicts.as_mut(), &mut self.filter_cache) {
+            let (verdicts, filter_cache) = (&mut verdicts.as_mut(), &mut self.filter_cache);
+            let rejection = match added.and_then(|added| added.get(node)) {
+                None => cycle_state.filter_node(node, verdicts, filter_cache).map(Some),
+                Some(used) => {
+                    let is_feasible = cycle_state.is_feasible_with_usage(node, used, verdicts, filter_cache);
+                    (!is_feasible).then_some(None)
+                }
+            };
+            match rejection {
                 // Last, because few nodes get this far.
                 None if !acceptable(node) => {}
                 None => {
                     result = Ok(node);
                     break;
                 }
-                Some(status_id) => result = Err(Some(status_id)),
+                Some(status_id) => result = Err(status_id),
             }
         }
         drop(cycle_state);
@@ -254,6 +318,46 @@ impl FilterSnapshot {
             self.filter_cache.put_verdicts_back(spec_id, verdicts);
         }
         result.map_err(|status_id| status_id.map(|status_id| self.filter_cache.status(status_id).clone()))
+    }
+}
+
+// === impl AddedUsage ===
+
+impl AddedUsage {
+    /// Whether any pod was added to a node.
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.nodes.get(node.index()).is_some_and(|sum| sum.added_count > 0)
+    }
+
+    /// Removes all added pods.
+    pub fn clear(&mut self) {
+        for node in self.changed.drain(..) {
+            self.nodes[node.index()].added_count = 0;
+        }
+    }
+
+    /// The number of pods on a node and the sum of their requests; `None` if no pods were added.
+    fn get(&self, node: NodeId) -> Option<(usize, &ResourceAmounts)> {
+        let sum = self.nodes.get(node.index()).filter(|sum| sum.added_count > 0)?;
+        Some((sum.pod_count, &sum.requested))
+    }
+
+    fn update(&mut self, node: NodeId, before: &NodeUsage, amounts: &ResourceAmounts, is_added: bool) {
+        if self.nodes.len() <= node.index() {
+            self.nodes.resize_with(node.index() + 1, NodeUsageSum::default);
+        }
+        let sum = &mut self.nodes[node.index()];
+        if sum.added_count == 0 {
+            (sum.pod_count, sum.requested) = (before.pods.len(), before.requested.clone());
+            self.changed.push(node);
+        }
+        if is_added {
+            (sum.added_count, sum.pod_count) = (sum.added_count + 1, sum.pod_count + 1);
+            sum.requested.add(amounts);
+        } else {
+            (sum.added_count, sum.pod_count) = (sum.added_count - 1, sum.pod_count - 1);
+            sum.requested.subtract(amounts);
+        }
     }
 }
 

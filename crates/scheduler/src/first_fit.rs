@@ -51,8 +51,8 @@ impl FirstFit {
     /// Returns the first node by name that passes the filters of a pending pod, or `None` if there is none.
     pub fn find_node(&mut self, namespace: &str, name: &str) -> Option<Arc<str>> {
         let pod = self.snapshot.find_pod(namespace, name)?;
-        let node =
-            self.snapshot.run_filters_until_passing_node(pod, self.nodes.values().copied(), |_| true)?;
+        let nodes = self.nodes.values().copied();
+        let node = self.snapshot.run_filters_until_passing_node(pod, None, nodes, |_| true)?;
         Some(self.snapshot.spec(node).name.clone())
     }
 

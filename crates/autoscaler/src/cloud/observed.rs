@@ -8,12 +8,13 @@ use kubernetes::objects::{NodeEvent, NodeView};
 use model::{Moment, What};
 
 use super::{CloudProvider, CloudProviderError, GroupId, Instance, InstanceState};
-use crate::groups::{MAX_GROUP_SIZE, NodeGroup, PodPricing};
+use crate::groups::{MAX_GROUP_SIZE, Membership, NodeGroup, PodPricing};
 
 /// A read-only cloud provider for recorded nodes.
 #[derive(Clone, Debug)]
 pub struct ObservedCloud {
     groups: Vec<NodeGroup>,
+    membership_index: MembershipIndex,
     observed_groups: Vec<ObservedGroup>,
     pricing: Option<PodPricing>,
     gpu_label: Arc<str>,
@@ -29,12 +30,22 @@ struct ObservedGroup {
     requested_change: i64,
 }
 
+/// Finds the first group that a node is a member of, without trying all groups.
+#[derive(Clone, Debug, Default)]
+struct MembershipIndex {
+    /// By key and value of a label, the first group whose members have that label.
+    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, usize>>,
+    /// All groups with other rules.
+    others: Vec<usize>,
+}
+
 impl ObservedCloud {
     /// A cloud provider with these groups, which have no nodes yet.
     pub fn new(groups: Vec<NodeGroup>, pricing: Option<PodPricing>, gpu_label: Arc<str>) -> ObservedCloud {
         let states =
             groups.iter().map(|group| ObservedGroup { target: group.target, ..ObservedGroup::default() });
-        ObservedCloud { observed_groups: states.collect(), groups, pricing, gpu_label }
+        let (observed_groups, membership_index) = (states.collect(), MembershipIndex::of(&groups));
+        ObservedCloud { observed_groups, membership_index, groups, pricing, gpu_label }
     }
 
     /// Applies a change of a node. Other objects are ignored.
@@ -79,7 +90,7 @@ impl CloudProvider for ObservedCloud {
     }
 
     fn group_for_node(&self, node: &NodeView) -> Option<GroupId> {
-        let index = self.groups.iter().position(|group| group.members.matches(node))?;
+        let index = self.membership_index.find(&self.groups, node)?;
         Some(GroupId(index as u32))
     }
 
@@ -96,6 +107,10 @@ impl CloudProvider for ObservedCloud {
     /// An instance exists as long as its node does.
     fn has_instance(&self, node: &NodeView) -> Option<bool> {
         self.group_for_node(node).map(|_| true)
+    }
+
+    fn has_instance_until_node_changes(&self) -> bool {
+        true
     }
 
     fn increase_size(&mut self, _: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError> {
@@ -118,5 +133,68 @@ impl CloudProvider for ObservedCloud {
 
     fn gpu_label(&self) -> &str {
         &self.gpu_label
+    }
+}
+
+// === impl MembershipIndex ===
+
+impl MembershipIndex {
+    fn of(groups: &[NodeGroup]) -> MembershipIndex {
+        let mut index = MembershipIndex::default();
+        for (number, group) in groups.iter().enumerate() {
+            match &group.members {
+                Membership::Label { key, value } => {
+                    let by_value = index.by_label.entry(key.clone()).or_default();
+                    by_value.entry(value.clone()).or_insert(number);
+                }
+                Membership::ProviderIdPrefix(_) | Membership::Annotation { .. } | Membership::Named(_) => {
+                    index.others.push(number);
+                }
+            }
+        }
+        index
+    }
+
+    /// The index of the first group that a node is a member of.
+    fn find(&self, groups: &[NodeGroup], node: &NodeView) -> Option<usize> {
+        let by_label = self.by_label.iter().filter_map(|(key, by_value)| by_value.get(node.label(key)?));
+        let first_by_label = by_label.min().copied();
+        let mut others = self.others.iter().copied();
+        let first_other = others.find(|index| groups[*index].members.matches(node));
+        first_by_label.into_iter().chain(first_other).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::testing::group;
+
+    #[test]
+    fn a_node_belongs_to_the_first_group_that_matches_it() {
+        let label = |key: &str, value: &str| Membership::Label { key: key.into(), value: value.into() };
+        let members = [
+            label("pool", "a"),
+            Membership::Named(BTreeSet::from(["n3".into()])),
+            label("zone", "z"),
+            label("pool", "b"),
+            label("pool", "a"),
+            Membership::ProviderIdPrefix("p://".into()),
+        ];
+        let groups: Vec<NodeGroup> =
+            members.into_iter().map(|members| NodeGroup { members, ..group("g") }).collect();
+        let cloud = ObservedCloud::new(groups.clone(), None, "".into());
+        for (number, pool) in ["a", "b", "c", "b", "a"].into_iter().enumerate() {
+            for (zone, provider_id) in [("z", ""), ("y", ""), ("z", "p://1"), ("y", "p://2")] {
+                let node = testobjects::node(&format!("n{number}"));
+                let node = node.label("pool", pool).label("zone", zone).provider_id(provider_id);
+                let node = NodeView::parse(&node.object());
+                let expected = groups.iter().position(|group| group.members.matches(&node));
+                let found = cloud.group_for_node(&node).map(GroupId::index);
+                assert_eq!(found, expected, "{number} {zone} {provider_id}");
+            }
+        }
     }
 }

@@ -162,7 +162,8 @@ impl ClusterStateRegistry {
             }
             state(&mut total);
         }
-        let is_time_independent = !knows_instances && total.not_started.is_empty();
+        let are_instances_stable = !knows_instances || input.cloud.has_instance_until_node_changes();
+        let is_time_independent = are_instances_stable && total.not_started.is_empty();
         self.registered = RegisteredCounts {
             valid_for_revision: is_time_independent.then_some(input.node_eligibilities.revision),
             groups,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::well_known::INSTANCE_TYPE;
 use serde_json::Value;
 
 use super::NodeGroup;
-use kubernetes::well_known::INSTANCE_TYPE;
 
 /// Hourly prices by instance type.
 #[derive(Clone, Debug, Default, PartialEq)]

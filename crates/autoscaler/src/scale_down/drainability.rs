@@ -62,10 +62,21 @@ impl DrainabilityRules<'_> {
         snapshot: &ClusterSnapshot,
         pods: &[PodId],
     ) -> Result<PodsToMove, (PodId, BlockingPodReason)> {
+        self.pods_to_move_with_pdb_rule(snapshot, pods, |_, pod| self.is_pdb_exhausted(pod))
+    }
+
+    /// The same with another rule in place of the last one, about PodDisruptionBudgets: whether a pod is blocked that no
+    /// other rule decides about.
+    pub(super) fn pods_to_move_with_pdb_rule(
+        &self,
+        snapshot: &ClusterSnapshot,
+        pods: &[PodId],
+        mut is_blocked: impl FnMut(PodId, &Pod) -> bool,
+    ) -> Result<PodsToMove, (PodId, BlockingPodReason)> {
         let mut drain = PodsToMove::default();
         for id in pods {
             let pod = snapshot.pod(*id);
-            match self.outcome(pod) {
+            match self.outcome_with_pdb_rule(pod, |pod| is_blocked(*id, pod)) {
                 DrainabilityOutcome::DrainOk if pod.is_daemon_set_pod() => {}
                 DrainabilityOutcome::DrainOk => drain.pods.push(*id),
                 DrainabilityOutcome::SkipDrain => {}
@@ -77,7 +88,12 @@ impl DrainabilityRules<'_> {
     }
 
     /// The outcome for a pod.
+    #[cfg(test)]
     pub(super) fn outcome(&self, pod: &Pod) -> DrainabilityOutcome {
+        self.outcome_with_pdb_rule(pod, |pod| self.is_pdb_exhausted(pod))
+    }
+
+    fn outcome_with_pdb_rule(&self, pod: &Pod, is_blocked: impl FnOnce(&Pod) -> bool) -> DrainabilityOutcome {
         if pod.is_mirror() || is_long_terminating(pod, self.clock) {
             return DrainabilityOutcome::SkipDrain;
         }
@@ -109,10 +125,14 @@ impl DrainabilityRules<'_> {
         if settings.skip_nodes_with_local_storage && has_local_storage(pod) {
             return DrainabilityOutcome::BlockDrain(BlockingPodReason::LocalStorageRequested);
         }
-        if self.disruptions.is_some_and(|disruptions| disruptions.are_exhausted_for(pod)) {
+        if is_blocked(pod) {
             return DrainabilityOutcome::BlockDrain(BlockingPodReason::NotEnoughPdb);
         }
         DrainabilityOutcome::DrainOk
+    }
+
+    fn is_pdb_exhausted(&self, pod: &Pod) -> bool {
+        self.disruptions.is_some_and(|disruptions| disruptions.are_exhausted_for(pod))
     }
 
     /// The ReplicaCount rule: whether the pod's controller is missing or has too few replicas.

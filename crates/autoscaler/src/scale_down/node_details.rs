@@ -6,22 +6,18 @@ use scheduler::ids::NodeId;
 
 use super::super::AutoscalingContext;
 use super::drainability::{DrainabilityRules, long_terminating_after};
+use super::node_cache::{Expiring, NodeCache};
 use super::node_markers::{is_scale_down_disabled, taint_time};
 use super::utilization::{IgnoredPods, Utilization, gpu_resource};
 
 /// The cache of node details.
 #[derive(Debug, Default)]
-pub(super) struct NodeDetailsCache {
-    /// By node ID.
-    nodes: Vec<Option<NodeDetails>>,
-}
+pub(super) struct NodeDetailsCache(NodeCache<NodeDetails>);
 
 /// The scale-down details of a node with its pods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeDetails {
-    /// They are valid for this generation of the node,
-    generation: u64,
-    /// and until this moment: then a long-terminating pod stops counting.
+    /// They are valid until this moment: then a long-terminating pod stops counting.
     pub valid_until: Moment,
     /// `None` if its allocatable amounts are missing.
     pub utilization: Option<Utilization>,
@@ -45,31 +41,19 @@ impl NodeDetailsCache {
         id: NodeId,
         ignored: IgnoredPods,
     ) -> NodeDetails {
-        if self.nodes.len() <= id.index() {
-            self.nodes.resize(id.index() + 1, None);
+        if let Some(cached) = self.0.get(context, id) {
+            return *cached;
         }
-        let generation = context.cluster.snapshot.filter_snapshot.generation(id);
-        if let Some(cached) = self.nodes[id.index()]
-            && cached.generation == generation
-            && !context.clock.is_past(cached.valid_until)
-        {
-            return cached;
-        }
-        let summary = NodeDetails::of(context, id, ignored, generation);
-        self.nodes[id.index()] = Some(summary);
-        summary
+        let details = NodeDetails::of(context, id, ignored);
+        self.0.insert(id, context.cluster.snapshot.filter_snapshot.generation(id), details);
+        details
     }
 }
 
 // === impl NodeDetails ===
 
 impl NodeDetails {
-    fn of(
-        context: &mut AutoscalingContext<'_>,
-        id: NodeId,
-        ignored: IgnoredPods,
-        generation: u64,
-    ) -> NodeDetails {
+    fn of(context: &mut AutoscalingContext<'_>, id: NodeId, ignored: IgnoredPods) -> NodeDetails {
         let clock = context.clock;
         let snapshot = &mut context.cluster.snapshot;
         let ids = snapshot.filter_snapshot.usage(id).pods.clone();
@@ -83,7 +67,6 @@ impl NodeDetails {
             .filter_map(|pod| long_terminating_after(pod))
             .filter(|moment| !clock.is_past(*moment));
         NodeDetails {
-            generation,
             valid_until: changes.min().unwrap_or(Moment::MAX),
             utilization: Utilization::of(
                 &node,
@@ -99,5 +82,11 @@ impl NodeDetails {
             scale_down_disabled: is_scale_down_disabled(&node),
             to_be_deleted_since: taint_time(&node, TO_BE_DELETED),
         }
+    }
+}
+
+impl Expiring for NodeDetails {
+    fn valid_until(&self) -> Moment {
+        self.valid_until
     }
 }

@@ -2,9 +2,9 @@
 
 use kubernetes::time::seconds;
 use model::Moment;
+use scheduler::node::Node;
 
 use super::super::clock::LoopClock;
-use scheduler::node::Node;
 
 /// The annotation that disables the scale-down of a node.
 pub(super) const SCALE_DOWN_DISABLED_ANNOTATION: &str =

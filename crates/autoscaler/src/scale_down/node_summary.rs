@@ -8,22 +8,18 @@ use super::super::cloud::GroupId;
 use super::candidate::ScaleDownCandidate;
 use super::eligibility::unremovable_reason_and_utilization;
 use super::groups::ScaleDownGroups;
+use super::node_cache::{Expiring, NodeCache};
 use super::node_details::NodeDetailsCache;
 use super::node_markers::being_deleted_until;
 
 /// The cache of summaries.
 #[derive(Debug, Default)]
-pub(super) struct NodeSummaryCache {
-    /// By node ID.
-    nodes: Vec<Option<NodeSummary>>,
-}
+pub(super) struct NodeSummaryCache(NodeCache<NodeSummary>);
 
 /// The fields of a node that every loop reads, kept small for the CPU cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeSummary {
-    /// It is valid for this generation of the node,
-    generation: u64,
-    /// and until this moment.
+    /// It is valid until this moment.
     pub valid_until: Moment,
     /// Without a group the other fields are not set.
     pub group: Option<GroupId>,
@@ -42,19 +38,18 @@ impl NodeSummaryCache {
         groups: &ScaleDownGroups,
         id: NodeId,
     ) -> NodeSummary {
-        if self.nodes.len() <= id.index() {
-            self.nodes.resize(id.index() + 1, None);
+        if let Some(cached) = self.0.get(context, id) {
+            return *cached;
         }
-        let generation = context.cluster.snapshot.filter_snapshot.generation(id);
-        if let Some(cached) = self.nodes[id.index()]
-            && cached.generation == generation
-            && !context.clock.is_past(cached.valid_until)
-        {
-            return cached;
-        }
-        let node = summarize(summaries, context, groups, id, generation);
-        self.nodes[id.index()] = Some(node);
-        node
+        let summary = summarize(summaries, context, groups, id);
+        self.0.insert(id, context.cluster.snapshot.filter_snapshot.generation(id), summary);
+        summary
+    }
+}
+
+impl Expiring for NodeSummary {
+    fn valid_until(&self) -> Moment {
+        self.valid_until
     }
 }
 
@@ -63,10 +58,8 @@ fn summarize(
     context: &mut AutoscalingContext<'_>,
     groups: &ScaleDownGroups,
     id: NodeId,
-    generation: u64,
 ) -> NodeSummary {
     let mut node = NodeSummary {
-        generation,
         valid_until: Moment::MAX,
         group: None,
         is_empty: false,

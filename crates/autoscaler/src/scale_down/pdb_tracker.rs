@@ -10,6 +10,8 @@ use super::super::pod::Pod;
 #[derive(Debug, Default)]
 pub(super) struct RemainingPdbTracker {
     by_namespace: BTreeMap<Arc<str>, Vec<RemainingPdb>>,
+    /// Increases when PodDisruptionBudgets match other pods than before.
+    revision: u64,
 }
 
 #[derive(Debug)]
@@ -26,7 +28,20 @@ impl RemainingPdbTracker {
             let remaining = RemainingPdb { budget: budget.clone(), left: budget.disruptions_allowed };
             by_namespace.entry(budget.name.namespace.clone()).or_default().push(remaining);
         }
-        RemainingPdbTracker { by_namespace }
+        RemainingPdbTracker { by_namespace, revision: 0 }
+    }
+
+    /// Resets the remaining disruptions to those that the PodDisruptionBudgets allow now.
+    pub(super) fn reset(&mut self, cluster: &InformerCache) {
+        let new = RemainingPdbTracker::of(cluster);
+        let is_same = self.budgets().count() == new.budgets().count()
+            && self.budgets().zip(new.budgets()).all(|(old, new)| old.matches_same_pods(new));
+        *self = RemainingPdbTracker { revision: self.revision + u64::from(!is_same), ..new };
+    }
+
+    /// Changes when PodDisruptionBudgets match other pods than before.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Whether any PodDisruptionBudget matches the pod.
@@ -50,6 +65,10 @@ impl RemainingPdbTracker {
             }
         }
         in_parallel
+    }
+
+    fn budgets(&self) -> impl Iterator<Item = &PodDisruptionBudget> {
+        self.by_namespace.values().flatten().map(|remaining| &*remaining.budget)
     }
 
     fn matching<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a RemainingPdb> {

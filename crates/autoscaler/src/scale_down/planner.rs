@@ -9,34 +9,33 @@ use scheduler::ids::NodeId;
 
 use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
-use super::super::decision::{UnremovableNode, UnremovableReason};
+use super::super::decision::UnremovableReason;
 use super::super::hinting_simulator::HintingSimulator;
 use super::super::settings::Settings;
 use super::DeletionsInProgress;
 use super::candidate::ScaleDownCandidate;
 use super::candidate_ranking::ScaleDownCandidates;
+use super::candidate_report::CandidateReport;
 use super::eligibility::unremovable_reason_and_utilization;
 use super::groups::{ScaleDownGroups, registered_count};
 use super::min_quotas::MinQuotaTracker;
 use super::node_details::NodeDetailsCache;
-use super::pdb_tracker::RemainingPdbTracker;
-use super::removal::{RemovalFailure, simulate_node_removal};
+use super::removal::{RemovalFailure, RemovalSimulator};
 use super::unneeded::{NodeToBeRemoved, RemovableNodes, UnneededNodes};
 
 /// The planner's state.
 #[derive(Debug)]
 pub(super) struct Planner {
     pub unneeded: UnneededNodes,
-    /// Unremovable nodes of the last update, by name.
-    pub unremovable: BTreeMap<Arc<str>, UnremovableNode>,
+    /// The report of the last update.
+    pub report: CandidateReport,
     /// Recently unremovable nodes by name, with the moment until which they are skipped.
     pub recently_unremovable: BTreeMap<Arc<str>, Moment>,
-    /// The utilization of nodes for which it was computed.
-    pub utilization: Vec<(Arc<str>, f64)>,
     pub node_details: NodeDetailsCache,
     /// Whether the report of unremovable nodes is skipped.
     pub skips_unremovable_report: bool,
     hinting_simulator: HintingSimulator,
+    pub removal_simulator: RemovalSimulator,
     /// The minimum quotas of the cluster without simulated nodes, as of a node revision.
     min_quotas: Option<(u64, MinQuotaTracker)>,
     last_update: Option<Moment>,
@@ -48,12 +47,12 @@ impl Planner {
     pub(super) fn new(settings: &Settings) -> Planner {
         Planner {
             unneeded: UnneededNodes::default(),
-            unremovable: BTreeMap::new(),
+            report: CandidateReport::default(),
             recently_unremovable: BTreeMap::new(),
-            utilization: Vec::new(),
             node_details: NodeDetailsCache::default(),
             skips_unremovable_report: false,
             hinting_simulator: HintingSimulator::default(),
+            removal_simulator: RemovalSimulator::default(),
             min_quotas: None,
             last_update: None,
             min_update_interval: unneeded_nanos(settings),
@@ -74,18 +73,14 @@ impl Planner {
             self.min_update_interval = self.min_update_interval.min(now.nanos_since(last)).max(1);
         }
         self.last_update = Some(now);
-        let snapshot = &context.cluster.snapshot;
-        let mut destinations = candidates.destinations.clone();
-        let end = destinations.len();
-        for id in
-            in_progress.names().filter_map(|name| snapshot.find_node(name)).filter(|id| id.index() < end)
-        {
-            destinations[id.index()] = false;
+        self.removal_simulator.begin(context, &candidates.destinations);
+        for id in in_progress.names().filter_map(|name| context.cluster.snapshot.find_node(name)) {
+            self.removal_simulator.exclude_destination(id);
         }
-        self.unremovable.clear();
-        let recently_unremovable = self.recently_unremovable_nodes(context, end);
+        let recently_unremovable = self.recently_unremovable_nodes(context, candidates.destinations.len());
         // Nodes being deleted are not destinations any more, and no candidates either.
-        let is_destination = |candidate: &&ScaleDownCandidate| destinations[candidate.node.index()];
+        let is_destination =
+            |candidate: &&ScaleDownCandidate| self.removal_simulator.is_destination(candidate.node);
         let eligible: Vec<ScaleDownCandidate> = if self.skips_unremovable_report {
             let eligible_candidates = candidates.eligible.iter().filter(is_destination);
             eligible_candidates
@@ -98,7 +93,8 @@ impl Planner {
             self.filter_out_unremovable(context, groups, &candidates, &recently_unremovable)
         };
         let fork = context.cluster.snapshot.fork();
-        let nodes_to_remove = self.simulate_removals(context, groups, destinations, &eligible);
+        let nodes_to_remove = self.simulate_removals(context, groups, &eligible);
+        self.removal_simulator.end();
         context.cluster.snapshot.revert(fork);
         let hints_changed = self.hinting_simulator.drop_old_hints(|node| context.cluster.has_node(node));
         if self.unneeded.update(nodes_to_remove, now) || hints_changed {
@@ -146,7 +142,6 @@ impl Planner {
         candidates: &[ScaleDownCandidate],
         recently_unremovable: &[bool],
     ) -> Vec<ScaleDownCandidate> {
-        self.utilization.clear();
         let mut eligible = Vec::new();
         for candidate in candidates {
             if recently_unremovable[candidate.node.index()] {
@@ -156,8 +151,7 @@ impl Planner {
             let (reason, used) =
                 unremovable_reason_and_utilization(context, groups, &mut self.node_details, *candidate);
             if let Some(utilization) = used {
-                self.utilization
-                    .push((context.cluster.snapshot.node(candidate.node).name.clone(), utilization));
+                self.report.set_utilization(&context.cluster.snapshot, candidate.node, utilization);
             }
             match reason {
                 Some(reason) => self.add_unremovable(context, candidate.node, reason),
@@ -172,45 +166,29 @@ impl Planner {
         &mut self,
         context: &mut AutoscalingContext<'_>,
         groups: &ScaleDownGroups,
-        mut destinations: Vec<bool>,
         eligible: &[ScaleDownCandidate],
     ) -> Vec<(Arc<str>, NodeToBeRemoved)> {
         let recheck_at = after(context.clock.now(), context.settings.unremovable_node_recheck_timeout);
         let limit = self.unneeded_nodes_limit(context.settings);
-        let mut disruptions = RemainingPdbTracker::of(context.cluster);
         let (mut nodes_to_remove, mut individual_count) = (Vec::new(), 0_i64);
         for candidate in eligible {
             if individual_count >= limit {
                 break;
             }
             let name = context.cluster.snapshot.node(candidate.node).name.clone();
-            match simulate_node_removal(
+            match self.removal_simulator.simulate_node_removal(
                 context,
                 &mut self.hinting_simulator,
-                &disruptions,
-                &destinations,
-                candidate.node,
+                *candidate,
             ) {
-                Ok(drain) => {
-                    let pods = drain.pods.iter().map(|id| &**context.cluster.snapshot.pod(*id));
-                    let risky = !disruptions.remove_pods(pods);
-                    destinations[candidate.node.index()] = false;
-                    let drains = !drain.pods.is_empty();
-                    nodes_to_remove.push((
-                        name,
-                        NodeToBeRemoved {
-                            candidate: *candidate,
-                            needs_drain: drains,
-                            has_on_completion_pods: drain.has_on_completion_pods,
-                            is_risky: risky,
-                        },
-                    ));
+                Ok(node_to_be_removed) => {
+                    nodes_to_remove.push((name, node_to_be_removed));
                     individual_count += i64::from(!groups.get(candidate.group).atomic);
                 }
                 Err(failure) => {
                     context.clock.prevent_repeat();
-                    self.recently_unremovable.insert(name.clone(), recheck_at);
-                    self.add_unremovable_with_pod(context, name, failure);
+                    self.recently_unremovable.insert(name, recheck_at);
+                    self.add_unremovable_with_pod(context, candidate.node, failure);
                 }
             }
         }
@@ -302,25 +280,31 @@ impl Planner {
     }
 
     fn add_unremovable(&mut self, context: &AutoscalingContext<'_>, node: NodeId, reason: UnremovableReason) {
-        if self.skips_unremovable_report {
-            return;
-        }
-        let node = context.cluster.snapshot.node(node).name.clone();
-        self.unremovable.insert(node.clone(), UnremovableNode { node, reason, blocking_pod: None });
+        self.add_unremovable_with_pod(context, node, (reason, None));
     }
 
     fn add_unremovable_with_pod(
         &mut self,
         context: &AutoscalingContext<'_>,
-        node: Arc<str>,
+        node: NodeId,
         (reason, blocking): RemovalFailure,
     ) {
         if self.skips_unremovable_report {
             return;
         }
-        let blocking =
-            blocking.map(|(pod, pod_reason)| (context.cluster.snapshot.pod(pod).name.clone(), pod_reason));
-        self.unremovable.insert(node.clone(), UnremovableNode { node, reason, blocking_pod: blocking });
+        let snapshot = &context.cluster.snapshot;
+        let blocking = blocking.map(|(pod, pod_reason)| (snapshot.pod(pod).name.clone(), pod_reason));
+        self.report.set_unremovable(snapshot, node, reason, blocking);
+    }
+}
+
+#[cfg(test)]
+impl Planner {
+    /// Drops everything that is only kept to save work.
+    pub(super) fn clear_caches(&mut self) {
+        self.node_details = NodeDetailsCache::default();
+        self.removal_simulator.clear_cache();
+        self.min_quotas = None;
     }
 }
 

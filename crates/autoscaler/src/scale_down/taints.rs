@@ -1,18 +1,18 @@
 //! The taints of nodes that are being deleted, and of deletion candidates.
 
-use kubernetes::well_known::{DELETION_CANDIDATE, TO_BE_DELETED};
 use std::sync::Arc;
 
 use kubernetes::time::after;
+use kubernetes::well_known::{DELETION_CANDIDATE, TO_BE_DELETED};
 use model::Moment;
 use scheduler::ids::NodeId;
+use scheduler::node::Node;
 
 use super::super::AutoscalingContext;
 use super::super::decision::{Action, Event, InvolvedObject};
 use super::super::node_eligibility::NodeEligibility;
 use super::node_markers::taint_time;
 use super::unneeded::UnneededNodes;
-use scheduler::node::Node;
 
 /// Adds the `ToBeDeleted` taint to a node that does not have it.
 pub(super) fn add_to_be_deleted_taint(context: &mut AutoscalingContext<'_>, id: NodeId) {

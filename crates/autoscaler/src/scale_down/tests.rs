@@ -1,5 +1,6 @@
 //! Nodes, pods and a harness for tests of scale-down.
 
+mod caching;
 mod removals;
 
 use testobjects::{NodeBuilder, ObjectBuilder, PodBuilder, resource};

@@ -4,12 +4,12 @@ use std::fmt;
 
 use kubernetes::amounts::{Resource, ScalarResourceNames};
 use kubernetes::requests::{CPU, MEMORY};
+use scheduler::node::Node;
 
 use super::super::clock::LoopClock;
 use super::super::gpu_names;
 use super::super::pod::Pod;
 use super::drainability::is_long_terminating;
-use scheduler::node::Node;
 
 /// The utilization of a node: of its GPUs if it has any, else the higher of CPU and memory.
 #[derive(Clone, Copy, Debug, PartialEq)]

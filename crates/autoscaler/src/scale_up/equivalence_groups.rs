@@ -9,6 +9,7 @@ use scheduler::ids::PodId;
 
 use super::super::cloud::GroupId;
 use super::super::decision::NoScaleUpInfo;
+use super::super::pod_summary::ControllerNumber;
 use super::super::snapshot::ClusterSnapshot;
 
 /// Reasons by node group name.
@@ -36,12 +37,12 @@ impl PodEquivalenceGroup {
     /// Groups pods by equivalence, in the order of their first pods.
     pub(super) fn build_groups(snapshot: &ClusterSnapshot, pods: &[PodId]) -> Vec<PodEquivalenceGroup> {
         let mut groups: Vec<Vec<PodId>> = Vec::new();
-        let mut of_controller: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
+        let mut of_controller: FxHashMap<ControllerNumber, Vec<usize>> = FxHashMap::default();
         for &id in pods {
-            let pod = snapshot.pod(id);
-            let controller = pod.controller().filter(|_| !pod.is_daemon_set_pod());
+            let (pod, summary) = (snapshot.pod(id), snapshot.pod_summary(id));
+            let controller = summary.controller.filter(|_| !summary.is_daemon_set_pod);
             if let Some(controller) = controller {
-                let controller_groups = of_controller.entry(&controller.uid).or_default();
+                let controller_groups = of_controller.entry(controller).or_default();
                 let existing =
                     controller_groups.iter().find(|group| pod.is_similar(snapshot.pod(groups[**group][0])));
                 if let Some(group) = existing {
@@ -63,7 +64,7 @@ impl PodEquivalenceGroup {
             let pod = snapshot.filter_snapshot.pod(*id);
             Arc::ptr_eq(&pod.spec, &first.spec)
                 && pod.usage == first.usage
-                && pod.labels == first.labels
+                && snapshot.filter_snapshot.have_same_labels(*id, pods[0])
                 && pod.volumes.is_none()
                 && pod.read_error.is_none()
         });

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scheduler::ids::NodeId;
+use scheduler::node::Node;
 
 use super::super::cloud::GroupId;
 use super::super::{AutoscalingContext, gpu};
-use scheduler::node::Node;
 
 /// The remaining amount of each limited resource.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
+use kubernetes::objects::{NodeView, PodView};
 use model::{Moment, Object};
+use scheduler::node::Node;
 use testobjects::{NodeBuilder, PodBuilder};
 
 use super::super::Version;
@@ -12,8 +14,6 @@ use super::super::settings::{GroupOptionOverrides, Settings};
 use super::super::templates::TemplateNodeInfoProvider;
 use super::super::testing::{Harness, group, messages};
 use super::*;
-use kubernetes::objects::{NodeView, PodView};
-use scheduler::node::Node;
 
 /// Groups by name, target, maximum size and template, all healthy.
 pub(super) fn harness(groups: &[(&str, i64, i64, NodeBuilder)]) -> Harness {

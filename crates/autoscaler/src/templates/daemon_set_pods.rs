@@ -7,11 +7,11 @@ use kubernetes::amounts::ScalarResourceNames;
 use kubernetes::daemon_sets::{add_daemon_pod_tolerations, node_should_run_daemon_pod};
 use kubernetes::objects::PodView;
 use model::{NamespacedName, Object};
+use scheduler::node::Node;
 use serde_json::{Map, Value, json};
 
 use crate::informer_cache::DaemonSet;
 use crate::pod::Pod;
-use scheduler::node::Node;
 
 /// The DaemonSets, each with the pod that it creates.
 #[derive(Debug, Default)]

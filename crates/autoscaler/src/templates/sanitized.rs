@@ -1,18 +1,18 @@
 //! Sanitized copies of nodes and pods for templates, without transient taints and with new names.
 
+use std::sync::Arc;
+
+use kubernetes::labels::Labels;
 use kubernetes::well_known::{
     BETA_INSTANCE_TYPE, BETA_REGION, BETA_ZONE, DELETION_CANDIDATE, HOSTNAME, INSTANCE_TYPE,
     NODE_DISK_PRESSURE, NODE_MEMORY_PRESSURE, NODE_NETWORK_UNAVAILABLE, NODE_NOT_READY, NODE_PID_PRESSURE,
     NODE_UNINITIALIZED, NODE_UNREACHABLE, NODE_UNSCHEDULABLE, REGION, TO_BE_DELETED, ZONE,
 };
-use std::sync::Arc;
-
-use kubernetes::labels::Labels;
+use scheduler::node::Node;
 
 use crate::pod::Pod;
 use crate::readiness::{is_startup_taint, is_status_taint};
 use crate::settings::Settings;
-use scheduler::node::Node;
 
 const TEMPLATE_NODE_LABEL: &str = "cluster-autoscaler.kubernetes.io/template-node";
 

@@ -1,3 +1,4 @@
+use model::{NamespacedName, Object};
 use serde_json::{Value, json};
 use testobjects::{Builder, NodeBuilder, ObjectBuilder, PodBuilder, resource};
 
@@ -5,7 +6,6 @@ use super::*;
 use crate::informer_cache::DaemonSet;
 use crate::settings::Version;
 use crate::testing::{Harness, group};
-use model::{NamespacedName, Object};
 
 const MINUTE: i64 = 60_000_000_000;
 const NOW: Moment = Moment::from_nanos(1_000 * MINUTE);

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::objects::EventView;
 use model::Moment;
 use rustc_hash::{FxHashMap, FxHasher};
 use simulation::latency::LatencyKind;
@@ -15,7 +16,6 @@ use smallvec::SmallVec;
 
 use super::samples::LatencySamples;
 use super::{MAX_LAG, MeasuredPod, between, earlier};
-use kubernetes::objects::EventView;
 
 /// Recent events of the scheduler, which may still arrive out of order.
 #[derive(Debug, Default)]

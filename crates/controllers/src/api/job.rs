@@ -1,5 +1,6 @@
 //! The spec and status of Jobs.
 
+use kubernetes::objects::Phase;
 use kubernetes::read::nullable;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,6 @@ use crate::k8s_time::{Condition, K8sTime};
 use crate::object_table::{ObjectSpec, is_zero};
 use crate::pod::Pod;
 use crate::pod_template::PodTemplate;
-use kubernetes::objects::Phase;
 
 /// JobSpec of batch/v1.
 #[derive(Debug, Default, Deserialize)]

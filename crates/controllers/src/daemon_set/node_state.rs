@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubernetes::daemon_sets::DaemonPodPlacement;
+use kubernetes::objects::Phase;
 use model::{Moment, NamespacedName};
 
 use super::{CurrentDaemonSet, PodChanges};
 use crate::informer_cache::InformerCache;
 use crate::pod::Pod;
 use crate::{Controller, SyncContext};
-use kubernetes::objects::Phase;
 
 const SECOND: i64 = 1_000_000_000;
 /// The longest backoff for failed pods.

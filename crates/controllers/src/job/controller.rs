@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubernetes::objects::{OwnerReference, Phase};
 use model::{Moment, NamespacedName};
 
 use super::{
@@ -13,7 +14,6 @@ use crate::object_table::CachedObject;
 use crate::pod::Pod;
 use crate::workqueue::WorkQueue;
 use crate::{Controller, SyncContext};
-use kubernetes::objects::{OwnerReference, Phase};
 
 /// The time for which the original batches pod updates before it syncs a Job.
 const SYNC_BATCH_PERIOD: i64 = SECOND;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kubernetes::objects::Phase;
 use serde_json::{Value, json};
 
 use super::controller::{BackoffRecord, FinishedPod};
@@ -18,7 +19,6 @@ use crate::pod::Pod;
 use crate::pod_template::{NewPod, NewPodName};
 use crate::replica_set::{AgeComparison, RankedPod, sort_for_deletion};
 use crate::{BURST_REPLICAS, Controller, SyncContext};
-use kubernetes::objects::Phase;
 
 const MAX_GENERATED_PREFIX: usize = 58;
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
+use kubernetes::objects::PodView;
 use model::Moment;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +13,6 @@ use super::{FakeCluster, workload};
 use crate::Controller;
 use crate::pod::Pod;
 use crate::replica_set::{AgeComparison, RankedPod, sort_for_deletion};
-use kubernetes::objects::PodView;
 
 const ORDERS: &[u8] = include_bytes!("../../../../testdata/controllers/deletion_order.jsonl.gz");
 

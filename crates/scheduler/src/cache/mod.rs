@@ -96,6 +96,12 @@ impl ClusterCache {
         &self.cached(id).pod
     }
 
+    /// Whether two pods have the same labels.
+    pub(super) fn have_same_labels(&self, a: PodId, b: PodId) -> bool {
+        let (a, b) = (self.cached(a), self.cached(b));
+        a.labels_id == b.labels_id || a.pod.labels == b.pod.labels
+    }
+
     /// The node a pod is assigned to or assumed on.
     pub(super) fn node_of(&self, id: PodId) -> Option<NodeId> {
         self.cached(id).node

@@ -142,6 +142,11 @@ impl AffinityState {
             && self.existing_anti_affinity.iter().all(|(term_id, _)| cache.term_counts(*term_id).total() == 0)
     }
 
+    /// Whether a required anti-affinity term of any other pod matches the pod.
+    pub(crate) fn has_existing_anti_affinity(&self) -> bool {
+        !self.existing_anti_affinity.is_empty()
+    }
+
     /// Looks up domains and counts, valid until pods change. `None` if every node passes.
     pub(crate) fn prepare_filter<'a>(&self, cache: &'a ClusterCache) -> Option<AffinityFilter<'a>> {
         let with_domains =

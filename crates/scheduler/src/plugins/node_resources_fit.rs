@@ -1,6 +1,6 @@
 //! NodeResourcesFit: requests against a node's free resources, and scores by its utilization.
 
-use kubernetes::amounts::{Resource, ScalarResourceNames, is_extended_resource_name};
+use kubernetes::amounts::{Resource, ResourceAmounts, ScalarResourceNames, is_extended_resource_name};
 
 use super::registration::{FilterTraits, Registration};
 use crate::cache::RelatedObjects;
@@ -58,23 +58,23 @@ impl Fit {
         Fit { args: args.clone(), resources, version }
     }
 
-    /// Rejects a node without enough free resources.
+    /// Rejects a node without enough free resources, if it has so many pods with these requests in total.
     pub(crate) fn filter(
         &self,
         spec: &SchedulingSpec,
         node: &Node,
-        usage: &NodeUsage,
+        (pod_count, used): (usize, &ResourceAmounts),
         scalars: &ScalarResourceNames,
         related_objects: &RelatedObjects,
     ) -> Result<(), Status> {
         let mut reasons = Reasons::new();
         let mut exceeds_allocatable = false;
-        if usage.pods.len() as i64 + 1 > node.allowed_pods {
+        if pod_count as i64 + 1 > node.allowed_pods {
             reasons.push("Too many pods".into());
         }
         let requests = &spec.requests;
         if !requests.is_empty() {
-            let (allocatable, used) = (&node.allocatable, &usage.requested);
+            let allocatable = &node.allocatable;
             let mut check = |requested: i64, allocatable: i64, used: i64, reason: &'static str| {
                 if requested > 0 && requested > allocatable.wrapping_sub(used) {
                     reasons.push(reason.into());

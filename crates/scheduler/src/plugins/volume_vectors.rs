@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use kubernetes::labels::Labels;
+use kubernetes::objects::Volume;
 use model::Kind;
 use serde_json::Value;
 
@@ -14,7 +15,6 @@ use super::{node_volume_limits, volume_binding, volume_restrictions, volume_zone
 use crate::ids::PodId;
 use crate::status::Status;
 use crate::storage::{PodVolumes, StorageCache, StorageKind};
-use kubernetes::objects::Volume;
 
 /// The plugins that run before the volume plugins, and the volume plugins.
 const EARLIER_PLUGINS: [&str; 7] = [

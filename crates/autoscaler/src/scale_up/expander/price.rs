@@ -1,10 +1,11 @@
 //! The expander `price`: the ratio of node price to pod price, times the nodes' unfitness for a cluster of this size.
 
+use scheduler::node::Node;
+
 use super::super::super::groups::PodPricing;
 use super::super::super::{AutoscalingContext, gpu_names};
 use super::super::equivalence_groups::PodEquivalenceGroup;
 use super::ExpansionOption;
-use scheduler::node::Node;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 /// The stabilization pod, whose price is added to both sides so that cheap pods do not dominate: half a core, 500 MiB.
