@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::requests::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
+use crate::resource_list::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;

@@ -17,6 +17,7 @@ pub mod quantity;
 pub mod read;
 pub mod recording;
 pub mod requests;
+pub mod resource_list;
 pub mod selector;
 pub mod strategic_merge;
 pub mod table;

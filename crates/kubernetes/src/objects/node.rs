@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::meta::ObjectMeta;
 use crate::labels::Labels;
 use crate::read::{moment, nullable, view};
-use crate::requests::ResourceList;
+use crate::resource_list::ResourceList;
 use crate::taints::Taint;
 
 /// The fields of a node that components read.

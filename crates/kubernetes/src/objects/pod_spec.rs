@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::volume::Volume;
 use crate::labels::Labels;
 use crate::read::{nullable, parse_text};
-use crate::requests::ResourceList;
+use crate::resource_list::ResourceList;
 use crate::selector::{LabelSelector, NodeSelector, NodeSelectorTerm};
 use crate::taints::Toleration;
 

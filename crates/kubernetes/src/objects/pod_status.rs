@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::pod_spec::ResourceRequirements;
 use crate::read::{moment, non_empty, nullable};
-use crate::requests::ResourceList;
+use crate::resource_list::ResourceList;
 
 /// The fields of a pod's status that components read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

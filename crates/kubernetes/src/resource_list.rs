@@ -18,7 +18,7 @@ pub const PODS: &str = "pods";
 
 /// Quantities by resource name, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceList(pub(super) Vec<(Cow<'static, str>, Quantity)>);
+pub struct ResourceList(pub(crate) Vec<(Cow<'static, str>, Quantity)>);
 
 impl ResourceList {
     /// The quantity of one resource; `None` if it is absent.
@@ -70,14 +70,14 @@ impl ResourceList {
         self.0.binary_search_by(|(other, _)| (**other).cmp(name))
     }
 
-    pub(super) fn set(&mut self, name: Cow<'static, str>, quantity: Quantity) {
+    pub(crate) fn set(&mut self, name: Cow<'static, str>, quantity: Quantity) {
         match self.find(&name) {
             Ok(index) => self.0[index].1 = quantity,
             Err(index) => self.0.insert(index, (name, quantity)),
         }
     }
 
-    pub(super) fn add(&mut self, other: &ResourceList) {
+    pub(crate) fn add(&mut self, other: &ResourceList) {
         for (name, quantity) in &other.0 {
             match self.find(name) {
                 Ok(index) => self.0[index].1 += quantity,
@@ -87,7 +87,7 @@ impl ResourceList {
     }
 
     /// Takes the maximum of each resource with `other`'s.
-    pub(super) fn raise_to_max(&mut self, other: &ResourceList) {
+    pub(crate) fn raise_to_max(&mut self, other: &ResourceList) {
         for (name, quantity) in &other.0 {
             match self.find(name) {
                 Ok(index) if self.0[index].1 < *quantity => self.0[index].1 = quantity.clone(),

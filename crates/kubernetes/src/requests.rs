@@ -2,8 +2,6 @@
 //!
 //! The sums are exact quantities; a scheduler compares integers derived from them.
 
-mod list;
-
 use std::fmt;
 
 use crate::objects::{
@@ -11,7 +9,7 @@ use crate::objects::{
 };
 use crate::quantity::{Bytes, Format, MilliCpu, Quantity};
 
-pub use list::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, ResourceList};
+pub use crate::resource_list::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, ResourceList};
 
 /// The spec and status of a pod, whose resources are aggregated.
 #[derive(Clone, Copy, Debug)]
@@ -298,7 +296,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const VECTORS: &str = include_str!("../../../../testdata/kubernetes/requests.jsonl");
+    const VECTORS: &str = include_str!("../../../testdata/kubernetes/requests.jsonl");
 
     fn shown(list: &ResourceList) -> Value {
         list.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_string()))).collect()
