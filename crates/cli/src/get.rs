@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap_complete::engine::ArgValueCompleter;
 use history::Selection;
 use kubernetes::selector::{FieldSelector, Selector};
-use kubernetes::table::{PrintOptions, Table, render};
+use kubernetes::table::{PrintOptions, Table, TableConvertor, TableRow, render};
 use model::{Moment, Object, ObjectVersion};
 use query::{KindResolver, ResourceType, matches_labels};
 use serde_json::{Value, json};
@@ -92,7 +92,30 @@ struct ResourceRequest {
 /// The objects found for it.
 struct ResourceResult {
     found: ResourceType,
-    objects: Vec<Object>,
+    objects: Vec<SelectedObject>,
+}
+
+/// A selected object, in the form that is printed. Each object is parsed once, for selectors, order and output.
+enum SelectedObject {
+    Name(String),
+    Row(TableRow),
+    Value(serde_json::Result<Value>),
+}
+
+/// What decides which objects are selected, their order, and their form.
+struct ObjectSelector<'a> {
+    labels: Option<&'a Selector>,
+    fields: Option<FieldSelector>,
+    sort_by: Option<&'a SortBy>,
+    form: OutputForm,
+    /// The time to which ages are counted.
+    moment: Moment,
+}
+
+enum OutputForm {
+    Names,
+    Rows(TableConvertor),
+    Values,
 }
 
 impl Get {
@@ -135,27 +158,21 @@ impl Get {
                 }
                 versions.extend(named_versions);
             }
-            let mut objects: Vec<Object> = versions
-                .into_iter()
-                .map(|version| version.object)
-                .filter(|object| labels.as_ref().is_none_or(|labels| matches_labels(object, labels)))
-                .filter(|object| {
-                    fields
-                        .as_ref()
-                        .is_none_or(|fields| object.value().is_ok_and(|value| fields.matches(&value)))
-                })
-                .collect();
-            if let Some(sort_by) = &sort_by {
-                sort(&mut objects, sort_by);
-            }
-            results.push(ResourceResult { found, objects });
+            let selector = ObjectSelector {
+                labels: labels.as_ref(),
+                fields,
+                sort_by: sort_by.as_ref(),
+                form: self.output_form(&kind_resolver, &found),
+                moment,
+            };
+            results.push(ResourceResult { found, objects: selector.select(versions) });
         }
         let gaps = open_history.history.gaps()?;
         out.warn_of_gaps(gaps.iter().filter(|gap| {
             let concerns = results.iter().any(|result| gap.concerns(&result.found.kind));
             concerns && gap.from <= moment && moment < gap.to
         }));
-        self.print(out, &kind_resolver, &results, moment, &missing)?;
+        self.print(out, &kind_resolver, results, &missing)?;
         if missing.is_empty() {
             return Ok(Outcome::Done);
         }
@@ -192,19 +209,27 @@ impl Get {
         Ok(requests)
     }
 
+    fn output_form(&self, kind_resolver: &KindResolver, found: &ResourceType) -> OutputForm {
+        match self.output.as_str() {
+            "json" | "yaml" => OutputForm::Values,
+            "name" => OutputForm::Names,
+            _ => OutputForm::Rows(kind_resolver.layout(&found.kind)),
+        }
+    }
+
     fn print(
         &self,
         out: &mut Printer,
         kind_resolver: &KindResolver,
-        results: &[ResourceResult],
-        moment: Moment,
+        results: Vec<ResourceResult>,
         missing: &[String],
     ) -> anyhow::Result<()> {
         let count: usize = results.iter().map(|result| result.objects.len()).sum();
         match self.output.as_str() {
             "json" | "yaml" => {
-                let objects = results.iter().flat_map(|result| &result.objects);
-                let mut objects: Vec<Value> = objects.map(Object::value).collect::<Result<_, _>>()?;
+                let objects = results.into_iter().flat_map(|result| result.objects);
+                let mut objects: Vec<Value> =
+                    objects.filter_map(SelectedObject::value).collect::<Result<_, _>>()?;
                 if !self.show_managed_fields {
                     objects.iter_mut().for_each(hide_managed_fields);
                 }
@@ -225,24 +250,17 @@ impl Get {
             "name" => {
                 for result in results {
                     let kind = result.found.kind.to_string().to_lowercase();
-                    for object in &result.objects {
-                        writeln!(out, "{kind}/{}", object.meta().name)?;
+                    for name in result.objects.into_iter().filter_map(SelectedObject::name) {
+                        writeln!(out, "{kind}/{name}")?;
                     }
                 }
             }
             _ if count == 0 => {
                 if missing.is_empty() {
-                    self.print_nothing_found(out, results);
+                    self.print_nothing_found(out, &results);
                 }
             }
             _ => {
-                let tables: Vec<Table> = results
-                    .iter()
-                    .map(|result| {
-                        let layout = kind_resolver.layout(&result.found.kind);
-                        Table::of(&result.found.kind, &layout, &result.objects, moment)
-                    })
-                    .collect();
                 let style = PrintOptions {
                     wide: self.output == "wide",
                     with_namespace: self.scope.all_namespaces,
@@ -251,6 +269,12 @@ impl Get {
                     show_labels: self.show_labels,
                     column_labels: self.label_columns.clone(),
                 };
+                let table = |ResourceResult { found, objects }| Table {
+                    columns: kind_resolver.layout(&found.kind).columns().to_vec(),
+                    kind: found.kind,
+                    rows: objects.into_iter().filter_map(SelectedObject::row).collect(),
+                };
+                let tables: Vec<Table> = results.into_iter().map(table).collect();
                 write!(out, "{}", render(&tables, &style))?;
             }
         }
@@ -267,13 +291,66 @@ impl Get {
     }
 }
 
-fn sort(objects: &mut Vec<Object>, sort_by: &SortBy) {
-    let mut keyed: Vec<(Option<Value>, Object)> = std::mem::take(objects)
-        .into_iter()
-        .map(|object| (object.value().ok().and_then(|value| sort_by.value(&value).cloned()), object))
-        .collect();
-    keyed.sort_by(|(a, _), (b, _)| SortBy::compare(a.as_ref(), b.as_ref()));
-    objects.extend(keyed.into_iter().map(|(_, object)| object));
+// === impl ObjectSelector ===
+
+impl ObjectSelector<'_> {
+    fn select(&self, versions: Vec<ObjectVersion>) -> Vec<SelectedObject> {
+        let mut selected: Vec<(Option<Value>, SelectedObject)> =
+            versions.into_iter().filter_map(|version| self.select_one(&version.object)).collect();
+        if self.sort_by.is_some() {
+            selected.sort_by(|(a, _), (b, _)| SortBy::compare(a.as_ref(), b.as_ref()));
+        }
+        selected.into_iter().map(|(_, object)| object).collect()
+    }
+
+    /// An object with the value it is sorted by; `None` if it is not selected.
+    fn select_one(&self, object: &Object) -> Option<(Option<Value>, SelectedObject)> {
+        if self.labels.is_some_and(|labels| !matches_labels(object, labels)) {
+            return None;
+        }
+        let is_name_only =
+            matches!(self.form, OutputForm::Names) && self.fields.is_none() && self.sort_by.is_none();
+        let parsed = if is_name_only { Ok(Value::Null) } else { object.value() };
+        let value = parsed.as_ref().ok();
+        if self.fields.as_ref().is_some_and(|fields| !value.is_some_and(|value| fields.matches(value))) {
+            return None;
+        }
+        let sort_value = self.sort_by.zip(value).and_then(|(sort_by, value)| sort_by.value(value).cloned());
+        let printed = match (&self.form, parsed) {
+            (OutputForm::Names, _) => SelectedObject::Name(object.meta().name.into_owned()),
+            (OutputForm::Rows(layout), Ok(value)) => {
+                SelectedObject::Row(layout.row_of_value(&value, self.moment))
+            }
+            (OutputForm::Rows(layout), Err(_)) => SelectedObject::Row(layout.row(object, self.moment)),
+            (OutputForm::Values, parsed) => SelectedObject::Value(parsed),
+        };
+        Some((sort_value, printed))
+    }
+}
+
+// === impl SelectedObject ===
+
+impl SelectedObject {
+    fn name(self) -> Option<String> {
+        match self {
+            SelectedObject::Name(name) => Some(name),
+            SelectedObject::Row(_) | SelectedObject::Value(_) => None,
+        }
+    }
+
+    fn row(self) -> Option<TableRow> {
+        match self {
+            SelectedObject::Row(row) => Some(row),
+            SelectedObject::Name(_) | SelectedObject::Value(_) => None,
+        }
+    }
+
+    fn value(self) -> Option<serde_json::Result<Value>> {
+        match self {
+            SelectedObject::Value(value) => Some(value),
+            SelectedObject::Name(_) | SelectedObject::Row(_) => None,
+        }
+    }
 }
 
 fn hide_managed_fields(object: &mut Value) {

@@ -45,14 +45,14 @@ fn write_text(out: &mut Printer, history: &History, summary: &Summary, gaps: &[G
     writeln!(out, "{HEADING}{}{HEADING:#}", history.path().display())?;
     writeln!(
         out,
-        "  {} changes, {}, {:.0} bytes per change ({} of objects)",
-        group_digits(changes),
+        "  {}, {}, {:.0} bytes per change ({} of objects)",
+        count_noun(changes, "change"),
         format_bytes(summary.file_bytes),
         summary.file_bytes as f64 / changes.max(1) as f64,
         format_bytes(summary.raw_bytes),
     )?;
     if summary.rows > 0 {
-        writeln!(out, "  {} changes not packed yet", group_digits(summary.rows))?;
+        writeln!(out, "  {} not packed yet", count_noun(summary.rows, "change"))?;
     }
     if let Some(moment) = summary.pruned_to {
         writeln!(out, "  pruned: history before {moment} was deleted")?;

@@ -8,10 +8,11 @@ use model::{Gap, IncomingChange, Moment};
 use rusqlite::Connection;
 
 use crate::batch::WatchPosition;
-use crate::change_indexer::{ChangeIndexer, Stream};
+use crate::change_indexer::{ChangeIndexer, Stream, streams};
 use crate::error::{Error, ErrorContext, Result};
 use crate::frame::{FrameCodec, PendingVersions, VersionRow};
 use crate::gaps;
+use crate::index_schedule::IndexSchedule;
 use crate::lock::WriterLock;
 use crate::pack::{Block, KeyframeSchedule, insert_keyframe, pack_keyframe};
 use crate::prune_steps::record_pruning;
@@ -34,6 +35,7 @@ pub struct BulkWriter {
     codec: FrameCodec,
     reader: VersionReader,
     keyframe_schedule: KeyframeSchedule,
+    index_schedule: IndexSchedule,
     changes: u64,
     lock: WriterLock,
 }
@@ -59,6 +61,7 @@ impl BulkWriter {
             codec: FrameCodec::new(),
             reader: VersionReader::new(),
             keyframe_schedule: KeyframeSchedule::default(),
+            index_schedule: IndexSchedule::default(),
             changes: 0,
             lock,
         })
@@ -68,15 +71,18 @@ impl BulkWriter {
     pub fn push(&mut self, observed: &IncomingChange) -> Result<()> {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
         self.intake.refuse_overlap(connection, &mut self.ends, &observed.key.source, observed.seen)?;
-        let (stream, row) = self.intake.index(connection, observed)?;
-        self.buffer_change(&stream, row, observed.what.object().as_str())
+        let object = observed.what.object();
+        let (stream, row) = self.intake.index(connection, observed, object.content_hash())?;
+        self.buffer_change(&stream, row, object.as_str())
     }
 
     /// Adds a change of another history with its sequence number and moment; both must rise.
     pub(crate) fn push_with_seq(&mut self, observed: &IncomingChange, seq: i64, at: Moment) -> Result<()> {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
-        let (stream, row) = self.intake.index_with_seq(connection, observed, seq, at)?;
-        self.buffer_change(&stream, row, observed.what.object().as_str())
+        let object = observed.what.object();
+        let (stream, row) =
+            self.intake.index_with_seq(connection, observed, object.content_hash(), seq, at)?;
+        self.buffer_change(&stream, row, object.as_str())
     }
 
     /// Adds a gap.
@@ -127,6 +133,9 @@ impl BulkWriter {
             }
         }
         let connection = self.connection.take().expect("the connection is open until finish");
+        for stream in streams(&connection, &self.path)? {
+            write_index(&connection, &self.path, &mut self.index_schedule, &stream)?;
+        }
         self.intake.write_updates(&connection)?;
         connection.execute_batch("COMMIT").context("commit to", &self.path)?;
         schema::close(connection, &self.path)?;
@@ -160,8 +169,22 @@ impl BulkWriter {
             insert_keyframe(connection, &self.path, stream.id, seq, at, &parts)?;
             self.keyframe_schedule.reset(stream, &parts);
         }
-        Ok(())
+        self.index_schedule.count_block(stream);
+        write_index(connection, &self.path, &mut self.index_schedule, stream)
     }
+}
+
+/// Writes all index segments of a stream that are due.
+fn write_index(
+    connection: &Connection,
+    path: &Path,
+    schedule: &mut IndexSchedule,
+    stream: &Stream,
+) -> Result<()> {
+    while let Some(segment) = schedule.next_segment(connection, path, stream)? {
+        segment.insert(connection).context("write the object index of", path)?;
+    }
+    Ok(())
 }
 
 impl Drop for BulkWriter {

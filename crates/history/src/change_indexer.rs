@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{IncomingChange, Kind, Meta, Moment, What};
+use model::{ContentHash, IncomingChange, Kind, Meta, Moment, What};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -28,6 +28,8 @@ pub(crate) struct ChangeIndexer {
     next_seq: i64,
     sources: HashMap<Arc<str>, SourceState>,
     streams: HashMap<(i64, Kind), Arc<Stream>>,
+    /// That of the last change: a batch has changes of one stream.
+    last_stream: Option<Arc<Stream>>,
     namespaces: HashMap<Box<str>, i64>,
     live_objects: HashMap<NameHash, LiveObject>,
     /// What the changes since the last commit add to each stream's counts.
@@ -87,20 +89,22 @@ impl ChangeIndexer {
             next_seq,
             sources: HashMap::new(),
             streams: HashMap::new(),
+            last_stream: None,
             namespaces: HashMap::new(),
             live_objects: HashMap::new(),
             counts: BTreeMap::new(),
         })
     }
 
-    /// Assigns the next sequence number to a change.
+    /// Assigns the next sequence number to a change whose object has this hash.
     pub(crate) fn index(
         &mut self,
         connection: &Connection,
         observed: &IncomingChange,
+        content: ContentHash,
     ) -> Result<(Arc<Stream>, VersionRow)> {
         let last_at = self.source(connection, &observed.key.source)?.last_at;
-        self.index_with_seq(connection, observed, self.next_seq, last_at.max(observed.seen))
+        self.index_with_seq(connection, observed, content, self.next_seq, last_at.max(observed.seen))
     }
 
     /// Indexes a change that already has its sequence number and moment; neither may be before those already in the
@@ -109,11 +113,11 @@ impl ChangeIndexer {
         &mut self,
         connection: &Connection,
         observed: &IncomingChange,
+        content: ContentHash,
         seq: i64,
         at: Moment,
     ) -> Result<(Arc<Stream>, VersionRow)> {
-        let object = observed.what.object();
-        let length = object.as_str().len();
+        let length = observed.what.object().as_str().len();
         if length > MAX_OBJECT_BYTES {
             return Err(Error::TooLarge {
                 key: observed.key.clone(),
@@ -140,7 +144,7 @@ impl ChangeIndexer {
             seen: observed.seen,
             object: object_id,
             code: ChangeCode::new(&observed.what, observed.inferred),
-            hash: object.content_hash().0 as u32,
+            hash: content.0 as u32,
             length: length as u32,
         };
         self.next_seq = seq.saturating_add(1);
@@ -228,6 +232,23 @@ impl ChangeIndexer {
     }
 
     fn stream(
+        &mut self,
+        connection: &Connection,
+        source: i64,
+        name: &Arc<str>,
+        kind: &Kind,
+    ) -> Result<Arc<Stream>> {
+        if let Some(last) = &self.last_stream
+            && (&last.source, &last.kind) == (name, kind)
+        {
+            return Ok(last.clone());
+        }
+        let stream = self.find_stream(connection, source, name, kind)?;
+        self.last_stream = Some(stream.clone());
+        Ok(stream)
+    }
+
+    fn find_stream(
         &mut self,
         connection: &Connection,
         source: i64,
@@ -476,7 +497,8 @@ fn stored_uid(uid: Option<&str>) -> Value {
 
 /// The canonical form of a UUID.
 fn uid_text(bytes: &[u8]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let hex: String = digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
     match hex.len() {
         32 => [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"),
         _ => hex,

@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use model::{Change, Key, Meta, Moment, Object, Window};
+use model::{Change, Key, Meta, Moment, Object, Outline, Window};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::change_indexer::{self, Stream};
 use crate::error::{Error, ErrorContext, Result};
 use crate::frame::{ObjectId, PendingVersions, VersionRow};
-use crate::members;
+use crate::object_blocks::BlockSearch;
 use crate::schema;
 use crate::selection::Selection;
 use crate::stream_state::VersionReader;
@@ -157,7 +158,12 @@ impl Iterator for Changes {
 
 /// The key and the object of a stored text.
 pub(crate) fn key_and_object(path: &Path, stream: &Stream, seq: i64, text: &str) -> Result<(Key, Object)> {
-    let meta = Meta::read_prefix(text).ok_or_else(|| Error::Damaged {
+    let outline = Outline::of_prefix(text);
+    let meta = match &outline {
+        Some(outline) => Some(Meta::of_outline(outline, text)),
+        None => Meta::read_prefix(text),
+    };
+    let meta = meta.ok_or_else(|| Error::Damaged {
         path: path.to_owned(),
         what: format!("change {seq} has no valid object"),
     })?;
@@ -167,7 +173,7 @@ pub(crate) fn key_and_object(path: &Path, stream: &Stream, seq: i64, text: &str)
         namespace: (*meta.namespace).into(),
         name: (*meta.name).into(),
     };
-    Ok((key, Object::from_trusted(text)))
+    Ok((key, Object::from_trusted_outline(text, outline)))
 }
 
 /// The frames with changes in a window, in order; if `only` is given, only those that contain that object.
@@ -180,34 +186,38 @@ fn frames_in_window(
 ) -> Result<VecDeque<i64>> {
     let doing = "read the blocks of";
     // Times rise from block to block, so only the last block that begins before the window can reach into it.
-    let first: Option<i64> = connection
-        .prepare_cached(
-            "SELECT first_seq FROM block WHERE stream = ?1 AND first_at < ?2 ORDER BY first_at DESC, first_seq DESC LIMIT 1",
-        )
-        .and_then(|mut select| {
-            select.query_row(params![stream.id, window.from.nanos()], |row| row.get(0)).optional()
-        })
-        .context(doing, path)?;
+    let last_before = |moment: Moment| -> Result<Option<i64>> {
+        connection
+            .prepare_cached(
+                "SELECT first_seq FROM block WHERE stream = ?1 AND first_at < ?2 ORDER BY first_at DESC, first_seq DESC LIMIT 1",
+            )
+            .and_then(|mut select| {
+                select.query_row([stream.id, moment.nanos()], |row| row.get(0)).optional()
+            })
+            .context(doing, path)
+    };
+    let first = last_before(window.from)?.unwrap_or(i64::MIN);
+    let mut frames = VecDeque::new();
+    if let Some(object) = only {
+        let Some(last) = last_before(window.to)? else { return Ok(frames) };
+        let search = BlockSearch { connection, path, stream, object };
+        search.for_each_backwards(first.saturating_sub(1), last, |block| {
+            if block.last_at >= window.from.nanos() {
+                frames.push_front(block.frame);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        return Ok(frames);
+    }
     let mut statement = connection
         .prepare_cached(
-            "SELECT frame, members FROM block
+            "SELECT frame FROM block
              WHERE stream = ?1 AND first_seq >= ?2 AND first_at < ?3 AND last_at >= ?4 ORDER BY first_seq",
         )
         .context(doing, path)?;
-    let bounds = params![stream.id, first.unwrap_or(i64::MIN), window.to.nanos(), window.from.nanos()];
+    let bounds = params![stream.id, first, window.to.nanos(), window.from.nanos()];
     let mut rows = statement.query(bounds).context(doing, path)?;
-    let mut frames = VecDeque::new();
     while let Some(row) = rows.next().context(doing, path)? {
-        if let Some(only) = only {
-            let list = row.get_ref(1).context(doing, path)?.as_blob().ok().and_then(members::decode);
-            let list = list.ok_or_else(|| Error::Damaged {
-                path: path.to_owned(),
-                what: format!("an object list of {} does not match its checksum", stream.kind),
-            })?;
-            if list.binary_search_by_key(&only, |member| member.object).is_err() {
-                continue;
-            }
-        }
         frames.push_back(row.get(0).context(doing, path)?);
     }
     Ok(frames)

@@ -1,5 +1,7 @@
 //! Integrity check of a history: reads everything and compares it with checksums and redundant data.
 
+mod index_check;
+
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -201,6 +203,9 @@ impl Checker<'_> {
         self.check_rows(stream, &mut derived);
         self.check_directory(stream, &derived);
         self.check_counts(stream);
+        let findings = index_check::check_index(self.connection, self.path, stream);
+        let findings = self.report.ok_or_finding(findings).unwrap_or_default();
+        findings.into_iter().for_each(|finding| self.report.add_finding(finding));
     }
 
     fn blocks(&self, stream: &Stream) -> rusqlite::Result<Vec<BlockRow>> {
@@ -524,6 +529,11 @@ impl Checker<'_> {
             if !self.frames.contains(&id) {
                 self.report.add_finding(format!("frame {id} is not used"));
             }
+        }
+        let unknown = index_check::unknown_streams(self.connection, self.path);
+        for stream in self.report.ok_or_finding(unknown).unwrap_or_default() {
+            self.report
+                .add_finding(format!("the object index has entries of stream {stream}, which is missing"));
         }
         let read = || -> rusqlite::Result<Vec<(i64, i64, Vec<u8>)>> {
             self.connection

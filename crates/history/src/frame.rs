@@ -246,6 +246,11 @@ impl FrameCodec {
 
     /// The objects of a frame, concatenated; each is as long as its row says.
     pub(crate) fn objects(&mut self, frame: &Frame) -> Result<String, &'static str> {
+        String::from_utf8(self.object_bytes(frame)?).map_err(|_| "the objects are not UTF-8")
+    }
+
+    /// The same as bytes, for readers of few of the objects.
+    pub(crate) fn object_bytes(&mut self, frame: &Frame) -> Result<Vec<u8>, &'static str> {
         let bytes = self
             .decompressor
             .decompress(&frame.objects, frame.raw)
@@ -253,7 +258,7 @@ impl FrameCodec {
         if bytes.len() != frame.raw {
             return Err("the objects are truncated");
         }
-        String::from_utf8(bytes).map_err(|_| "the objects are not UTF-8")
+        Ok(bytes)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorContext, Result};
 use crate::gaps;
 use crate::schema;
 use crate::selection::Selection;
-use crate::stream_state::{ReadPoint, VersionReader, locate_state};
+use crate::stream_state::{ReadPoint, VersionReader, locate_object, locate_state};
 
 /// A history opened for reading. Any number of readers may be open, in any process, while it is written.
 pub struct History {
@@ -143,17 +143,16 @@ impl History {
         let snapshot = self.connection.unchecked_transaction().context("read", &self.path)?;
         let reader = &mut *self.reader.borrow_mut();
         for stream in self.streams(selection)? {
-            let only = match (&selection.namespace, &selection.name) {
+            let until = ReadPoint::Moment(moment);
+            let locations = match (&selection.namespace, &selection.name) {
                 (Some(namespace), Some(name)) => {
                     let found = change_indexer::find_object(&snapshot, &stream, namespace, name)
                         .context("read", &self.path)?;
                     let Some(found) = found else { continue };
-                    Some(found.object)
+                    locate_object(&snapshot, &self.path, reader, &stream, until, found.object)?
                 }
-                _ => None,
+                _ => locate_state(&snapshot, &self.path, reader, &stream, until)?,
             };
-            let locations =
-                locate_state(&snapshot, &self.path, reader, &stream, ReadPoint::Moment(moment), only)?;
             let mut outcome = Ok(());
             reader.read_versions(
                 &snapshot,
@@ -415,8 +414,8 @@ impl History {
     pub(crate) fn pruned_to(&self) -> Result<Option<Moment>> {
         let text: Option<String> = self
             .connection
-            .query_row("SELECT value FROM setting WHERE name = 'pruned_to'", [], |row| row.get(0))
-            .optional()
+            .prepare_cached("SELECT value FROM setting WHERE name = 'pruned_to'")
+            .and_then(|mut select| select.query_row([], |row| row.get(0)).optional())
             .context("read", &self.path)?;
         let number = text.map(|text| text.parse().map(Moment::from_nanos)).transpose();
         number.map_err(|_| Error::Damaged {

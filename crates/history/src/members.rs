@@ -46,22 +46,53 @@ pub(crate) fn encode(members: &[Member]) -> Vec<u8> {
 
 /// Decodes the list; `None` if it does not match its checksum.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Member>> {
-    let (list, sum) = bytes.split_last_chunk::<4>()?;
-    if xxh3_64(list) as u32 != u32::from_le_bytes(*sum) {
-        return None;
+    let mut reader = MemberReader::new(bytes)?;
+    let mut members = Vec::with_capacity(reader.left);
+    while reader.left > 0 {
+        members.push(reader.next_member()?);
     }
-    let mut reader = VarintReader(list);
-    let count = usize::try_from(reader.number()?).ok().filter(|count| *count <= list.len())?;
-    let mut last = 0i64;
-    let members = (0..count)
-        .map(|_| {
-            last = last.wrapping_add(reader.signed()?);
-            let packed_index = reader.number()?;
-            let index = u32::try_from(packed_index >> 1).ok()?;
-            Some(Member { object: ObjectId(last), last: index, deleted: packed_index & 1 == 1 })
-        })
-        .collect::<Option<_>>()?;
-    reader.0.is_empty().then_some(members)
+    reader.bytes.0.is_empty().then_some(members)
+}
+
+/// Finds one object in an encoded list; the outer `None` if the list does not match its checksum.
+pub(crate) fn find(bytes: &[u8], object: ObjectId) -> Option<Option<Member>> {
+    let mut reader = MemberReader::new(bytes)?;
+    while reader.left > 0 {
+        let member = reader.next_member()?;
+        if member.object >= object {
+            return Some((member.object == object).then_some(member));
+        }
+    }
+    Some(None)
+}
+
+/// Reads an encoded list that matches its checksum.
+struct MemberReader<'a> {
+    bytes: VarintReader<'a>,
+    left: usize,
+    last: i64,
+}
+
+// === impl MemberReader ===
+
+impl<'a> MemberReader<'a> {
+    fn new(bytes: &'a [u8]) -> Option<MemberReader<'a>> {
+        let (list, sum) = bytes.split_last_chunk::<4>()?;
+        if xxh3_64(list) as u32 != u32::from_le_bytes(*sum) {
+            return None;
+        }
+        let mut bytes = VarintReader(list);
+        let left = usize::try_from(bytes.number()?).ok().filter(|count| *count <= list.len())?;
+        Some(MemberReader { bytes, left, last: 0 })
+    }
+
+    fn next_member(&mut self) -> Option<Member> {
+        self.left -= 1;
+        self.last = self.last.wrapping_add(self.bytes.signed()?);
+        let packed_index = self.bytes.number()?;
+        let last = u32::try_from(packed_index >> 1).ok()?;
+        Some(Member { object: ObjectId(self.last), last, deleted: packed_index & 1 == 1 })
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +119,10 @@ mod tests {
                 .collect();
             let found = member_list(&rows);
             prop_assert_eq!(decode(&encode(&found)), Some(found.clone()));
+            for object in (-10..10).map(ObjectId) {
+                let member = found.iter().find(|member| member.object == object).copied();
+                prop_assert_eq!(super::find(&encode(&found), object), Some(member));
+            }
             prop_assert!(found.is_sorted_by(|a, b| a.object < b.object));
             for (index, &(object, deleted)) in objects.iter().enumerate() {
                 if !objects[index + 1..].iter().any(|other| other.0 == object) {

@@ -169,7 +169,7 @@ impl KeyframeSchedule {
             None => {
                 let (blocks, bytes) =
                     blocks_since_keyframe(connection, stream.id).context("read the blocks of", path)?;
-                let state = locate_state(connection, path, reader, stream, ReadPoint::Seq(i64::MAX), None)?;
+                let state = locate_state(connection, path, reader, stream, ReadPoint::Seq(i64::MAX))?;
                 let alive = state.frames.iter().map(|(_, locations)| locations.len() as i64).sum();
                 self.streams.entry(stream.id).or_insert(KeyframeProgress { blocks, bytes, alive })
             }
@@ -196,7 +196,7 @@ pub(crate) fn pack_keyframe(
     stream: &Stream,
     seq: i64,
 ) -> Result<Vec<KeyframePart>> {
-    let locations = locate_state(connection, path, reader, stream, ReadPoint::Seq(seq), None)?;
+    let locations = locate_state(connection, path, reader, stream, ReadPoint::Seq(seq))?;
     let (mut codec, mut parts, mut pending) = (FrameCodec::new(), Vec::new(), PendingVersions::default());
     reader.read_versions(connection, path, stream, &locations, |row, text| {
         pending.push(*row, text);
@@ -247,7 +247,7 @@ pub(crate) fn insert_keyframe(
         .context("write a keyframe to", path)
 }
 
-/// Deletes a block and its frame.
+/// Deletes a block and its frame. No index segment may cover it.
 pub(crate) fn remove_block(connection: &Connection, stream: i64, first_seq: i64) -> rusqlite::Result<()> {
     let removed = connection
         .prepare_cached(

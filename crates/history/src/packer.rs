@@ -1,5 +1,5 @@
-//! The packer thread: it packs rows into blocks and builds keyframes, reading on its own connection so that neither
-//! the writer nor any reader waits for it.
+//! The packer thread: it packs rows into blocks, builds keyframes and the object index, reading on its own connection
+//! so that neither the writer nor any reader waits for it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::change_indexer::{Stream, streams};
 use crate::error::{Error, ErrorContext, Result};
 use crate::frame::{MAX_FRAME_BYTES, MAX_FRAME_VERSIONS, PendingVersions};
+use crate::index_schedule::IndexSchedule;
+use crate::index_segment::IndexSegment;
 use crate::pack::{Block, KeyframePart, KeyframeSchedule, insert_keyframe, pack_keyframe, remove_block};
 use crate::prune_steps::{self, PruneBound, PruneStep};
 use crate::rows::NewDictionary;
@@ -63,6 +65,7 @@ enum PackedOutputKind {
         parts: Vec<KeyframePart>,
     },
     Dictionary(NewDictionary),
+    IndexSegment(IndexSegment),
 }
 
 pub(crate) struct Packer {
@@ -70,7 +73,10 @@ pub(crate) struct Packer {
     connection: Connection,
     streams: Vec<Stream>,
     reader: VersionReader,
+    /// Its memory is reused: a block has megabytes of text.
+    pending: PendingVersions,
     keyframe_schedule: KeyframeSchedule,
+    index_schedule: IndexSchedule,
     outbox: Outbox,
     requests: Receiver<PackerRequest>,
     /// Requests received while a prune was running.
@@ -127,6 +133,10 @@ impl PackedOutput {
                 insert_keyframe(connection, path, self.stream, *seq, *at, parts)?;
             }
             PackedOutputKind::Dictionary(dictionary) => dictionary.insert(connection, path)?,
+            PackedOutputKind::IndexSegment(segment) => {
+                segment.insert(connection).context("write the object index of", path)?;
+                return Ok(None);
+            }
             PackedOutputKind::PruneStep(step) => return step.apply(connection, path, last_seq),
         }
         Ok(Some((self.stream, self.rows)))
@@ -172,7 +182,9 @@ impl Packer {
             connection,
             streams: Vec::new(),
             reader: VersionReader::new(),
+            pending: PendingVersions::default(),
             keyframe_schedule: KeyframeSchedule::default(),
+            index_schedule: IndexSchedule::default(),
             outbox: Outbox { writer, packed_slot },
             requests,
             backlog: VecDeque::new(),
@@ -211,6 +223,7 @@ impl Packer {
         }
         for stream in streams(&self.connection, &self.path)? {
             while self.pack_block(&stream, true)? {}
+            while self.write_index_segment(&stream)? {}
         }
         Ok(())
     }
@@ -225,6 +238,7 @@ impl Packer {
             Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => {
                 self.reader = VersionReader::new();
+                self.pending = PendingVersions::default();
                 // Failing to free memory does no harm.
                 let _ = self.connection.execute_batch("PRAGMA shrink_memory");
                 self.requests.recv().ok()
@@ -273,14 +287,22 @@ impl Packer {
             }
             outbox.deliver(0, 0, PackedOutputKind::PruneStep(step))
         };
-        prune_steps::run_prune(connection, path, tools, moment, PruneBound::BehindWriter, &mut step)
+        let pruned =
+            prune_steps::run_prune(connection, path, tools, moment, PruneBound::BehindWriter, &mut step);
+        // A prune removes index segments, and if it fails, does not replace them.
+        self.index_schedule = IndexSchedule::default();
+        pruned
     }
 
     /// Packs the oldest rows of a stream into one block, with `rest` even if they do not fill it. Returns whether
     /// there were any.
     fn pack_block(&mut self, stream: &Stream, rest: bool) -> Result<bool> {
         self.connection.execute_batch("BEGIN").context("read", &self.path)?;
-        let made = self.make_block(stream, rest);
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.rows.clear();
+        pending.text.clear();
+        let made = self.make_block(stream, &mut pending, rest);
+        self.pending = pending;
         self.connection.execute_batch("COMMIT").context("read", &self.path)?;
         let Some((block, rows, instead_of, dictionary)) = made? else { return Ok(false) };
         let due = self.keyframe_schedule.count_block(
@@ -301,18 +323,30 @@ impl Packer {
             self.keyframe_schedule.reset(stream, &parts);
             self.outbox.deliver(stream.id, 0, PackedOutputKind::Keyframe { seq, at, parts })?;
         }
+        self.index_schedule.count_block(stream);
+        self.write_index_segment(stream)?;
         Ok(true)
+    }
+
+    /// Writes the next index segment of a stream. Returns whether one was due.
+    fn write_index_segment(&mut self, stream: &Stream) -> Result<bool> {
+        match self.index_schedule.next_segment(&self.connection, &self.path, stream)? {
+            Some(segment) => {
+                self.outbox.deliver(stream.id, 0, PackedOutputKind::IndexSegment(segment)).map(|()| true)
+            }
+            None => Ok(false),
+        }
     }
 
     #[expect(clippy::type_complexity, reason = "one caller, which takes it apart at once")]
     fn make_block(
         &mut self,
         stream: &Stream,
+        pending: &mut PendingVersions,
         rest: bool,
     ) -> Result<Option<(Block, usize, Option<i64>, Option<NewDictionary>)>> {
         let last = last_block(&self.connection, stream.id).context("read a block of", &self.path)?;
         let after = last.as_ref().map_or(i64::MIN, |last| last.last_seq);
-        let mut pending = PendingVersions::default();
         let small = last.filter(|last| last.is_small);
         if let Some(small) = &small {
             let frame = self.reader.read_frame(&self.connection, &self.path, small.frame)?;
@@ -321,17 +355,17 @@ impl Packer {
                 .read_objects(&self.path, small.frame, &frame, &all, |row, text| pending.push(*row, text))?;
         }
         let old = pending.rows.len();
-        let sizes = self.reader.rows.read(&self.connection, &self.path, stream, after, &mut pending)?;
+        let sizes = self.reader.rows.read(&self.connection, &self.path, stream, after, pending)?;
         let rows = pending.rows.len() - old;
         if rows == 0 || !(rest || pending.is_full()) {
             return Ok(None);
         }
         // The rows at the end of a history are not followed by others: no need to train on them.
         let dictionary = match small {
-            None if !rest => NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &sizes)?,
+            None if !rest => NewDictionary::train(&self.connection, &self.path, stream.id, pending, &sizes)?,
             _ => None,
         };
-        let block = Block::pack(&mut self.reader.codec, stream, &pending);
+        let block = Block::pack(&mut self.reader.codec, stream, pending);
         Ok(Some((block, rows, small.map(|small| small.first_seq), dictionary)))
     }
 }

@@ -16,6 +16,8 @@ use crate::change_indexer::{Stream, streams};
 use crate::counts::StreamCounts;
 use crate::error::{Error, ErrorContext, Result};
 use crate::frame::{FrameCodec, MAX_FRAME_BYTES, MAX_FRAME_VERSIONS, PendingVersions, VersionRow};
+use crate::index_schedule::IndexSchedule;
+use crate::index_segment::{self, IndexSegment};
 use crate::pack::{Block, remove_block, remove_keyframe, remove_rows};
 use crate::stream_state::{ReadPoint, VersionLocations, VersionReader, locate_state_from_changes};
 
@@ -53,6 +55,8 @@ pub(crate) enum PruneStep {
         /// Rows up to and including this moment are removed too.
         rows_until: Option<Moment>,
     },
+    /// Writes an index segment that the removal of blocks made necessary.
+    IndexSegment(IndexSegment),
     /// Former incarnations, by rowid.
     FormerIncarnations(Vec<i64>),
     /// Names without a live object.
@@ -122,6 +126,11 @@ impl PruneStep {
                 remove_keyframe(connection, *stream, *seq).context(doing, path)?;
             }
             PruneStep::Blocks { stream, old, new, rows_until } => {
+                // All segments up to the last block are removed, so that even a damaged one cannot remain and hide the
+                // new blocks. They are written again when all blocks of the stream are pruned.
+                if let Some(last) = old.iter().max() {
+                    index_segment::remove_until(connection, *stream, *last).context(doing, path)?;
+                }
                 // Removed first, because new blocks may have the same first sequence number.
                 for first_seq in old {
                     remove_block(connection, *stream, *first_seq).context(doing, path)?;
@@ -133,6 +142,7 @@ impl PruneStep {
                     return Ok(Some((*stream, rows)));
                 }
             }
+            PruneStep::IndexSegment(segment) => segment.insert(connection).context(doing, path)?,
             PruneStep::FormerIncarnations(ids) => {
                 let remove = || -> rusqlite::Result<()> {
                     let mut delete = connection.prepare_cached("DELETE FROM former_life WHERE rowid = ?1")?;
@@ -199,6 +209,10 @@ pub(crate) fn run_prune(
     let stream_bounds = prune_bounds(connection, path, new_start, bound)?;
     for (stream, until) in &stream_bounds {
         prune_stream(connection, path, reader, stream, *until, step)?;
+        let mut schedule = IndexSchedule::default();
+        while let Some(segment) = schedule.next_segment(connection, path, stream)? {
+            step(PruneStep::IndexSegment(segment))?;
+        }
     }
     let untils: HashMap<i64, i64> =
         stream_bounds.iter().map(|(stream, until)| (stream.id, until.nanos())).collect();

@@ -84,6 +84,7 @@ impl RowCodec {
         stream: &Stream,
         row: &VersionRow,
         text: &str,
+        content: ContentHash,
     ) -> Result<()> {
         if let Entry::Vacant(entry) = self.write_dictionaries.entry(stream.id) {
             let found = newest_dictionary(connection, stream.id).context("read a dictionary of", path)?;
@@ -113,7 +114,7 @@ impl RowCodec {
                     row.at.nanos(),
                     row.seen.nanos(),
                     row.code.stored(),
-                    row_hash(&stream.source, &stream.kind, row, ContentHash::of(text)),
+                    row_hash(&stream.source, &stream.kind, row, content),
                     dictionary.map(|(id, _)| id),
                     row.length,
                     self.buffer,
@@ -132,14 +133,27 @@ impl RowCodec {
         after: i64,
         pending: &mut PendingVersions,
     ) -> Result<RowSizes> {
+        self.read_between(connection, path, stream, after, i64::MAX, pending)
+    }
+
+    /// The same for rows up to and including `until`.
+    pub(crate) fn read_between(
+        &mut self,
+        connection: &Connection,
+        path: &Path,
+        stream: &Stream,
+        after: i64,
+        until: i64,
+        pending: &mut PendingVersions,
+    ) -> Result<RowSizes> {
         let doing = "read changes of";
         let mut statement = connection
             .prepare_cached(
                 "SELECT seq, object, at, seen, what, hash, dictionary, length, bytes FROM change
-                 WHERE stream = ?1 AND seq > ?2 ORDER BY seq",
+                 WHERE stream = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq",
             )
             .context(doing, path)?;
-        let mut rows = statement.query(params![stream.id, after]).context(doing, path)?;
+        let mut rows = statement.query([stream.id, after, until]).context(doing, path)?;
         let mut sizes = RowSizes::default();
         while !pending.is_full() {
             let Some(row) = rows.next().context(doing, path)? else { break };

@@ -14,10 +14,13 @@ use crate::error::{Error, ErrorContext, Result};
 const APPLICATION_ID: i64 = 0x4b49_4e45;
 
 /// Each migration upgrades a file from the version of its index to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// The first version that stores counts.
 const COUNTS_VERSION: i64 = 2;
+/// The first version with an object index.
+const INDEX_VERSION: i64 = 3;
 
 /// Small pages, because frames of some ten kilobytes fill their last page only partly.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -105,6 +108,8 @@ fn configure(connection: &mut Connection, path: &Path, safety: Durability) -> Re
     };
     connection.busy_timeout(BUSY_TIMEOUT).context("open", path)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    // Otherwise some statements are planned again for each value that is bound to them.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).context("open", path)?;
     connection
         .execute_batch(&format!(
             "PRAGMA page_size = {PAGE_BYTES};
@@ -244,8 +249,17 @@ fn check_version(connection: &Connection, path: &Path) -> Result<()> {
 
 /// Whether the file stores counts of its streams.
 pub(crate) fn has_stream_counts(connection: &Connection) -> rusqlite::Result<bool> {
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    Ok(version >= COUNTS_VERSION)
+    Ok(file_version(connection)? >= COUNTS_VERSION)
+}
+
+/// Whether the file has an object index.
+pub(crate) fn has_object_index(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(file_version(connection)? >= INDEX_VERSION)
+}
+
+/// The version as of the transaction: another process may migrate the file while it is open here.
+fn file_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
 
 /// Checks that every table we query is a table, not a view put in its place.
@@ -329,7 +343,7 @@ mod tests {
     fn a_view_in_the_place_of_any_table_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let version = MIGRATIONS.len() as i64;
-        assert_eq!(table_names(version).count(), 14);
+        assert_eq!(table_names(version).count(), 15);
         for table in table_names(version) {
             let path = folder.path().join(table);
             drop(open_writable(&path, Durability::EveryCommit).unwrap());

@@ -1,6 +1,7 @@
 //! The state of one stream at one point of its history: the keyframe before it plus the changes since.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use model::{ContentHash, Moment};
@@ -8,8 +9,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::change_indexer::Stream;
 use crate::error::{Error, ErrorContext, Result};
-use crate::frame::{Frame, FrameCodec, ObjectId, PendingVersions, VersionRow};
+use crate::frame::{ChangeCode, Frame, FrameCodec, ObjectId, PendingVersions, VersionRow};
 use crate::members;
+use crate::object_blocks::BlockSearch;
 use crate::rows::RowCodec;
 
 /// The point up to which changes are applied.
@@ -39,6 +41,13 @@ pub(crate) struct VersionReader {
 enum VersionLocation {
     Frame(i64, u32),
     Row(i64),
+}
+
+/// The last version of an object.
+#[derive(Clone, Copy)]
+enum LastVersion {
+    At(VersionLocation),
+    Deleted,
 }
 
 // === impl VersionReader ===
@@ -72,15 +81,14 @@ impl VersionReader {
     ) -> Result<()> {
         let damaged =
             |what: &str| Error::Damaged { path: path.to_owned(), what: format!("frame {id}: {what}") };
-        let objects = self.codec.objects(frame).map_err(damaged)?;
+        let objects = self.codec.object_bytes(frame).map_err(damaged)?;
         let mut indexes = indexes.iter().peekable();
         for (index, (row, range)) in (0u32..).zip(frame.object_ranges()) {
             if indexes.next_if_eq(&&index).is_none() {
                 continue;
             }
-            let text = objects
-                .get(range)
-                .ok_or_else(|| damaged("an object does not end at a character boundary"))?;
+            let text = objects.get(range).and_then(|bytes| std::str::from_utf8(bytes).ok());
+            let text = text.ok_or_else(|| damaged("an object is not UTF-8"))?;
             if ContentHash::of(text).0 as u32 != row.hash {
                 return Err(damaged(&format!("change {} does not match its hash", row.seq)));
             }
@@ -107,9 +115,10 @@ impl VersionReader {
         }
         // Rows are read in chunks of a frame's length; the wanted ones among them are found by sequence number.
         let mut wanted = locations.rows.iter().peekable();
+        let end = locations.rows.last().copied().unwrap_or_default();
         while let Some(&&first) = wanted.peek() {
             let mut pending = PendingVersions::default();
-            self.rows.read(connection, path, stream, first - 1, &mut pending)?;
+            self.rows.read_between(connection, path, stream, first - 1, end, &mut pending)?;
             let last = pending.rows.last().map_or(first, |row| row.seq);
             for (row, text) in pending.iter() {
                 if wanted.next_if_eq(&&row.seq).is_some() {
@@ -123,21 +132,65 @@ impl VersionReader {
     }
 }
 
-/// Locates the versions that make up the state of `stream`; only those of one object, if one is given.
+/// Locates the versions that make up the state of `stream`.
 pub(crate) fn locate_state(
     connection: &Connection,
     path: &Path,
     reader: &mut VersionReader,
     stream: &Stream,
     until: ReadPoint,
-    only: Option<ObjectId>,
 ) -> Result<VersionLocations> {
     let keyframe = keyframe_before(connection, stream, until).context("read a state of", path)?;
     let base = match keyframe {
-        Some(seq) => read_keyframe_state(connection, path, stream, seq, only)?,
+        Some(seq) => read_keyframe_state(connection, path, stream, seq)?,
         None => BaseState::default(),
     };
-    apply_changes(connection, path, reader, stream, until, only, base)
+    apply_changes(connection, path, reader, stream, until, base)
+}
+
+/// Locates the version of one object in the state of `stream`. Searches backwards: rows, blocks, then the keyframe.
+pub(crate) fn locate_object(
+    connection: &Connection,
+    path: &Path,
+    reader: &mut VersionReader,
+    stream: &Stream,
+    until: ReadPoint,
+    object: ObjectId,
+) -> Result<VersionLocations> {
+    let doing = "read a state of";
+    let keyframe = keyframe_before(connection, stream, until).context(doing, path)?;
+    let since = keyframe.unwrap_or(i64::MIN);
+    let mut found = last_row_of(connection, stream, since, until, object).context(doing, path)?;
+    let search = BlockSearch { connection, path, stream, object };
+    let last_block = last_block_before(connection, stream, until).context(doing, path)?;
+    if let (None, Some(last_block)) = (found, last_block) {
+        search.for_each_backwards(since, last_block, |block| {
+            found = if until.includes(block.last_seq, Moment::from_nanos(block.last_at)) {
+                Some(LastVersion::in_frame(block.frame, block.member.last, block.member.deleted))
+            } else {
+                // Only part of the block is included.
+                let frame = reader.read_frame(connection, path, block.frame)?;
+                let is_found = |row: &VersionRow| row.object == object && until.includes(row.seq, row.at);
+                frame.rows.iter().rposition(is_found).map(|index| {
+                    LastVersion::in_frame(block.frame, index as u32, frame.rows[index].code.is_deleted())
+                })
+            };
+            Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+    }
+    if let (None, Some(seq)) = (found, keyframe) {
+        let part = search.keyframe_part(seq)?;
+        found = part.map(|(frame, member)| LastVersion::in_frame(frame, member.last, member.deleted));
+    }
+    let mut locations = VersionLocations::default();
+    match found {
+        None | Some(LastVersion::Deleted) => {}
+        Some(LastVersion::At(VersionLocation::Frame(frame, index))) => {
+            locations.frames.push((frame, vec![index]));
+        }
+        Some(LastVersion::At(VersionLocation::Row(seq))) => locations.rows.push(seq),
+    }
+    Ok(locations)
 }
 
 /// The same without a keyframe, from the first change on, so that each version is located where it was first stored.
@@ -149,7 +202,7 @@ pub(crate) fn locate_state_from_changes(
     stream: &Stream,
     until: ReadPoint,
 ) -> Result<VersionLocations> {
-    apply_changes(connection, path, reader, stream, until, None, BaseState::default())
+    apply_changes(connection, path, reader, stream, until, BaseState::default())
 }
 
 /// A state to which changes are applied.
@@ -166,13 +219,7 @@ impl Default for BaseState {
 }
 
 /// Reads the state of a keyframe.
-fn read_keyframe_state(
-    connection: &Connection,
-    path: &Path,
-    stream: &Stream,
-    seq: i64,
-    only: Option<ObjectId>,
-) -> Result<BaseState> {
+fn read_keyframe_state(connection: &Connection, path: &Path, stream: &Stream, seq: i64) -> Result<BaseState> {
     let doing = "read a state of";
     let mut state = HashMap::new();
     let mut statement = connection
@@ -186,7 +233,7 @@ fn read_keyframe_state(
             path: path.to_owned(),
             what: format!("the object list of keyframe {seq} of {}", stream.kind),
         })?;
-        for member in list.into_iter().filter(|member| only.is_none_or(|only| only == member.object)) {
+        for member in list {
             state.insert(member.object, VersionLocation::Frame(frame, member.last));
         }
     }
@@ -199,11 +246,9 @@ fn apply_changes(
     reader: &mut VersionReader,
     stream: &Stream,
     until: ReadPoint,
-    only: Option<ObjectId>,
     base: BaseState,
 ) -> Result<VersionLocations> {
     let BaseState { mut state, since } = base;
-    let is_selected = |object: ObjectId| only.is_none_or(|only| only == object);
     let doing = "read a state of";
     let damaged =
         |what: String| Error::Damaged { path: path.to_owned(), what: format!("{what} of {}", stream.kind) };
@@ -229,17 +274,17 @@ fn apply_changes(
         let list =
             list.ok_or_else(|| damaged(format!("the object list of the block up to change {last_seq}")))?;
         if whole {
-            for member in list.into_iter().filter(|member| is_selected(member.object)) {
+            for member in list {
                 if member.deleted {
                     state.remove(&member.object);
                 } else {
                     state.insert(member.object, VersionLocation::Frame(frame, member.last));
                 }
             }
-        } else if list.iter().any(|member| is_selected(member.object)) {
+        } else {
             let opened = reader.read_frame(connection, path, frame)?;
             for (index, row) in (0u32..).zip(&opened.rows) {
-                if until.includes(row.seq, row.at) && is_selected(row.object) {
+                if until.includes(row.seq, row.at) {
                     if row.code.is_deleted() {
                         state.remove(&row.object);
                     } else {
@@ -262,15 +307,21 @@ fn apply_changes(
         if !until.includes(seq, at) {
             break;
         }
-        if is_selected(object) {
-            if get(3)? & 3 == 2 {
-                state.remove(&object);
-            } else {
-                state.insert(object, VersionLocation::Row(seq));
-            }
+        if get(3)? & 3 == 2 {
+            state.remove(&object);
+        } else {
+            state.insert(object, VersionLocation::Row(seq));
         }
     }
     Ok(sorted_locations(state))
+}
+
+// === impl LastVersion ===
+
+impl LastVersion {
+    fn in_frame(frame: i64, index: u32, is_deleted: bool) -> LastVersion {
+        if is_deleted { LastVersion::Deleted } else { LastVersion::At(VersionLocation::Frame(frame, index)) }
+    }
 }
 
 // === impl ReadPoint ===
@@ -282,6 +333,29 @@ impl ReadPoint {
             ReadPoint::Seq(last) => seq <= last,
         }
     }
+}
+
+/// The last version of an object among the rows that are not packed.
+fn last_row_of(
+    connection: &Connection,
+    stream: &Stream,
+    since: i64,
+    until: ReadPoint,
+    object: ObjectId,
+) -> rusqlite::Result<Option<LastVersion>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, at, what FROM change WHERE stream = ?1 AND object = ?2 AND seq > ?3 ORDER BY seq DESC",
+    )?;
+    let mut rows = statement.query([stream.id, object.0, since])?;
+    while let Some(row) = rows.next()? {
+        let seq = row.get(0)?;
+        if until.includes(seq, Moment::from_nanos(row.get(1)?)) {
+            let is_deleted = row.get::<_, i64>(2)? & 3 == i64::from(ChangeCode::DELETED);
+            let version = LastVersion::At(VersionLocation::Row(seq));
+            return Ok(Some(if is_deleted { LastVersion::Deleted } else { version }));
+        }
+    }
+    Ok(None)
 }
 
 /// The newest keyframe that includes no later changes. `at` and `seq` rise together within a stream.

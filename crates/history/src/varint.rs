@@ -22,6 +22,7 @@ pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
 pub(crate) struct VarintReader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> VarintReader<'a> {
+    #[inline]
     pub(crate) fn number(&mut self) -> Option<u64> {
         let mut number = 0u64;
         for (index, &byte) in self.0.iter().enumerate().take(10) {
@@ -34,6 +35,7 @@ impl<'a> VarintReader<'a> {
         None
     }
 
+    #[inline]
     pub(crate) fn signed(&mut self) -> Option<i64> {
         let number = self.number()?;
         Some((number >> 1) as i64 ^ -((number & 1) as i64))

@@ -80,9 +80,10 @@ impl Writer {
         Ok(Writer { commands, thread: Some(thread) })
     }
 
-    /// Queues a batch, blocking while the queue is full. It is durable after the next [`flush`](Writer::flush).
-    pub fn append(&self, batch: Batch) -> Result<()> {
-        self.commands.send(WriterCommand::Append(batch)).map_err(|_| Error::writer_ended())
+    /// Queues a batch, blocking while the queue is full. It is durable after the next [`flush`](Writer::flush). A
+    /// caller that may have to write the batch again can share it.
+    pub fn append(&self, batch: impl Into<Arc<Batch>>) -> Result<()> {
+        self.commands.send(WriterCommand::Append(batch.into())).map_err(|_| Error::writer_ended())
     }
 
     /// Waits until everything queued so far survives the death of this process. Returns the sequence number of the
@@ -180,7 +181,7 @@ struct PendingReplies {
 
 impl PendingReplies {
     /// Registers the reply a command waits for. Returns the batch to write, if any.
-    fn register(&mut self, command: WriterCommand) -> Result<Option<Batch>> {
+    fn register(&mut self, command: WriterCommand) -> Result<Option<Arc<Batch>>> {
         match command {
             WriterCommand::Append(batch) => return Ok(Some(batch)),
             WriterCommand::Flush(reply) => self.flushed.push(reply),
@@ -368,9 +369,10 @@ impl WriterThread {
 
     fn append(&mut self, batch: &Batch) -> Result<()> {
         for observed in &batch.changes {
-            let (stream, row) = self.indexer.index(&self.connection, observed)?;
-            let text = observed.what.object().as_str();
-            self.rows.insert(&self.connection, &self.path, &stream, &row, text)?;
+            let object = observed.what.object();
+            let content = object.content_hash();
+            let (stream, row) = self.indexer.index(&self.connection, observed, content)?;
+            self.rows.insert(&self.connection, &self.path, &stream, &row, object.as_str(), content)?;
             self.indexer.count_row(&stream, &row);
             *self.unpacked_rows.entry(stream.id).or_default() += 1;
             self.last_seq = row.seq;

@@ -1,5 +1,6 @@
 //! Commands to the writer thread, sent by its owner and by the packer.
 
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use model::Moment;
@@ -9,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// A command to the writer thread.
 pub(crate) enum WriterCommand {
-    Append(Batch),
+    Append(Arc<Batch>),
     /// Replies with the last sequence number when all earlier commands are durable.
     Flush(SyncSender<Result<i64>>),
     /// Replies when everything before the moment is pruned.

@@ -44,7 +44,7 @@ fn what_was_acknowledged_survives_every_kill() {
         let folder = std::env::temp_dir().join(format!("kinescope-kill-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("h.kine");
-        let acks = rng.random_range(0..20);
+        let acks = rng.random_range(0..30);
         let spin = rng.random_range(0..200_000);
         acknowledged = acknowledged.max(append_and_kill(&path, acks, spin));
         packed += check(&path, acknowledged, kill);

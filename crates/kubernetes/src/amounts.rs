@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use crate::resource_list::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
-use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// A resource other than cpu, memory and ephemeral storage.
@@ -16,7 +15,12 @@ pub struct ScalarResourceId(u32);
 
 /// Interned names of scalar resources.
 #[derive(Debug, Default)]
-pub struct ScalarResourceNames(IndexSet<Arc<str>, FxBuildHasher>);
+pub struct ScalarResourceNames {
+    /// By identifier; `None` if it is free.
+    names: Vec<Option<Arc<str>>>,
+    ids_by_name: FxHashMap<Arc<str>, ScalarResourceId>,
+    free: Vec<ScalarResourceId>,
+}
 
 /// A resource name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +66,32 @@ impl ScalarResourceNames {
 
     /// The name of a resource.
     pub fn name(&self, id: ScalarResourceId) -> &Arc<str> {
-        &self.0[id.0 as usize]
+        self.names[id.0 as usize].as_ref().expect("an ID is used only while its name is kept")
+    }
+
+    /// The identifiers of all names.
+    pub fn ids(&self) -> impl Iterator<Item = ScalarResourceId> {
+        (0..).zip(&self.names).filter(|(_, name)| name.is_some()).map(|(index, _)| ScalarResourceId(index))
+    }
+
+    /// The number of names.
+    pub fn len(&self) -> usize {
+        self.ids_by_name.len()
+    }
+
+    /// Whether there are no names.
+    pub fn is_empty(&self) -> bool {
+        self.ids_by_name.is_empty()
+    }
+
+    /// Frees the names that are not used any more. Their identifiers are given to other names later.
+    pub fn retain(&mut self, is_used: impl Fn(ScalarResourceId) -> bool) {
+        for (index, slot) in (0..).zip(&mut self.names) {
+            if let Some(name) = slot.take_if(|_| !is_used(ScalarResourceId(index))) {
+                self.ids_by_name.remove(&name);
+                self.free.push(ScalarResourceId(index));
+            }
+        }
     }
 
     /// The amounts of a resource list that the scheduler accounts for.
@@ -82,11 +111,17 @@ impl ScalarResourceNames {
     }
 
     fn id(&mut self, name: &str) -> ScalarResourceId {
-        let index = match self.0.get_index_of(name) {
-            Some(index) => index,
-            None => self.0.insert_full(name.into()).0,
-        };
-        ScalarResourceId(index as u32)
+        if let Some(id) = self.ids_by_name.get(name) {
+            return *id;
+        }
+        let id = self.free.pop().unwrap_or(ScalarResourceId(self.names.len() as u32));
+        let name: Arc<str> = name.into();
+        if id.0 as usize == self.names.len() {
+            self.names.push(None);
+        }
+        self.names[id.0 as usize] = Some(name.clone());
+        self.ids_by_name.insert(name, id);
+        id
     }
 }
 
@@ -112,6 +147,11 @@ impl ResourceAmounts {
     /// Whether all amounts are zero and no scalar resource is named.
     pub fn is_empty(&self) -> bool {
         self.cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
+    }
+
+    /// Drops scalar resources with amount zero that are not used any more.
+    pub fn drop_unused_scalars(&mut self, is_used: impl Fn(ScalarResourceId) -> bool) {
+        self.scalars.retain(|(id, amount)| *amount != 0 || is_used(*id));
     }
 
     /// Adds what another has, resource by resource.
@@ -180,6 +220,17 @@ mod tests {
         for name in ["pods", "gpu", "requests.example.com/gpu", "Example.com/gpu", "example.com/", "a/b/c"] {
             assert!(!is_scalar_resource_name(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_freed_name_leaves_its_identifier_to_another() {
+        let mut names = ScalarResourceNames::default();
+        let [a, b] = ["example.com/a", "example.com/b"].map(|name| names.id(name));
+        names.retain(|id| id == b);
+        assert_eq!(names.len(), 1);
+        let c = names.id("example.com/c");
+        assert_eq!((c, names.id("example.com/b")), (a, b));
+        assert_eq!((&**names.name(c), &**names.name(b)), ("example.com/c", "example.com/b"));
     }
 
     #[test]

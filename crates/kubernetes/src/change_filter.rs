@@ -5,20 +5,25 @@
 //! their order, do not change.
 
 mod json_edit;
+mod object_reader;
 mod redact;
+mod rule_scan;
 
 use std::collections::HashMap;
 
-use model::{Key, Kind, MAX_DEPTH, Object, What};
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64, xxh3_128};
+use model::{Key, Kind, Object, Outline, What};
+use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use crate::kinds::is_secret;
 use crate::recording::{
     CONFIG_MAP_PREFIXES_WITH_DATA, CONFIG_MAPS_WITH_DATA, CONTAINER_LISTS, FIELD_RULES, FieldEffect,
     FieldRule, RulePurpose,
 };
-use json_edit::{JsonCursor, JsonEdits, MemberRemoval};
+pub use object_reader::ObjectReader;
 pub use redact::RedactKey;
+use rule_scan::RuleScan;
 
 /// The filter's decision about a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +47,19 @@ pub struct FilterOptions {
 /// the number of changes.
 pub struct ChangeFilter {
     options: FilterOptions,
-    fingerprints: HashMap<KeyHash, u64>,
+    /// The keys are hashes already.
+    fingerprints: HashMap<KeyHash, u64, FxBuildHasher>,
+    /// The kind of the last change, and its rules: batches consist of changes of one kind.
+    last_kind: Option<(Kind, KindRules)>,
+}
+
+/// The rules that a filter applies to a kind. ConfigMap data is removed earlier, by [`sanitize`].
+#[derive(Clone, Copy, Debug)]
+struct KindRules {
+    /// A bit for each rule.
+    bits: u32,
+    /// A hash of the rules and of the redaction key.
+    id: u64,
 }
 
 /// A 128-bit hash of a key: wide enough to rule out collisions, and a fifth of the key's own size.
@@ -142,47 +159,71 @@ fn rule_bits(rules: &[FieldRule], kind: &Kind, is_wanted: impl Fn(&FieldRule) ->
 impl ChangeFilter {
     /// A filter that has seen no object.
     pub fn new(rules: FilterOptions) -> ChangeFilter {
-        ChangeFilter { options: rules, fingerprints: HashMap::new() }
+        ChangeFilter { options: rules, fingerprints: HashMap::default(), last_kind: None }
     }
 
     /// Registers a stored version of an object, which has passed this filter before.
     pub fn remember_stored(&mut self, key: &Key, stored: &Object) {
-        let scan = RuleScan::of(stored.as_str(), FIELD_RULES, filter_rule_bits(&key.kind), None);
+        let rules = self.rules_of(&key.kind);
+        let scan = RuleScan::of(stored.as_str(), FIELD_RULES, rules.bits, None);
         self.fingerprints.insert(KeyHash::of(key), scan.fingerprint(stored.as_str()));
     }
 
     /// Filters the next change.
     pub fn filter(&mut self, key: &Key, what: &What) -> FilterVerdict {
         let object = what.object();
-        let (bits, redact) = (filter_rule_bits(&key.kind), self.options.redact.as_ref());
-        let scan = RuleScan::of(object.as_str(), FIELD_RULES, bits, redact);
+        let rules = self.rules_of(&key.kind);
+        let mark = object.outline().and_then(Outline::filter_mark).filter(|mark| mark.rules == rules.id);
+        let (fingerprint, stored) = match mark {
+            Some(mark) => (mark.fingerprint, object.clone()),
+            None => {
+                let json = object.as_str();
+                let scan = RuleScan::of(json, FIELD_RULES, rules.bits, self.options.redact.as_ref());
+                (scan.fingerprint(json), scan.stored_object(object))
+            }
+        };
         let unchanged = match what {
             What::Added(_) => "already seen",
             What::Modified(_) => "no relevant change",
             What::Deleted(_) => {
                 self.fingerprints.remove(&KeyHash::of(key));
-                return FilterVerdict::Keep(what.with_object(scan.stored_object(object)));
+                return FilterVerdict::Keep(what.with_object(stored));
             }
         };
         // The uid is part of the fingerprint: another incarnation of the name always differs.
-        let fingerprint = scan.fingerprint(object.as_str());
         match self.fingerprints.insert(KeyHash::of(key), fingerprint) {
             Some(last) if last == fingerprint => FilterVerdict::Drop(unchanged),
-            _ => FilterVerdict::Keep(what.with_object(scan.stored_object(object))),
+            _ => FilterVerdict::Keep(what.with_object(stored)),
+        }
+    }
+
+    fn rules_of(&mut self, kind: &Kind) -> KindRules {
+        match &self.last_kind {
+            Some((last, rules)) if last == kind => *rules,
+            _ => {
+                let rules = KindRules::of(kind, &self.options);
+                self.last_kind = Some((kind.clone(), rules));
+                rules
+            }
         }
     }
 }
 
-/// The bits of the rules applied by the filter. ConfigMap data is removed earlier, by [`sanitize`].
-fn filter_rule_bits(kind: &Kind) -> u32 {
-    rule_bits(FIELD_RULES, kind, |rule| rule.purpose != RulePurpose::HideData)
+// === impl KindRules ===
+
+impl KindRules {
+    fn of(kind: &Kind, options: &FilterOptions) -> KindRules {
+        let bits = rule_bits(FIELD_RULES, kind, |rule| rule.purpose != RulePurpose::HideData);
+        let key = options.redact.as_ref().map(|RedactKey(key)| &key[..]).unwrap_or_default();
+        KindRules { bits, id: xxh3_64(&[&bits.to_le_bytes()[..], key].concat()) }
+    }
 }
 
 // === impl KeyHash ===
 
 impl KeyHash {
     fn of(key: &Key) -> KeyHash {
-        let mut text = Vec::with_capacity(128);
+        let mut text: SmallVec<[u8; 256]> = SmallVec::new();
         for part in [&key.source, &key.kind.group, &key.kind.kind, &key.namespace, &key.name] {
             text.extend_from_slice(part.as_bytes());
             // No Kubernetes name contains a NUL.
@@ -222,180 +263,6 @@ impl FieldEffect {
             FieldEffect::Remove => "removed",
             FieldEffect::IgnoreChanges => "kept, but changes of only this field are dropped",
             FieldEffect::Unordered => "kept, but changes of only its order are dropped",
-        }
-    }
-}
-
-/// One pass over an object's text that collects the effects of the rules.
-struct RuleScan<'a> {
-    cursor: JsonCursor<'a>,
-    rules: &'a [FieldRule],
-    redact: Option<&'a RedactKey>,
-    /// Edits that turn the text into the stored form.
-    stored_edits: JsonEdits,
-    /// Edits that turn the text into the form that is fingerprinted.
-    fingerprint_edits: JsonEdits,
-}
-
-/// A position in an object.
-#[derive(Clone, Copy)]
-struct JsonPosition {
-    depth: usize,
-    /// A bit for each rule whose path leads through here.
-    rules: u32,
-    role: EnvRole,
-}
-
-/// The role of a value on the path to an environment variable's value.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EnvRole {
-    Containers,
-    Container,
-    Variables,
-    Variable,
-    Value,
-    Other,
-}
-
-// === impl RuleScan ===
-
-impl<'a> RuleScan<'a> {
-    /// Applies the rules whose bits are set.
-    fn of(json: &'a str, rules: &'a [FieldRule], bits: u32, redact: Option<&'a RedactKey>) -> RuleScan<'a> {
-        let (cursor, stored, meaning) = (JsonCursor::new(json), JsonEdits::default(), JsonEdits::default());
-        let mut scan = RuleScan { cursor, rules, redact, stored_edits: stored, fingerprint_edits: meaning };
-        scan.value(JsonPosition { depth: 0, rules: bits, role: EnvRole::Other });
-        scan
-    }
-
-    /// The object in its stored form.
-    fn stored_object(&self, object: &Object) -> Object {
-        if self.stored_edits.is_empty() {
-            return object.clone();
-        }
-        Object::from_trusted(self.stored_edits.apply(object.as_str()))
-    }
-
-    /// A fingerprint of the object without ignored fields.
-    fn fingerprint(&self, json: &str) -> u64 {
-        let mut hash = Xxh3Default::new();
-        for piece in self.fingerprint_edits.pieces(json) {
-            hash.update(piece.as_bytes());
-        }
-        hash.digest()
-    }
-
-    fn value(&mut self, position: JsonPosition) {
-        let needs_scan = position.rules != 0 || self.redact.is_some();
-        match self.cursor.peek() {
-            _ if position.role == EnvRole::Value => self.redact_value(),
-            b'{' if needs_scan && position.depth < MAX_DEPTH => self.map(position),
-            b'[' if needs_scan && position.depth < MAX_DEPTH => self.list(position),
-            _ => self.cursor.skip(),
-        }
-    }
-
-    fn map(&mut self, position: JsonPosition) {
-        let (mut stored, mut meaning) = (MemberRemoval::default(), MemberRemoval::default());
-        self.cursor.enter();
-        let mut before = self.cursor.at();
-        while self.cursor.has_next() {
-            let start = self.cursor.at();
-            let name = self.cursor.key();
-            let member_position = self.child(position, &name);
-            let effect = self.effect(member_position);
-            if effect != Some(FieldEffect::Remove) {
-                self.stored_edits.keep(&mut stored, start);
-                if effect != Some(FieldEffect::IgnoreChanges) {
-                    self.fingerprint_edits.keep(&mut meaning, start);
-                }
-            }
-            match effect {
-                Some(FieldEffect::Remove | FieldEffect::IgnoreChanges) => self.cursor.skip(),
-                Some(FieldEffect::Unordered) => self.unordered_list(),
-                None => self.value(member_position),
-            }
-            let end = self.cursor.at();
-            if effect == Some(FieldEffect::Remove) {
-                self.stored_edits.remove(&mut stored, before, start, end);
-            }
-            if matches!(effect, Some(FieldEffect::Remove | FieldEffect::IgnoreChanges)) {
-                self.fingerprint_edits.remove(&mut meaning, before, start, end);
-            }
-            before = end;
-        }
-        self.stored_edits.close(&mut stored, before);
-        self.fingerprint_edits.close(&mut meaning, before);
-    }
-
-    fn list(&mut self, position: JsonPosition) {
-        let entry_position = self.child(position, "[]");
-        self.cursor.enter();
-        while self.cursor.has_next() {
-            self.value(entry_position);
-        }
-    }
-
-    /// The position of a map member of that name, or of a list entry.
-    fn child(&self, position: JsonPosition, name: &str) -> JsonPosition {
-        let mut rules = 0;
-        // Most positions are on no rule's path.
-        if position.rules != 0 {
-            for (index, rule) in self.rules.iter().enumerate() {
-                let bit = 1 << index;
-                if position.rules & bit != 0
-                    && rule.path.get(position.depth).is_some_and(|step| *step == name)
-                {
-                    rules |= bit;
-                }
-            }
-        }
-        let role = match (position.role, name) {
-            _ if self.redact.is_none() => EnvRole::Other,
-            (EnvRole::Containers, "[]") => EnvRole::Container,
-            (EnvRole::Container, "env") => EnvRole::Variables,
-            (EnvRole::Variables, "[]") => EnvRole::Variable,
-            (EnvRole::Variable, "value") => EnvRole::Value,
-            _ if CONTAINER_LISTS.contains(&name) => EnvRole::Containers,
-            _ => EnvRole::Other,
-        };
-        JsonPosition { depth: position.depth + 1, rules, role }
-    }
-
-    /// The effect of the rule whose path ends here.
-    fn effect(&self, position: JsonPosition) -> Option<FieldEffect> {
-        if position.rules == 0 {
-            return None;
-        }
-        let ends_here = |(index, rule): &(usize, &FieldRule)| {
-            position.rules & 1 << index != 0 && rule.path.len() == position.depth
-        };
-        self.rules.iter().enumerate().find(ends_here).map(|(_, rule)| rule.effect)
-    }
-
-    /// Reads a list; its fingerprint is the sum of its entries' fingerprints.
-    fn unordered_list(&mut self) {
-        let start = self.cursor.at();
-        if self.cursor.peek() != b'[' {
-            return self.cursor.skip();
-        }
-        self.cursor.enter();
-        let mut sum = 0_u64;
-        while self.cursor.has_next() {
-            let from = self.cursor.at();
-            self.cursor.skip();
-            sum = sum.wrapping_add(xxh3_64(self.cursor.since(from).as_bytes()));
-        }
-        self.fingerprint_edits.replace(start, self.cursor.at(), format!("{sum:016x}"));
-    }
-
-    fn redact_value(&mut self) {
-        let start = self.cursor.at();
-        self.cursor.skip();
-        let value = self.cursor.since(start);
-        if let Some(token) = self.redact.and_then(|key| key.token(value)) {
-            self.stored_edits.replace(start, self.cursor.at(), token.clone());
-            self.fingerprint_edits.replace(start, self.cursor.at(), token);
         }
     }
 }

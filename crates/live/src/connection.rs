@@ -4,8 +4,11 @@ mod config_source;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::future::{Future, poll_fn};
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use http::{Method, Request, Response, StatusCode, header};
@@ -48,6 +51,8 @@ pub(crate) struct WatchLines {
     buffer: Vec<u8>,
     start: usize,
     searched: usize,
+    /// The body has ended, or cannot be read any further.
+    has_ended: bool,
 }
 
 /// A write request.
@@ -201,7 +206,13 @@ impl Connection {
         let response = timeout(RESPONSE_TIMEOUT, self.send(path, JSON, None))
             .await
             .unwrap_or_else(|_| Err(timed_out()))?;
-        Ok(WatchLines { body: response.into_body(), buffer: Vec::new(), start: 0, searched: 0 })
+        Ok(WatchLines {
+            body: response.into_body(),
+            buffer: Vec::new(),
+            start: 0,
+            searched: 0,
+            has_ended: false,
+        })
     }
 
     async fn send(
@@ -330,16 +341,30 @@ impl WatchLines {
     /// Waits for more bytes. `false` at the end of the body, on an error, and after the timeout; an incomplete line is
     /// lost then.
     pub(crate) async fn fill_buffer(&mut self, idle_timeout: Duration) -> bool {
+        timeout(idle_timeout, self.read_chunk()).await.unwrap_or(false)
+    }
+
+    /// Takes bytes that have arrived already. `false` if there are none.
+    pub(crate) async fn fill_buffer_now(&mut self) -> bool {
+        let mut read = pin!(self.read_chunk());
+        poll_fn(|context| Poll::Ready(read.as_mut().poll(context) == Poll::Ready(true))).await
+    }
+
+    /// Adds the next chunk of the body to the buffer. `false` if there is none.
+    async fn read_chunk(&mut self) -> bool {
         self.buffer.drain(..self.start);
         self.searched -= self.start;
         self.start = 0;
-        match timeout(idle_timeout, next_chunk(&mut self.body)).await {
-            Ok(Ok(Some(chunk))) if self.buffer.len() + chunk.len() <= MAX_BODY_BYTES => {
-                self.buffer.extend_from_slice(&chunk);
-                true
-            }
-            _ => false,
+        if self.has_ended {
+            return false;
         }
+        match next_chunk(&mut self.body).await {
+            Ok(Some(chunk)) if self.buffer.len() + chunk.len() <= MAX_BODY_BYTES => {
+                self.buffer.extend_from_slice(&chunk);
+            }
+            _ => self.has_ended = true,
+        }
+        !self.has_ended
     }
 }
 

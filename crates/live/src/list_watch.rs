@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::change_filter::ObjectReader;
 use model::{IncomingChange, Kind, Moment, Object, What};
 
 use crate::events::{ObjectName, VersionId, WatchBatch, WatchState};
@@ -85,6 +86,8 @@ pub struct WatchOutput {
 #[derive(Debug)]
 pub struct Reflector {
     subject: WatchSubject,
+    /// Reads objects in the form in which they are kept; `None`: as they are received.
+    reader: Option<ObjectReader>,
     objects: HashMap<ObjectName, CachedVersion>,
     /// The number of lists started.
     list_round: u32,
@@ -203,6 +206,7 @@ impl Reflector {
         };
         Reflector {
             subject,
+            reader: None,
             objects,
             list_round: 1,
             phase,
@@ -218,6 +222,11 @@ impl Reflector {
             just_deleted: HashSet::new(),
             output: WatchOutput::default(),
         }
+    }
+
+    /// Sets the reader of received objects.
+    pub fn with_reader(self, reader: Option<ObjectReader>) -> Reflector {
+        Reflector { reader, ..self }
     }
 
     /// Sets the reason for the gap before the first list, if it is not a missing position.
@@ -285,7 +294,7 @@ impl Reflector {
                 self.end_gap(now);
                 return None;
             }
-            WatchResponse::Line(bytes) => match WatchLine::decode(bytes) {
+            WatchResponse::Line(bytes) => match WatchLine::decode(bytes, self.reader.as_ref()) {
                 Ok(WatchLine::Object(event_type, object)) => {
                     self.reset_backoff();
                     self.handle_event(event_type, object, now);
@@ -385,7 +394,8 @@ impl Reflector {
         let list_start = self.list_started().unwrap_or(now);
         let is_first = self.list_started().is_none();
         for item in page.items {
-            match decode::with_type_meta(item, &self.subject.api_version, &self.subject.kind.kind) {
+            let WatchSubject { api_version, kind, .. } = &self.subject;
+            match decode::with_type_meta(item, api_version, &kind.kind, self.reader.as_ref()) {
                 Ok(object) => self.handle_item(object, list_start),
                 Err(error) => self.report_unreadable(&error.to_string(), now),
             }

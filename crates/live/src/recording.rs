@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::change_filter::{FilterOptions, ObjectReader};
 use model::{ContentHash, Gap, IncomingChange, Kind, Moment, Object, What};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -48,6 +49,9 @@ pub struct WatchScope {
     pub labels: Option<String>,
     /// The Events.
     pub events: EventChoice,
+    /// The filter that the changes will pass: objects are read in the form in which it keeps them. `None`: as they are
+    /// received.
+    pub filter: Option<FilterOptions>,
     /// The interval at which `metrics.k8s.io` is sampled; `None`: never.
     pub usage: Option<Duration>,
     /// List the kinds one after the other, in the order of `kinds`: the next one starts when the previous list has been
@@ -357,7 +361,10 @@ impl RecordingSupervisor {
             let rng = Pcg64::seed_from_u64((self.shared.clock)().nanos() as u64 ^ self.tasks.len() as u64);
             let contains = |name: &str| namespace.is_empty() || namespace == name;
             let objects = objects.extract_if(|(namespace, _), _| contains(namespace));
-            let mut reflector = Reflector::new(subject.clone(), position.as_deref(), objects, until);
+            let reader =
+                self.scope.filter.as_ref().and_then(|filter| ObjectReader::new(&subject.kind, filter));
+            let mut reflector =
+                Reflector::new(subject.clone(), position.as_deref(), objects, until).with_reader(reader);
             if let Some(gap_reason) = &gap_reason {
                 reflector = reflector.with_gap_reason(gap_reason.clone());
             }

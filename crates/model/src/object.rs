@@ -9,19 +9,19 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::json_cursor::MAX_DEPTH;
+use crate::outline::{IdentifyingField, Outline};
 use crate::{JsonStr, Key, Kind};
-
-/// Maximum nesting depth of an object. The JSON parsers in this program stop at 128; the difference leaves room for
-/// envelopes.
-pub const MAX_DEPTH: usize = 120;
 
 /// A Kubernetes object: the bytes received, never re-encoded, validated as JSON with an apiVersion, a kind and a
 /// name.
 ///
 /// Views are parsed from the bytes on demand, so unknown fields survive.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Object {
     json: Arc<str>,
+    /// `None` if the text was not scanned, or is unusual.
+    outline: Option<Arc<Outline>>,
 }
 
 /// The fields that identify an object and its version.
@@ -73,24 +73,26 @@ pub enum BadObject {
 impl Object {
     /// Parses the text of one JSON object, checking everything that later readers rely on.
     pub fn parse(json: &str) -> Result<Object, BadObject> {
-        check_depth_and_scalars(json)?;
-        let meta = Meta::read(json)?;
-        for (field, text) in
-            [("apiVersion", &meta.api_version), ("kind", &meta.kind), ("metadata.name", &meta.name)]
-        {
-            if text.is_empty() {
-                return Err(BadObject::EmptyField(field));
+        let outline = Outline::scan(json);
+        let meta = match &outline {
+            Some(outline) => Meta::of_outline(outline, json),
+            None => {
+                check_depth_and_scalars(json)?;
+                Meta::read(json)?
             }
-        }
-        for (field, text) in [("name", &meta.name), ("namespace", &meta.namespace), ("kind", &meta.kind)] {
-            check_name(field, text)?;
-        }
-        Ok(Object { json: json.into() })
+        };
+        meta.check()?;
+        Ok(Object::from_trusted_outline(json, outline))
     }
 
     /// Wraps text for which [`Meta::read`] or [`Meta::read_prefix`] is known to succeed.
     pub fn from_trusted(json: impl Into<Arc<str>>) -> Object {
-        Object { json: json.into() }
+        Object::from_trusted_outline(json, None)
+    }
+
+    /// The same for a text whose outline is known.
+    pub fn from_trusted_outline(json: impl Into<Arc<str>>, outline: Option<Outline>) -> Object {
+        Object { json: json.into(), outline: outline.map(Arc::new) }
     }
 
     /// The bytes received.
@@ -103,7 +105,15 @@ impl Object {
     /// # Panics
     /// If text that is not an object was passed to [`from_trusted`](Object::from_trusted).
     pub fn meta(&self) -> Meta<'_> {
-        Meta::read_prefix(&self.json).expect("an object is validated when it is built")
+        match &self.outline {
+            Some(outline) => Meta::of_outline(outline, &self.json),
+            None => Meta::read_prefix(&self.json).expect("an object is validated when it is built"),
+        }
+    }
+
+    /// The outline of its text, if it is known.
+    pub fn outline(&self) -> Option<&Outline> {
+        self.outline.as_deref()
     }
 
     /// Its key in the history of `source`.
@@ -132,6 +142,14 @@ impl Object {
         ContentHash::of(&self.json)
     }
 }
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Object) -> bool {
+        self.json == other.json
+    }
+}
+
+impl Eq for Object {}
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,6 +183,35 @@ impl<'a> Meta<'a> {
         // Stopping in the middle of an object is an error to the parser; only the fields found so far matter.
         let _ = found.deserialize(&mut serde_json::Deserializer::from_str(json));
         found.meta()
+    }
+
+    /// The identifying fields of a text whose outline is known.
+    pub fn of_outline(outline: &Outline, json: &'a str) -> Meta<'a> {
+        let text = |field| Cow::Borrowed(outline.text(field, json));
+        let unless_empty = |field| Some(text(field)).filter(|text| !text.is_empty());
+        Meta {
+            api_version: text(IdentifyingField::ApiVersion),
+            kind: text(IdentifyingField::Kind),
+            namespace: text(IdentifyingField::Namespace),
+            name: text(IdentifyingField::Name),
+            uid: unless_empty(IdentifyingField::Uid),
+            resource_version: unless_empty(IdentifyingField::ResourceVersion),
+        }
+    }
+
+    /// Checks that no required field is empty, and that the names can be part of an API path.
+    pub fn check(&self) -> Result<(), BadObject> {
+        for (field, text) in
+            [("apiVersion", &self.api_version), ("kind", &self.kind), ("metadata.name", &self.name)]
+        {
+            if text.is_empty() {
+                return Err(BadObject::EmptyField(field));
+            }
+        }
+        for (field, text) in [("name", &self.name), ("namespace", &self.namespace), ("kind", &self.kind)] {
+            check_name(field, text)?;
+        }
+        Ok(())
     }
 
     fn new(api_version: JsonStr<'a>, kind: JsonStr<'a>, metadata: Metadata<'a>) -> Meta<'a> {
@@ -323,7 +370,7 @@ fn check_name(field: &'static str, text: &str) -> Result<(), BadObject> {
 
 /// Checks nesting depth, escapes and numbers: a parser that skips values ignores them, but one that builds a tree
 /// fails on them.
-fn check_depth_and_scalars(json: &str) -> Result<(), BadObject> {
+pub(crate) fn check_depth_and_scalars(json: &str) -> Result<(), BadObject> {
     let bytes = json.as_bytes();
     let (mut at, mut depth) = (0, 0);
     while at < bytes.len() {

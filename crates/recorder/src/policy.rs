@@ -110,6 +110,7 @@ impl RecordingPolicy {
             namespaces: self.namespaces.clone(),
             labels: self.selector.clone(),
             events: self.events,
+            filter: self.filter_options(),
             usage: self.usage,
             in_order: self.in_order,
         }
@@ -123,17 +124,23 @@ impl RecordingPolicy {
             kinds,
             namespaces: vec![namespace.to_owned()],
             events: self.events,
+            filter: self.filter_options(),
             ..WatchScope::default()
         }
     }
 
     /// The filter of written changes.
     pub fn filter(&self) -> RecordFilter {
-        let change_filter = match self.detail {
-            Detail::Significant => Some(ChangeFilter::new(FilterOptions { redact: self.redaction.clone() })),
-            Detail::Everything => None,
-        };
+        let change_filter = self.filter_options().map(ChangeFilter::new);
         RecordFilter { change_filter, redaction: self.redaction.clone() }
+    }
+
+    /// The options of the change filter; `None` if every change is written.
+    fn filter_options(&self) -> Option<FilterOptions> {
+        match self.detail {
+            Detail::Significant => Some(FilterOptions { redact: self.redaction.clone() }),
+            Detail::Everything => None,
+        }
     }
 
     fn kind_choice(&self) -> KindChoice {

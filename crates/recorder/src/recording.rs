@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use history::{Batch, History, PruneHandle, Retention, Selection, WatchPosition, Writer};
 use live::{ResumeState, VersionId, WatchBatch};
-use model::{Gap, IncomingChange, Kind, Moment, Object, What};
+use model::{Gap, IncomingChange, Kind, Moment, Object, Outline, What};
 
 use super::Assignment;
 use super::clock::{ClockStep, RecordingClock};
@@ -180,7 +180,7 @@ impl Recording {
                     continue;
                 }
                 let kind_metrics = metrics.kinds.entry(observed.key.kind.clone()).or_default();
-                let bytes = observed.what.object().as_str().len() as u64;
+                let bytes = received_bytes(observed.what.object()) as u64;
                 match self.filter.apply(&observed.key, &observed.what) {
                     Some(what) => {
                         kind_metrics.recorded += 1;
@@ -206,6 +206,7 @@ impl Recording {
     }
 
     fn write(&mut self, batch: Batch) -> history::Result<()> {
+        let batch = Arc::new(batch);
         let first_seen = batch.changes.iter().map(|observed| observed.seen).min();
         let writer = self.writer.as_ref().expect("no changes are accepted while the disk is full");
         // A batch is one transaction.
@@ -215,7 +216,7 @@ impl Recording {
             Err(error) => {
                 // The next writer continues the deletion of old data.
                 (self.writer, self.deletion) = (None, None);
-                self.unwritten = Some(batch);
+                self.unwritten = Some(Arc::unwrap_or_clone(batch));
                 return Err(error);
             }
         }
@@ -368,6 +369,12 @@ impl ApiServerRole {
 }
 
 const CONTROL_PLANE_SUFFIX: &str = "@control-plane";
+
+/// The length of an object's text as it was received.
+fn received_bytes(object: &Object) -> usize {
+    let mark = object.outline().and_then(Outline::filter_mark);
+    mark.map_or(object.as_str().len(), |mark| mark.received_bytes)
+}
 
 /// Loads the state from which a recording resumes, and primes the filter with it.
 fn load_resume_state(

@@ -54,7 +54,7 @@ fn a_wrong_count_is_found() {
     assert!(!doctor(&path).unwrap().is_clean());
 }
 
-/// A file of schema version 1 is a current one without the counts.
+/// A file of schema version 1 is a current one without the counts and the object index.
 #[test]
 fn a_file_without_counts_is_readable_and_gets_them_when_it_is_opened_for_writing() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,14 +76,16 @@ fn a_file_without_counts_is_readable_and_gets_them_when_it_is_opened_for_writing
         assert_eq!(found, version);
         connection
     };
-    version("2").execute_batch("DROP TABLE stream_count; PRAGMA user_version = 1").unwrap();
+    version("3")
+        .execute_batch("DROP TABLE stream_count; DROP TABLE object_index; PRAGMA user_version = 1")
+        .unwrap();
     assert_eq!(summary(&path), today);
     let report = doctor(&path).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     drop(version("1"));
 
     Writer::open(&path).unwrap().close().unwrap();
-    drop(version("2"));
+    drop(version("3"));
     assert_eq!(summary(&path), today);
     assert!(doctor(&path).unwrap().is_clean());
 }

@@ -4,5 +4,6 @@ mod counts;
 mod damage;
 mod first_seen;
 mod naive;
+mod object_index;
 mod pruning;
 mod random_histories;

@@ -1,7 +1,9 @@
+use model::Meta;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testobjects::{NodeBuilder, object, pod};
 
+use super::rule_scan::EnvRole;
 use super::*;
 use crate::recording::on;
 
@@ -375,6 +377,112 @@ proptest! {
         prop_assert!(RuleScan::of(&stored, &[], 0, Some(&key)).stored_edits.is_empty());
         let known = RuleScan::of(&stored, &[], 0, None);
         prop_assert_eq!(known.fingerprint(&stored), reading.fingerprint(&json));
+    }
+}
+
+/// The pod of a text as a filter with these options keeps it, made from its tree.
+fn kept_tree(json: &str, options: &FilterOptions) -> Value {
+    let mut tree: Value = serde_json::from_str(json).unwrap();
+    let applies = |rule: &&FieldRule| rule.effect == FieldEffect::Remove && rule.kind.is_none();
+    FIELD_RULES.iter().filter(applies).for_each(|rule| remove(&mut tree, rule.path));
+    if let Some(key) = &options.redact {
+        redact(&mut tree, key, EnvRole::Other);
+    }
+    tree
+}
+
+proptest! {
+    #[test]
+    fn a_reader_and_the_filter_behind_it_keep_what_the_filter_alone_keeps(
+        values in prop::collection::vec(documents(), 3),
+        spaces in prop::collection::vec(any::<u8>(), 1..20),
+        has_key: bool,
+    ) {
+        let options = if has_key { keyed() } else { FilterOptions::default() };
+        let kind = Kind::new("", "Pod");
+        let reader = ObjectReader::new(&kind, &options).unwrap();
+        let (mut alone, mut behind) = (ChangeFilter::new(options.clone()), ChangeFilter::new(options.clone()));
+        let mut other = ChangeFilter::new(FilterOptions { redact: Some(RedactKey([9; 16])) });
+        let texts: Vec<String> = values.iter().map(|value| random_json_text(value, &spaces, &mut 0)).collect();
+        for (version, text) in texts.iter().chain([&texts[0], &texts[0]]).enumerate() {
+            let json = pod_text(&version.to_string(), text);
+            let (parsed, read) = (Object::parse(&json).unwrap(), reader.read(&json).unwrap());
+            prop_assert_eq!(Some(read.meta()), Meta::read_prefix(read.as_str()));
+            prop_assert_eq!(parsed.meta(), read.meta());
+            prop_assert_eq!(read.value().unwrap(), kept_tree(&json, &options));
+            let key = key_of(&parsed);
+            let read = What::Modified(read);
+            prop_assert_eq!(alone.filter(&key, &What::Modified(parsed)), behind.filter(&key, &read));
+            // Another filter applies its own rules.
+            if let FilterVerdict::Keep(kept) = other.filter(&key, &read) && has_key {
+                prop_assert_eq!(kept.object().as_str(), read.object().as_str());
+            }
+        }
+    }
+
+    #[test]
+    fn a_reader_reads_damaged_texts_only_as_the_parser_and_the_filter_would(
+        value in documents(),
+        spaces in prop::collection::vec(any::<u8>(), 1..20),
+        from: prop::sample::Index,
+        to: prop::sample::Index,
+        width in 0..3_usize,
+        with in "([ -~]|\\PC|[\u{0}-\u{1f}]){0,2}",
+    ) {
+        let json = pod_text("1", &random_json_text(&value, &spaces, &mut 0));
+        let chars: Vec<char> = json.chars().collect();
+        let (from, to) = (from.index(chars.len()), to.index(chars.len()));
+        let text = |parts: &[&[char]]| parts.concat().into_iter().collect::<String>();
+        let rest = &chars[(from + width).min(chars.len())..];
+        for damaged in [
+            text(&[&chars[..from], &with.chars().collect::<Vec<char>>(), rest]),
+            // A part of the text once more: duplicate members, and brackets that do not match.
+            text(&[&chars[..from.max(to)], &chars[from.min(to)..]]),
+        ] {
+            for options in [FilterOptions::default(), keyed()] {
+                let reader = ObjectReader::new(&Kind::new("", "Pod"), &options).unwrap();
+                let (read, parsed) = (reader.read(&damaged), Object::parse(&damaged));
+                let Some(read) = read else { continue };
+                let parsed = parsed.unwrap();
+                prop_assert_eq!(parsed.meta(), read.meta());
+                // The token of a number depends on how it is written, which its tree does not say.
+                if options.redact.is_none() {
+                    prop_assert_eq!(read.value().unwrap(), kept_tree(&damaged, &options));
+                }
+                let key = key_of(&parsed);
+                let kept = |object| ChangeFilter::new(options.clone()).filter(&key, &What::Modified(object));
+                prop_assert_eq!(kept(parsed), kept(read));
+            }
+        }
+    }
+}
+
+/// A pod that contains a value where rules apply, and where none does.
+fn pod_text(version: &str, value: &str) -> String {
+    format!(
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"p","uid":"u","resourceVersion":"{version}","x":{value},"managedFields":[{value}]}},"spec":{value}}}"#
+    )
+}
+
+#[test]
+fn a_reader_refuses_what_it_cannot_read_as_the_filter_would() {
+    let reader = ObjectReader::new(&Kind::new("", "Pod"), &keyed()).unwrap();
+    let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}"#;
+    assert!(reader.read(pod).is_some());
+    for odd in [
+        pod.replace("\"p\"", "\"\""),
+        pod.replace("\"p\"", "\"a/b\""),
+        pod.replace("\"p\"", r#""\u0070""#),
+        pod.replace("}}", "}"),
+        pod.replace("}}", "},\"kind\":\"Node\"}"),
+        pod.replace("}}", ",\"a\":01}}"),
+        pod.replace("{\"api", "{\"metadata\":{\"managedFields\":[],\"name\":\"p\"},\"api")
+            .replace(",\"metadata\":{\"name\":\"p\"}", ""),
+    ] {
+        assert!(reader.read(&odd).is_none(), "{odd}");
+    }
+    for unread in [Kind::new("", "Secret"), Kind::new("", "ConfigMap")] {
+        assert!(ObjectReader::new(&unread, &keyed()).is_none());
     }
 }
 

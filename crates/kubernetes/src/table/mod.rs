@@ -311,15 +311,19 @@ impl TableConvertor {
 
     /// The row of one object, with ages as of `now`. Absent fields are shown as in Kubernetes.
     pub fn row(&self, object: &Object, now: Moment) -> TableRow {
-        let value = object_value(object);
-        let field = JsonField::of(&value);
+        self.row_of_value(&object_value(object), now)
+    }
+
+    /// The row of an object that has been parsed.
+    pub fn row_of_value(&self, value: &Value, now: Moment) -> TableRow {
+        let field = JsonField::of(value);
         let labels = field.at("metadata.labels").entries();
         TableRow {
             namespace: field.at("metadata.namespace").text().to_owned(),
             labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             cells: match &self.source {
                 CellSource::BuiltIn(cells) => cells(field, now),
-                CellSource::Custom(columns) => custom::cells(columns, &value, now),
+                CellSource::Custom(columns) => custom::cells(columns, value, now),
             },
         }
     }

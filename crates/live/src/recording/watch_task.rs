@@ -181,9 +181,12 @@ impl WatchTask {
             if next.is_some() {
                 break;
             }
+            // API servers send every event separately. While the receiver is busy, more events are added to the batch.
+            if self.shared.output.capacity() == 0 && lines.fill_buffer_now().await {
+                continue;
+            }
             let has_output = !self.reflector.pending_output().is_empty() || !self.warnings.is_empty();
             let idle_timeout = self.reflector.idle_timeout(timeout_seconds);
-            // API servers send every event separately. While the receiver is busy, more events are added to the batch.
             tokio::select! {
                 biased;
                 flushed = self.flush(), if has_output => {
