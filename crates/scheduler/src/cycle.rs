@@ -22,6 +22,7 @@ pub(super) struct RetainedState {
     pub filter_cache: FilterCache,
     scores: Scores,
     feasible: Vec<NodeId>,
+    node_to_status: Vec<(NodeId, u32)>,
     heap: Vec<u32>,
     /// The index in the node order at which the next cycle begins.
     pub next_start_node_index: usize,
@@ -53,11 +54,28 @@ pub(super) struct Diagnosis {
     pub pre_filter_status: Option<Status>,
     /// Nodes that were evaluated and rejected, in that order, with status identifiers.
     pub node_to_status: Vec<(NodeId, u32)>,
+    /// The number of nodes with each of these statuses.
+    status_counts: Vec<(u32, usize)>,
     /// The status of all other nodes.
     pub absent_nodes_status: Option<Status>,
     /// The rejecting plugins, sorted.
     pub unschedulable_plugins: Vec<Plugin>,
 }
+
+// === impl RetainedState ===
+
+impl RetainedState {
+    /// Keeps the memory of a diagnosis for the next one.
+    pub(super) fn reuse(&mut self, diagnosis: Diagnosis) {
+        let mut node_to_status = diagnosis.node_to_status;
+        if node_to_status.capacity() > self.node_to_status.capacity() {
+            node_to_status.clear();
+            self.node_to_status = node_to_status;
+        }
+    }
+}
+
+// === impl Diagnosis ===
 
 impl Diagnosis {
     /// The text of kube-scheduler's `FitError`.
@@ -65,13 +83,21 @@ impl Diagnosis {
         if let Some(status) = &self.pre_filter_status {
             return message::pre_filter_error(nodes, status);
         }
-        let mut counts = vec![0_usize; filter_cache.status_id_bound()];
-        self.node_to_status.iter().for_each(|(_, id)| counts[*id as usize] += 1);
-        let status_counts =
-            counts.iter().enumerate().map(|(id, count)| (filter_cache.status(id as u32), *count));
+        let status_counts = self.status_counts.iter().map(|(id, count)| (filter_cache.status(*id), *count));
         let absent_count =
             self.absent_nodes_status.iter().map(|status| (status, nodes - self.node_to_status.len()));
-        message::fit_error(nodes, status_counts.filter(|(_, count)| *count > 0).chain(absent_count))
+        message::fit_error(nodes, status_counts.chain(absent_count))
+    }
+
+    /// Completes the diagnosis after all nodes were rejected.
+    fn count_statuses(&mut self, filter_cache: &FilterCache) {
+        let mut counts = vec![0_usize; filter_cache.status_id_bound()];
+        self.node_to_status.iter().for_each(|(_, id)| counts[*id as usize] += 1);
+        self.status_counts = (0..).zip(counts).filter(|(_, count)| *count > 0).collect();
+        let plugins = self.status_counts.iter().map(|(id, _)| filter_cache.status(*id).plugin);
+        self.unschedulable_plugins.extend(plugins);
+        self.unschedulable_plugins.sort_unstable();
+        self.unschedulable_plugins.dedup();
     }
 }
 
@@ -102,8 +128,11 @@ pub(super) fn schedule_pod(
             });
         }
     };
-    let mut diagnosis =
-        Diagnosis { unschedulable_plugins: pre_filter_result.plugins.clone(), ..Diagnosis::default() };
+    let mut diagnosis = Diagnosis {
+        node_to_status: std::mem::take(&mut retained.node_to_status),
+        unschedulable_plugins: pre_filter_result.plugins.clone(),
+        ..Diagnosis::default()
+    };
     let (spec_id, spec) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
     // A pod that is restricted to nodes by name, such as a DaemonSet's, filters few nodes: caching their verdicts would
     // fill the cache for nothing.
@@ -129,6 +158,7 @@ pub(super) fn schedule_pod(
     }
     if let Some(node) = chosen {
         retained.filter_cache.put_verdicts_back(spec_id, cached_verdicts);
+        retained.reuse(diagnosis);
         let recorded_outcome = recorded.map(|recorded_id| {
             if recorded_id == node { RecordedNodeOutcome::Chosen } else { RecordedNodeOutcome::NotEvaluated }
         });
@@ -162,15 +192,8 @@ pub(super) fn schedule_pod(
     let outcome = match (filter_result, &feasible[..]) {
         (Err(error), _) => CycleOutcome::Error(error),
         (Ok(()), []) => {
-            let mut seen_statuses = vec![false; retained.filter_cache.status_id_bound()];
-            diagnosis.node_to_status.iter().for_each(|(_, id)| seen_statuses[*id as usize] = true);
-            let seen_statuses = (0_u32..).zip(seen_statuses).filter(|(_, is_seen)| *is_seen);
-            diagnosis
-                .unschedulable_plugins
-                .extend(seen_statuses.map(|(id, _)| retained.filter_cache.status(id).plugin));
-            diagnosis.unschedulable_plugins.sort_unstable();
-            diagnosis.unschedulable_plugins.dedup();
-            CycleOutcome::Unschedulable(diagnosis)
+            diagnosis.count_statuses(&retained.filter_cache);
+            CycleOutcome::Unschedulable(std::mem::take(&mut diagnosis))
         }
         (Ok(()), &[node]) => {
             let recorded_outcome = recorded.map(|recorded_id| {
@@ -228,6 +251,7 @@ pub(super) fn schedule_pod(
         }
     };
     retained.feasible = feasible;
+    retained.reuse(diagnosis);
     retained.filter_cache.put_verdicts_back(spec_id, cached_verdicts);
     outcome
 }
@@ -267,18 +291,26 @@ fn find_nodes_that_pass_filters(
     feasible.clear();
     let num_to_find = num_feasible_nodes_to_find(cycle_state, considered.len());
     let (before_start, from_start) = considered.split_at(start % considered.len().max(1));
-    let rotated_nodes = from_start.iter().chain(before_start).copied();
     // The nominated node may be evaluated twice; the last status counts.
     let nominated = diagnosis.node_to_status.first().map(|(node, _)| *node);
-    for node in rotated_nodes {
-        match cycle_state.filter_node(node, verdicts, filter_cache) {
-            None if feasible.len() == num_to_find => break,
-            None => feasible.push(node),
-            Some(status_id) if filter_cache.status(status_id).code == Code::Error => {
-                return Err(filter_cache.status(status_id).message());
+    // Most nodes are rejected with the same status as the node before, which was no error.
+    let mut last_status = None;
+    for &node in [from_start, before_start].into_iter().flatten() {
+        let Some(status_id) = cycle_state.filter_node(node, verdicts, filter_cache) else {
+            if feasible.len() == num_to_find {
+                break;
             }
-            Some(status_id) if nominated == Some(node) => diagnosis.node_to_status[0].1 = status_id,
-            Some(status_id) => diagnosis.node_to_status.push((node, status_id)),
+            feasible.push(node);
+            continue;
+        };
+        if last_status != Some(status_id) && filter_cache.status(status_id).code == Code::Error {
+            return Err(filter_cache.status(status_id).message());
+        }
+        last_status = Some(status_id);
+        if nominated == Some(node) {
+            diagnosis.node_to_status[0].1 = status_id;
+        } else {
+            diagnosis.node_to_status.push((node, status_id));
         }
     }
     Ok(())

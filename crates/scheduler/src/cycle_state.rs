@@ -2,6 +2,8 @@
 //!
 //! `run_filter_plugins` runs the plugins; `filter_node` gives the same result with the help of the filter cache.
 
+mod node_with_changes;
+
 use std::sync::Arc;
 
 use kubernetes::amounts::ResourceAmounts;
@@ -11,10 +13,10 @@ use super::cache::ClusterCache;
 use super::filter_cache::{CachedVerdicts, FilterCache, NodeLocalVerdict};
 use super::framework::Framework;
 use super::ids::{NodeId, PodId};
-use super::node::{Node, NodeUsage};
+use super::node::Node;
 use super::nominator::Nominator;
 use super::plugin::Plugin;
-use super::plugins::volume_context::{PodChanges, VolumeNode, VolumePod};
+use super::plugins::volume_context::{VolumeNode, VolumePod};
 use super::plugins::{
     dynamic_resources, inter_pod_affinity, node_affinity, node_declared_features, node_name, node_ports,
     node_unschedulable, node_volume_limits, pod_topology_spread, taint_toleration, volume_binding,
@@ -25,6 +27,9 @@ use super::pre_filter_state::PreFilterState;
 use super::settings::Version;
 use super::status::{Code, Status};
 use super::storage::VolumeReservation;
+use node_with_changes::UsageView;
+
+pub(super) use node_with_changes::NodeWithChanges;
 
 /// The scheduling cycle of one pod: its PreFilter state, as in kube-scheduler's CycleState, and the methods that run the
 /// PreFilter, Filter and Reserve plugins, as kube-scheduler's framework does.
@@ -32,12 +37,16 @@ pub(super) struct CycleState<'a> {
     pub cache: &'a ClusterCache,
     pub framework: &'a Framework,
     pub nominator: &'a Nominator,
+    /// The nodes that pods are nominated to; `None` if there are too many to list.
+    nominated_nodes: Option<SmallVec<[NodeId; MAX_NOMINATED_NODES]>>,
     pub pod: &'a Pod,
     pub pod_id: PodId,
     pub pre_filter_state: &'a PreFilterState,
     spread: pod_topology_spread::SpreadFilter<'a>,
-    /// `None` if the plugin skips the pod.
+    /// `None` if every node passes.
     affinity: Option<inter_pod_affinity::AffinityFilter<'a>>,
+    /// Whether PreFilter of InterPodAffinity skips the pod, also on nodes with changes.
+    is_affinity_skipped: bool,
     /// Filters that depend on more than the node and that this pod does not skip.
     active_filters: SmallVec<[(u8, Plugin); 4]>,
     volumes: VolumePluginStates,
@@ -52,6 +61,9 @@ struct VolumePluginStates {
     zone: Option<volume_zone::VolumeZoneState>,
 }
 
+/// Up to this number the nodes that pods are nominated to are listed, so that other nodes are not looked up by name.
+const MAX_NOMINATED_NODES: usize = 16;
+
 /// The combined result of the PreFilter plugins.
 #[derive(Debug, Default)]
 pub(super) struct PreFilterResult {
@@ -59,18 +71,6 @@ pub(super) struct PreFilterResult {
     pub node_names: Option<Vec<Arc<str>>>,
     /// The plugins that restricted the nodes.
     pub plugins: Vec<Plugin>,
-}
-
-/// A node's usage with some pods added or removed: for nominated pods, and for preemption.
-#[derive(Clone)]
-pub(super) struct NodeWithChanges {
-    usage: NodeUsage,
-    spread_delta: pod_topology_spread::SpreadDelta,
-    affinity_delta: inter_pod_affinity::AffinityDelta,
-    added: Vec<PodId>,
-    removed: Vec<PodId>,
-    /// The pods nominated to the node, which every check must also pass with.
-    nominated: SmallVec<[PodId; 2]>,
 }
 
 impl<'a> CycleState<'a> {
@@ -84,9 +84,13 @@ impl<'a> CycleState<'a> {
         CycleState {
             spread: pre_filter_state.hard_constraints.prepare_filter(cache),
             affinity: pre_filter_state.affinity.prepare_filter(cache),
+            is_affinity_skipped: pre_filter_state.affinity.is_skipped(cache),
             active_filters: SmallVec::new(),
             volumes: VolumePluginStates::default(),
             pod: cache.pod(pod_id),
+            nominated_nodes: (nominator.node_count() <= MAX_NOMINATED_NODES).then(|| {
+                nominator.node_names().into_iter().filter_map(|name| cache.nodes.by_name(name)).collect()
+            }),
             cache,
             framework,
             nominator,
@@ -220,7 +224,7 @@ impl<'a> CycleState<'a> {
     pub(super) fn reserve(&self, node: NodeId) -> Result<Option<VolumeReservation>, Status> {
         match &self.volumes.binding {
             Some(state) if self.framework.profile.reserve.contains(&Plugin::VolumeBinding) => {
-                volume_binding::reserve(state, &self.volume_node(node), &self.cache.storage).map(Some)
+                volume_binding::reserve(state, &self.volume_node(node)).map(Some)
             }
             _ => Ok(None),
         }
@@ -228,20 +232,35 @@ impl<'a> CycleState<'a> {
 
     /// Runs the filters with and without the pods nominated to the node. Returns the identifier of the rejecting
     /// status, or `None` if the node is feasible.
+    #[inline(always)]
     pub(super) fn filter_node(
         &self,
         node: NodeId,
         verdicts: &mut Option<&mut CachedVerdicts>,
         filter_cache: &mut FilterCache,
     ) -> Option<u32> {
-        if self.nominator.has_any() {
-            let nominated = self.nominated_pods(node);
-            if !nominated.is_empty() {
-                let mut changed_node = self.unchanged_node(node);
-                nominated.iter().for_each(|pod| self.add_pod(&mut changed_node, *pod, node));
-                if let Err(status) = self.run_filter_plugins(node, Some(&changed_node)) {
-                    return Some(filter_cache.status_id(status));
-                }
+        // Of most pods and nodes the cached verdict is all there is to know.
+        if let Some(cached_verdicts) = verdicts
+            && self.active_filters.is_empty()
+            && !self.may_have_nominated_pods(node)
+        {
+            return self.cached_verdict(cached_verdicts, node, filter_cache).rejected_status();
+        }
+        self.filter_node_by_all_filters(node, verdicts, filter_cache)
+    }
+
+    fn filter_node_by_all_filters(
+        &self,
+        node: NodeId,
+        verdicts: &mut Option<&mut CachedVerdicts>,
+        filter_cache: &mut FilterCache,
+    ) -> Option<u32> {
+        let nominated = self.nominated_pods(node);
+        if !nominated.is_empty() {
+            let mut changed_node = self.unchanged_node(node);
+            nominated.iter().for_each(|pod| self.add_pod(&mut changed_node, *pod, node));
+            if let Err(status) = self.run_filter_plugins(node, Some(&changed_node)) {
+                return Some(filter_cache.status_id(status));
             }
         }
         let Some(cached_verdicts) = verdicts else {
@@ -256,6 +275,11 @@ impl<'a> CycleState<'a> {
             let common_status = match (plugin, &self.affinity) {
                 (Plugin::PodTopologySpread, _) if has_all_states => self.spread.filter(node),
                 (Plugin::InterPodAffinity, Some(affinity)) if has_all_states => affinity.filter(node),
+                (Plugin::NodeVolumeLimits | Plugin::VolumeBinding, _)
+                    if self.passes_volume_filter(plugin, node) =>
+                {
+                    Ok(())
+                }
                 _ => match self.run_filter_plugin(plugin, node, None) {
                     Ok(()) => Ok(()),
                     Err(status) => return Some(filter_cache.status_id(status)),
@@ -300,7 +324,7 @@ impl<'a> CycleState<'a> {
     }
 
     /// The cached verdict of the node-local filters, recomputed if the node has changed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn cached_verdict<'c>(
         &self,
         verdicts: &'c mut CachedVerdicts,
@@ -309,16 +333,24 @@ impl<'a> CycleState<'a> {
     ) -> &'c NodeLocalVerdict {
         let generation = self.cache.nodes.generation(node);
         if !verdicts.is_current(node, generation) {
-            verdicts.put(
-                node,
-                self.cache.nodes.id_bound(),
-                self.compute_verdict(node, generation, filter_cache),
-            );
+            self.update_verdict(verdicts, node, generation, filter_cache);
         }
         verdicts.get(node)
     }
 
     #[cold]
+    #[inline(never)]
+    fn update_verdict(
+        &self,
+        verdicts: &mut CachedVerdicts,
+        node: NodeId,
+        generation: u64,
+        filter_cache: &mut FilterCache,
+    ) {
+        let verdict = self.compute_verdict(node, generation, filter_cache);
+        verdicts.put(node, self.cache.nodes.id_bound(), verdict);
+    }
+
     fn compute_verdict(
         &self,
         node: NodeId,
@@ -353,42 +385,6 @@ impl<'a> CycleState<'a> {
         verdict.fit_score = self.framework.fit.score(pod_spec, node_spec, usage);
         verdict.balance_score = self.framework.balanced_allocation.score(pod_spec, node_spec, usage);
         verdict
-    }
-
-    /// Runs all filters on a node with changes.
-    pub(super) fn filter_with_changes(
-        &self,
-        node: NodeId,
-        changed_node: &NodeWithChanges,
-    ) -> Result<(), Status> {
-        self.check_readable(node)?;
-        self.run_filters_with_changes(node, changed_node, &self.framework.profile.filter)
-    }
-
-    /// Runs the filters that depend on pods, on a node that passed all filters with more pods removed.
-    pub(super) fn refilter_with_changes(
-        &self,
-        node: NodeId,
-        changed_node: &NodeWithChanges,
-    ) -> Result<(), Status> {
-        self.run_filters_with_changes(node, changed_node, &self.framework.pod_dependent_filters)
-    }
-
-    fn run_filters_with_changes(
-        &self,
-        node: NodeId,
-        changed_node: &NodeWithChanges,
-        filters: &[Plugin],
-    ) -> Result<(), Status> {
-        let run_filters = |with_changes: &NodeWithChanges| {
-            filters.iter().try_for_each(|plugin| self.run_filter_plugin(*plugin, node, Some(with_changes)))
-        };
-        if !changed_node.nominated.is_empty() {
-            let mut with_nominated = changed_node.clone();
-            changed_node.nominated.iter().for_each(|pod| self.add_pod(&mut with_nominated, *pod, node));
-            run_filters(&with_nominated)?;
-        }
-        run_filters(changed_node)
     }
 
     /// Runs all filters in order; the first non-success status is returned.
@@ -426,7 +422,7 @@ impl<'a> CycleState<'a> {
     ) -> Result<(), Status> {
         let (pod, pod_spec, node_spec) = (self.pod, &*self.pod.spec, self.node(node));
         let usage =
-            changed_node.map_or_else(|| self.cache.nodes.usage(node), |with_changes| &with_changes.usage);
+            changed_node.map_or_else(|| UsageView::from(self.cache.nodes.usage(node)), UsageView::from);
         let ClusterCache { scalars, related_objects, storage, .. } = self.cache;
         if let Some((_, error)) =
             self.framework.missing_state_errors.iter().find(|(other, _)| *other == plugin)
@@ -440,9 +436,9 @@ impl<'a> CycleState<'a> {
             Plugin::NodeAffinity => {
                 node_affinity::filter(pod_spec, &self.framework.profile.added_affinity, node_spec)
             }
-            Plugin::NodePorts => node_ports::filter(pod_spec, usage),
+            Plugin::NodePorts => node_ports::filter(pod_spec, usage.used_ports),
             Plugin::NodeResourcesFit => {
-                let used = (usage.pods.len(), &usage.requested);
+                let used = (usage.pod_count, usage.requested);
                 self.framework.fit.filter(pod_spec, node_spec, used, scalars, related_objects)
             }
             Plugin::PodTopologySpread => {
@@ -460,7 +456,7 @@ impl<'a> CycleState<'a> {
                 let result = match changed_node {
                     None => self.affinity.as_ref().map_or(Ok(()), |affinity| affinity.filter(node)),
                     // A Filter that PreFilter skipped is skipped for changed nodes too.
-                    Some(_) if self.pre_filter_state.affinity.is_skipped(self.cache) => Ok(()),
+                    Some(_) if self.is_affinity_skipped => Ok(()),
                     Some(with_changes) => self.pre_filter_state.affinity.filter_with_delta(
                         &with_changes.affinity_delta,
                         self.cache,
@@ -485,7 +481,7 @@ impl<'a> CycleState<'a> {
             }),
             Plugin::VolumeBinding => {
                 let state = self.volumes.binding.as_ref();
-                state.map_or(Ok(()), |state| volume_binding::filter(state, &self.volume_node(node), storage))
+                state.map_or(Ok(()), |state| volume_binding::filter(state, &self.volume_node(node)))
             }
             Plugin::VolumeZone => {
                 let state = self.volumes.zone.as_ref();
@@ -503,92 +499,53 @@ impl<'a> CycleState<'a> {
         }
     }
 
-    /// A node without changes.
-    pub(super) fn unchanged_node(&self, node: NodeId) -> NodeWithChanges {
-        NodeWithChanges {
-            usage: self.cache.nodes.usage(node).clone(),
-            spread_delta: self.pre_filter_state.hard_constraints.no_delta(),
-            affinity_delta: self.pre_filter_state.affinity.no_delta(),
-            added: Vec::new(),
-            removed: Vec::new(),
-            nominated: self.nominated_pods(node),
+    /// A quick check of a node without changes by a volume plugin. If it is false, the filter decides.
+    #[inline]
+    fn passes_volume_filter(&self, plugin: Plugin, node: NodeId) -> bool {
+        let (states, node) = (&self.volumes, self.volume_node(node));
+        match plugin {
+            Plugin::NodeVolumeLimits => {
+                states.limits.as_ref().is_some_and(|state| state.passes(&node, &self.cache.storage))
+            }
+            Plugin::VolumeBinding => states.binding.as_ref().is_some_and(|state| state.passes(&node)),
+            _ => false,
         }
-    }
-
-    /// Adds a pod to the node.
-    pub(super) fn add_pod(&self, changed_node: &mut NodeWithChanges, id: PodId, node: NodeId) {
-        let pod = self.cache.pod(id);
-        changed_node.usage.add_pod(id, pod);
-        self.pre_filter_state.hard_constraints.update_with_pod(
-            &mut changed_node.spread_delta,
-            self.cache,
-            pod,
-            node,
-            1,
-        );
-        self.pre_filter_state.affinity.update_with_pod(
-            &mut changed_node.affinity_delta,
-            self.cache,
-            self.pod,
-            pod,
-            node,
-            1,
-        );
-        match changed_node.removed.iter().position(|other| *other == id) {
-            Some(position) => drop(changed_node.removed.remove(position)),
-            None => changed_node.added.push(id),
-        }
-    }
-
-    /// Removes a pod from the node.
-    pub(super) fn remove_pod(&self, changed_node: &mut NodeWithChanges, id: PodId, node: NodeId) {
-        let pod = self.cache.pod(id);
-        changed_node.usage.remove_pod(id, pod);
-        self.pre_filter_state.hard_constraints.update_with_pod(
-            &mut changed_node.spread_delta,
-            self.cache,
-            pod,
-            node,
-            -1,
-        );
-        self.pre_filter_state.affinity.update_with_pod(
-            &mut changed_node.affinity_delta,
-            self.cache,
-            self.pod,
-            pod,
-            node,
-            -1,
-        );
-        changed_node.removed.push(id);
     }
 
     fn volume_node(&self, node: NodeId) -> VolumeNode<'a> {
         let node_spec = self.node(node);
-        VolumeNode { name: &node_spec.name, labels: &node_spec.labels }
-    }
-
-    /// Calls a volume plugin with the volumes of the added and removed pods.
-    fn with_volume_changes<T>(
-        &self,
-        changed_node: Option<&NodeWithChanges>,
-        run: impl FnOnce(&PodChanges<'_>) -> T,
-    ) -> T {
-        let Some(with_changes) = changed_node else { return run(&PodChanges::default()) };
-        let volumes = |pod: &PodId| {
-            let pod = self.cache.pod(*pod);
-            Some(VolumePod { namespace: &pod.name.namespace, volumes: pod.volumes.as_ref()? })
-        };
-        let added: Vec<VolumePod<'_>> = with_changes.added.iter().filter_map(volumes).collect();
-        run(&PodChanges { removed: &with_changes.removed, added: &added })
+        let volumes = self.cache.storage.node(node);
+        VolumeNode { name: &node_spec.name, labels: &node_spec.labels, volumes }
     }
 
     pub(super) fn node(&self, node: NodeId) -> &'a Node {
         self.cache.nodes.spec(node)
     }
 
+    /// Whether the filters depend only on the node and its pods, also if pods are added or removed.
+    pub(super) fn depends_only_on_nodes(&self) -> bool {
+        // DynamicResources also depends on device classes, a change of which clears the filter cache.
+        let is_local = |(_, plugin): &(u8, Plugin)| *plugin == Plugin::DynamicResources;
+        self.framework.missing_state_errors.is_empty()
+            && self.is_affinity_skipped
+            && self.active_filters.iter().all(is_local)
+            && self.pod.node_name.is_none()
+    }
+
+    /// Whether other pods are nominated to the node, with the same or a higher priority.
+    #[inline]
+    pub(super) fn has_nominated_pods(&self, node: NodeId) -> bool {
+        self.may_have_nominated_pods(node) && !self.nominated_pods(node).is_empty()
+    }
+
+    #[inline]
+    fn may_have_nominated_pods(&self, node: NodeId) -> bool {
+        self.nominated_nodes.as_ref().is_none_or(|nodes| nodes.contains(&node))
+    }
+
     /// Other pods nominated to the node with the same or a higher priority.
     fn nominated_pods(&self, node: NodeId) -> SmallVec<[PodId; 2]> {
-        if !self.nominator.has_any() {
+        if !self.may_have_nominated_pods(node) {
             return SmallVec::new();
         }
         let nominated = self.nominator.nominated_pods_for_node(self.cache.nodes.name(node)).iter().copied();

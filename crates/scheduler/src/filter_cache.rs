@@ -20,6 +20,7 @@ pub(super) struct FilterCache {
     recent: [u32; 4],
     common: [Option<u32>; CommonStatus::COUNT],
     clock: u64,
+    clear_count: u64,
 }
 
 /// Cached verdicts of one spec.
@@ -95,9 +96,15 @@ impl FilterCache {
     }
 
     pub(super) fn clear(&mut self) {
+        self.clear_count += 1;
         self.by_spec.clear();
         self.statuses.clear();
         self.common = Default::default();
+    }
+
+    /// How often it was cleared: identifiers of statuses are valid until then.
+    pub(super) fn clear_count(&self) -> u64 {
+        self.clear_count
     }
 
     /// Interns a status.

@@ -47,6 +47,7 @@ use nominator::Nominator;
 use plugins::scheduling_gates;
 use post_filter::{NominationChange, PostFilterOptions, post_filter};
 use pre_filter_state::PreFilterStateCache;
+use preemption::DryRunCache;
 use queue::SchedulingQueue;
 use storage::{StorageKind, VolumeReservation};
 
@@ -95,6 +96,7 @@ pub struct Scheduler {
     nominator: Nominator,
     pre_filter_states: PreFilterStateCache,
     retained: RetainedState,
+    dry_run_cache: DryRunCache,
     rng: Pcg64,
     queue: SchedulingQueue,
     /// Volume reservations of pods that are being bound.
@@ -110,8 +112,10 @@ impl Scheduler {
         let mut cache = ClusterCache::default();
         let frameworks =
             settings.profiles.iter().map(|profile| Framework::new(&settings, profile, &mut cache.scalars));
+        let profiles = frameworks.collect();
+        cache.keep_scalars_of_profiles();
         Scheduler {
-            profiles: frameworks.collect(),
+            profiles,
             rng: Pcg64::seed_from_u64(settings.seed),
             queue: SchedulingQueue::new(&settings),
             reservations: BTreeMap::new(),
@@ -119,6 +123,7 @@ impl Scheduler {
             nominator: Nominator::default(),
             pre_filter_states: PreFilterStateCache::default(),
             retained: RetainedState::default(),
+            dry_run_cache: DryRunCache::default(),
             clears_nominations: true,
             cache,
         }
@@ -298,8 +303,10 @@ impl Scheduler {
     /// Updates the snapshot, as at the start of every scheduling cycle.
     fn update_snapshot(&mut self) {
         self.cache.nodes.update_snapshot();
+        self.cache.free_unused_scalars();
         if self.retained.caches_disabled {
             self.retained.filter_cache.clear();
+            self.dry_run_cache.clear();
             self.pre_filter_states.clear();
             self.cache.drop_counts();
         }
@@ -356,11 +363,13 @@ impl Scheduler {
             candidate_offset: &mut |nodes| rng.random_range(0..nodes),
             clears_nominations: self.clears_nominations,
         };
+        let (filter_cache, dry_run_cache) = (&mut self.retained.filter_cache, &mut self.dry_run_cache);
         let nomination =
-            post_filter(&cycle_state, &diagnosis, &self.retained.filter_cache, options, &mut rejection);
+            post_filter(&cycle_state, &diagnosis, filter_cache, dry_run_cache, options, &mut rejection);
         if nomination == NominationChange::Cleared && cycle_state.pod.nominated_node.is_some() {
             rejection.cleared_nominations.push(cycle_state.pod.name.clone());
         }
+        self.retained.reuse(diagnosis);
         (Decision::Unschedulable(rejection), CycleEffect::Nomination(nomination))
     }
 }

@@ -20,9 +20,16 @@ impl Nominator {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether any pod is nominated.
-    pub(super) fn has_any(&self) -> bool {
-        !self.by_pod.is_empty()
+    /// The names of the nodes that pods are nominated to, sorted.
+    pub(super) fn node_names(&self) -> Vec<&Arc<str>> {
+        let mut names: Vec<&Arc<str>> = self.by_node.keys().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The number of nodes that pods are nominated to.
+    pub(super) fn node_count(&self) -> usize {
+        self.by_node.len()
     }
 
     /// Sets or clears the nomination of a pod.

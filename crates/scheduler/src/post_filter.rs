@@ -9,7 +9,7 @@ use super::filter_cache::FilterCache;
 use super::ids::{NodeId, PodId};
 use super::plugin::Plugin;
 use super::plugins::dynamic_resources;
-use super::preemption::{PreemptionResult, preempt};
+use super::preemption::{DryRunCache, PreemptionResult, preempt};
 
 /// The effect on nominations.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +36,8 @@ pub(super) struct PostFilterOptions<'a> {
 pub(super) fn post_filter(
     cycle_state: &CycleState<'_>,
     diagnosis: &Diagnosis,
-    filter_cache: &FilterCache,
+    filter_cache: &mut FilterCache,
+    dry_run_cache: &mut DryRunCache,
     options: PostFilterOptions<'_>,
     rejection: &mut Rejection,
 ) -> NominationChange {
@@ -57,7 +58,15 @@ pub(super) fn post_filter(
             }
             Plugin::DynamicResources => messages.push(dynamic_resources::NOTHING_TO_DEALLOCATE.to_owned()),
             Plugin::DefaultPreemption => {
-                match preempt(cycle_state, diagnosis, filter_cache, options.now, options.candidate_offset) {
+                let result = preempt(
+                    cycle_state,
+                    diagnosis,
+                    filter_cache,
+                    dry_run_cache,
+                    options.now,
+                    options.candidate_offset,
+                );
+                match result {
                     PreemptionResult::NotEligible(reason) => messages.push(reason),
                     PreemptionResult::Failed(error) => {
                         rejection.post_filter_message = error;

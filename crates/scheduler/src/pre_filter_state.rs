@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
-use super::cache::ClusterCache;
+use super::cache::{ClusterCache, CountsId};
 use super::framework::Framework;
 use super::ids::PodId;
 use super::plugin::Plugin;
@@ -24,14 +25,32 @@ pub(super) struct PreFilterState {
 /// States computed before, valid for one generation of the cache.
 #[derive(Debug, Default)]
 pub(super) struct PreFilterStateCache {
-    states: FxHashMap<StateKey, Arc<PreFilterState>>,
+    states: FxHashMap<StateKey, CachedState>,
     generation: (u64, u64),
+}
+
+#[derive(Debug)]
+struct CachedState {
+    state: Arc<PreFilterState>,
+    /// The counts it refers to, with their serials. The state is invalid once one of them has been evicted.
+    counts: SmallVec<[(CountsId, u64); 4]>,
 }
 
 /// The serials of spec and labels, and the controller whose selector counts.
 type StateKey = ((u64, u64), Option<Controller>);
 
-const MAX_STATES: usize = 4096;
+/// The maximum number of states is the number of label sets of pods, between these limits. Each takes about a kilobyte.
+const MAX_STATES: (usize, usize) = (1 << 12, 1 << 15);
+
+// === impl PreFilterState ===
+
+impl PreFilterState {
+    fn counts(&self) -> impl Iterator<Item = CountsId> {
+        self.hard_constraints.counts().chain(self.soft_constraints.counts()).chain(self.affinity.counts())
+    }
+}
+
+// === impl PreFilterStateCache ===
 
 impl PreFilterStateCache {
     pub(super) fn get_or_compute(
@@ -41,16 +60,20 @@ impl PreFilterStateCache {
         pod: PodId,
     ) -> Arc<PreFilterState> {
         cache.evict_unused_counts();
-        if self.generation != cache.pre_filter_generation() || self.states.len() >= MAX_STATES {
+        let max_states = cache.label_set_count().clamp(MAX_STATES.0, MAX_STATES.1);
+        if self.generation != cache.pre_filter_generation() || self.states.len() >= max_states {
             self.clear();
             self.generation = cache.pre_filter_generation();
         }
         let key = (cache.pre_filter_key(pod), cache.pod(pod).controller.clone());
-        if let Some(state) = self.states.get(&key) {
+        if let Some(CachedState { state, counts }) = self.states.get(&key)
+            && cache.mark_counts_used(counts)
+        {
             return state.clone();
         }
         let state = Arc::new(compute(cache, framework, pod));
-        self.states.insert(key, state.clone());
+        let counts = state.counts().map(|id| (id, cache.counts_serial(id))).collect();
+        self.states.insert(key, CachedState { state: state.clone(), counts });
         state
     }
 

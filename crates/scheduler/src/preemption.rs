@@ -1,19 +1,20 @@
 //! Preemption: the choice of a node on which deleting lower-priority pods makes the pod schedulable, and of the
 //! victims.
 
-use std::cmp::Reverse;
-
-use kubernetes::go;
-use smallvec::smallvec;
+mod dry_run;
+mod dry_run_cache;
 
 use crate::cycle::Diagnosis;
-use crate::cycle_state::{CycleState, NodeWithChanges};
+use crate::cycle_state::CycleState;
 use crate::filter_cache::FilterCache;
 use crate::ids::{NodeId, PodId};
 use crate::message;
 use crate::plugin::Plugin;
 use crate::pod::Pod;
 use crate::status::{Code, Status};
+use dry_run::{CandidateCost, DryRunner, no_victims_status};
+
+pub(crate) use dry_run_cache::DryRunCache;
 
 /// The result of preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,21 +29,13 @@ pub(crate) enum PreemptionResult {
     Nominated(NodeId, Vec<PodId>),
 }
 
-/// A node on which preemption helps.
-struct Candidate {
-    node: NodeId,
-    /// The most important first.
-    victims: Vec<PodId>,
-    /// The number of victims that violate a disruption budget.
-    pdb_violations: usize,
-}
-
 /// Runs preemption for an unschedulable pod. `offset` returns the index of the first candidate below the
 /// number of nodes it is given, `now` is the start time of pods that have none.
 pub(crate) fn preempt(
     cycle_state: &CycleState<'_>,
     diagnosis: &Diagnosis,
-    filter_cache: &FilterCache,
+    filter_cache: &mut FilterCache,
+    dry_run_cache: &mut DryRunCache,
     now: i64,
     offset: &mut dyn FnMut(usize) -> usize,
 ) -> PreemptionResult {
@@ -55,39 +48,85 @@ pub(crate) fn preempt(
         ));
     }
     let nodes = potential_nodes(cycle_state, diagnosis, filter_cache);
-    let mut error = None;
-    let mut statuses: Vec<Status> = Vec::new();
-    let mut candidates = Vec::new();
     let start = if nodes.is_empty() { 0 } else { offset(nodes.len()) };
     if !cycle_state.cache.has_lower_priority_pod(cycle_state.pod.priority()) {
         return no_candidates(cycle_state, &[(&no_victims_status(), nodes.len())]);
     }
-    if !nodes.is_empty() {
-        let candidate_limit = num_candidates(cycle_state, nodes.len());
-        let (mut non_violating, mut violating) = (Vec::new(), Vec::new());
-        for index in 0..nodes.len() {
-            match select_victims_on_node(cycle_state, nodes[(start + index) % nodes.len()], now) {
-                Err(status) if status.code == Code::Error => error = error.or(Some(status)),
-                Err(status) => statuses.push(status),
-                Ok(candidate) if candidate.pdb_violations == 0 => non_violating.push(candidate),
-                Ok(candidate) => violating.push(candidate),
+    let (before_start, from_start) = nodes.split_at(start);
+    let rotated_nodes = from_start.iter().chain(before_start).copied();
+    let candidate_limit = num_candidates(cycle_state, nodes.len());
+    let search =
+        find_candidates(cycle_state, rotated_nodes, candidate_limit, filter_cache, dry_run_cache, now);
+    if let Some((_, node, victims)) = search.best {
+        return PreemptionResult::Nominated(node, victims);
+    }
+    if let Some(error) = search.error {
+        return PreemptionResult::Failed(format!("preemption: {}", filter_cache.status(error).message()));
+    }
+    let statuses: Vec<(&Status, usize)> =
+        search.rejected.iter().map(|status_id| (filter_cache.status(*status_id), 1)).collect();
+    no_candidates(cycle_state, &statuses)
+}
+
+/// The result of a search for candidates.
+#[derive(Default)]
+struct CandidateSearch {
+    /// The best candidate by kube-scheduler's criteria, the first of equals: its cost, node and victims.
+    best: Option<(CandidateCost, NodeId, Vec<PodId>)>,
+    /// The first status that is an error.
+    error: Option<u32>,
+    /// The other statuses.
+    rejected: Vec<u32>,
+}
+
+/// Dry-runs preemption on nodes until there are enough candidates, one of them without violated disruption budgets.
+fn find_candidates(
+    cycle_state: &CycleState<'_>,
+    nodes: impl Iterator<Item = NodeId>,
+    limit: usize,
+    filter_cache: &mut FilterCache,
+    dry_run_cache: &mut DryRunCache,
+    now: i64,
+) -> CandidateSearch {
+    let mut search = CandidateSearch::default();
+    let (mut candidates, mut non_violating) = (0, 0);
+    let mut runner = DryRunner::new(cycle_state, now);
+    let mut cached_dry_runs = dry_run_cache.take(cycle_state, filter_cache);
+    let covering_budgets = &mut dry_run_cache.covering_budgets;
+    for node in nodes {
+        let uncached;
+        let outcome = match &mut cached_dry_runs {
+            Some(cached) if !cycle_state.has_nominated_pods(node) => {
+                cached.get_or_run(node, now, cycle_state.cache, &mut runner, covering_budgets, filter_cache)
             }
-            if !non_violating.is_empty() && non_violating.len() + violating.len() >= candidate_limit {
-                break;
+            _ => {
+                let result = runner.run(node, covering_budgets);
+                uncached = result.outcome.map_err(|status| filter_cache.status_id(status));
+                &uncached
+            }
+        };
+        match outcome {
+            Err(status_id) if filter_cache.status(*status_id).code == Code::Error => {
+                search.error = search.error.or(Some(*status_id));
+            }
+            Err(status_id) => search.rejected.push(*status_id),
+            Ok(candidate) => {
+                candidates += 1;
+                non_violating += usize::from(candidate.pdb_violations == 0);
+                let cost = candidate.cost(now);
+                if search.best.as_ref().is_none_or(|(best, ..)| cost < *best) {
+                    search.best = Some((cost, node, candidate.victims.clone()));
+                }
             }
         }
-        candidates = non_violating;
-        candidates.append(&mut violating);
+        if non_violating > 0 && candidates >= limit {
+            break;
+        }
     }
-    if let Some(error) = error.filter(|_| candidates.is_empty()) {
-        return PreemptionResult::Failed(format!("preemption: {}", error.message()));
+    if let Some(dry_runs) = cached_dry_runs {
+        dry_run_cache.put_back(cycle_state, dry_runs);
     }
-    if candidates.is_empty() {
-        let statuses: Vec<(&Status, usize)> = statuses.iter().map(|status| (status, 1)).collect();
-        return no_candidates(cycle_state, &statuses);
-    }
-    let best = pick_one_node(cycle_state, candidates, now);
-    PreemptionResult::Nominated(best.node, best.victims)
+    search
 }
 
 /// The result without candidates; `statuses` has the statuses of the dry runs with their counts.
@@ -98,11 +137,6 @@ fn no_candidates(cycle_state: &CycleState<'_>, statuses: &[(&Status, usize)]) ->
     let other_nodes = node_count - statuses.iter().map(|(_, count)| count).sum::<usize>();
     let all_statuses = statuses.iter().copied().chain([(&other_status, other_nodes)]);
     PreemptionResult::NoCandidates(format!("preemption: {}", message::fit_error(node_count, all_statuses)))
-}
-
-/// The status of a node without lower-priority pods.
-fn no_victims_status() -> Status {
-    Status::unresolvable(Plugin::DefaultPreemption, "No preemption victims found for incoming pod")
 }
 
 /// Why the pod is not eligible to preempt others.
@@ -142,11 +176,15 @@ fn potential_nodes(
         let all_nodes = cycle_state.cache.nodes.order();
         return if status.code == Code::Unschedulable { all_nodes.to_vec() } else { Vec::new() };
     }
-    let resolvable = diagnosis
-        .node_to_status
-        .iter()
-        .filter(|(_, id)| filter_cache.status(*id).code == Code::Unschedulable);
-    resolvable.map(|(node, _)| *node).collect()
+    // Most nodes have the same status as the node before.
+    let mut last = (None, false);
+    let is_resolvable = |&&(_, id): &&(NodeId, u32)| {
+        if last.0 != Some(id) {
+            last = (Some(id), filter_cache.status(id).code == Code::Unschedulable);
+        }
+        last.1
+    };
+    diagnosis.node_to_status.iter().filter(is_resolvable).map(|(node, _)| *node).collect()
 }
 
 /// The number of candidates after which the search ends.
@@ -159,119 +197,4 @@ fn num_candidates(cycle_state: &CycleState<'_>, nodes: usize) -> usize {
 
 fn has_lower_priority(pod: &Pod, preemptor: &Pod) -> bool {
     pod.priority() < preemptor.priority()
-}
-
-/// Dry-runs preemption on one node. Returns the victims, or the status if preemption does not help.
-fn select_victims_on_node(cycle_state: &CycleState<'_>, node: NodeId, now: i64) -> Result<Candidate, Status> {
-    let potential_victims = cycle_state.cache.nodes.usage(node).pods.iter().copied();
-    let mut potential_victims: Vec<PodId> = potential_victims
-        .filter(|pod| has_lower_priority(cycle_state.cache.pod(*pod), cycle_state.pod))
-        .collect();
-    if potential_victims.is_empty() {
-        return Err(no_victims_status());
-    }
-    let mut changed_node = cycle_state.unchanged_node(node);
-    potential_victims.iter().for_each(|pod| cycle_state.remove_pod(&mut changed_node, *pod, node));
-    cycle_state.filter_with_changes(node, &changed_node)?;
-    sort_by_importance(cycle_state, &mut potential_victims, now);
-    let (violating_victims, non_violating_victims) = split_by_pdb_violation(cycle_state, &potential_victims);
-    let mut victims = Vec::new();
-    for pod in &violating_victims {
-        reprieve(cycle_state, &mut changed_node, *pod, node, &mut victims);
-    }
-    let pdb_violations = victims.len();
-    for pod in &non_violating_victims {
-        reprieve(cycle_state, &mut changed_node, *pod, node, &mut victims);
-    }
-    if !violating_victims.is_empty() && !non_violating_victims.is_empty() {
-        sort_by_importance(cycle_state, &mut victims, now);
-    }
-    if victims.is_empty() {
-        let reason =
-            format!("expected at least one victim pod on node {:?}", cycle_state.cache.nodes.name(node));
-        return Err(Status {
-            plugin: Plugin::DefaultPreemption,
-            code: Code::Error,
-            reasons: smallvec![reason.into()],
-        });
-    }
-    Ok(Candidate { node, victims, pdb_violations })
-}
-
-/// Keeps a pod on the node if the incoming pod still fits; otherwise it becomes a victim.
-fn reprieve(
-    cycle_state: &CycleState<'_>,
-    changed_node: &mut NodeWithChanges,
-    pod: PodId,
-    node: NodeId,
-    victims: &mut Vec<PodId>,
-) {
-    cycle_state.add_pod(changed_node, pod, node);
-    if cycle_state.refilter_with_changes(node, changed_node).is_err() {
-        cycle_state.remove_pod(changed_node, pod, node);
-        victims.push(pod);
-    }
-}
-
-/// The most important first: higher priority, then earlier start time.
-fn sort_by_importance(cycle_state: &CycleState<'_>, pods: &mut [PodId], now: i64) {
-    go::sort(pods, |a, b| {
-        let (a, b) = (cycle_state.cache.pod(*a), cycle_state.cache.pod(*b));
-        if a.priority() != b.priority() {
-            return a.priority() > b.priority();
-        }
-        match (a.start_time, b.start_time) {
-            // kube-scheduler reads the clock for each missing start time, and the clock advances between the two reads.
-            (None, None) => true,
-            (a, b) => a.unwrap_or(now) < b.unwrap_or(now),
-        }
-    });
-}
-
-/// Splits pods into those that violate a disruption budget if all are deleted in this order, and the others.
-fn split_by_pdb_violation(cycle_state: &CycleState<'_>, pods: &[PodId]) -> (Vec<PodId>, Vec<PodId>) {
-    let budgets = &cycle_state.cache.related_objects.budgets;
-    if budgets.is_empty() {
-        return (Vec::new(), pods.to_vec());
-    }
-    let mut allowed: Vec<i64> =
-        budgets.values().map(|budget| i64::from(budget.disruptions_allowed)).collect();
-    pods.iter().partition(|pod| {
-        let pod = cycle_state.cache.pod(**pod);
-        let mut is_violating = false;
-        for (budget, allowed) in budgets.values().zip(&mut allowed) {
-            let is_covered = budget.namespace == pod.name.namespace
-                && !pod.labels.is_empty()
-                && !budget.selector.is_everything()
-                && budget.selector.matches(|key| pod.labels.get(key))
-                && !budget.disrupted_pods.contains(&pod.name.name);
-            if is_covered {
-                *allowed -= 1;
-                is_violating |= *allowed < 0;
-            }
-        }
-        is_violating
-    })
-}
-
-/// The candidate by kube-scheduler's criteria; the first of equals.
-fn pick_one_node(cycle_state: &CycleState<'_>, candidates: Vec<Candidate>, now: i64) -> Candidate {
-    let cost = |candidate: &Candidate| {
-        let pods = || candidate.victims.iter().map(|pod| cycle_state.cache.pod(*pod));
-        let first_victim_priority = pods().map(Pod::priority).next().unwrap_or(i32::MIN);
-        let priority_sum: i64 = pods().map(|pod| i64::from(pod.priority()) + (1 << 31)).sum();
-        let highest_priority = pods().map(Pod::priority).max();
-        let earliest_start = pods()
-            .filter(|pod| Some(pod.priority()) == highest_priority)
-            .map(|pod| pod.start_time.unwrap_or(now))
-            .min();
-        (
-            candidate.pdb_violations,
-            first_victim_priority,
-            priority_sum,
-            candidate.victims.len(),
-            Reverse(earliest_start),
-        )
-    };
-    candidates.into_iter().min_by_key(cost).expect("there is at least one candidate")
 }

@@ -21,21 +21,23 @@ use model::{Kind, Object};
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 
-use super::ids::PodId;
+use super::ids::{NodeId, PodId};
 use super::plugin::Plugin;
 use super::status::{Code, Status};
 use assigned_pods::AssignedPod;
 use assume::AssumeSlot;
+use node_volumes::NodeVolumesTable;
+use objects::CsiNode;
 use read::ObjectFields;
 
 pub(crate) use assigned_pods::VolumeOwner;
 pub(crate) use assume::VolumeReservation;
 pub(crate) use attachable::{AttachableVolume, ClaimKey};
 pub(crate) use in_tree::InTreeVolume;
-pub(crate) use node_volumes::{NodeVolumes, VolumeUses};
+pub(crate) use node_volumes::{LimitedDriver, NodeVolumes, VolumeUses};
 pub(crate) use objects::{
-    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
-    VolumeAttachment, VolumeBindingMode,
+    CsiDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
+    VolumeBindingMode,
 };
 pub use pod_volumes::PodVolumes;
 pub(crate) use pod_volumes::{InlineDisk, PodVolume};
@@ -54,7 +56,7 @@ pub(crate) struct StorageCache {
     capacities: FxHashMap<ClaimKey, Option<Arc<str>>>,
     capacities_by_class: FxHashMap<Option<Arc<str>>, BTreeMap<ClaimKey, ReadResult<CsiStorageCapacity>>>,
     attachments: FxHashMap<Arc<str>, AttachmentEntry>,
-    nodes: FxHashMap<Arc<str>, NodeVolumes>,
+    nodes: NodeVolumesTable,
     /// Unreadable attachments whose node is unknown.
     attachments_without_node: BTreeMap<Arc<str>, Arc<UnreadableObject>>,
     pods: FxHashMap<PodId, AssignedPod>,
@@ -178,7 +180,7 @@ impl StorageCache {
             }
             StorageKind::CsiNode => {
                 let (parsed, result) = read_object(&fields, CsiNode::read);
-                self.update_node(&name, |node| node.csi_node = Some(parsed));
+                self.nodes.set_csi_node(&name, Some(parsed));
                 result
             }
             StorageKind::CsiDriver => {
@@ -214,7 +216,7 @@ impl StorageCache {
             StorageKind::PersistentVolumeClaim => self.set_claim(&key, None),
             StorageKind::PersistentVolume => self.set_volume(name, None),
             StorageKind::StorageClass => self.set_class(name, None),
-            StorageKind::CsiNode => self.update_node(name, |node| node.csi_node = None),
+            StorageKind::CsiNode => self.nodes.set_csi_node(name, None),
             StorageKind::CsiDriver => drop(self.drivers.remove(name)),
             StorageKind::CsiStorageCapacity => self.set_capacity(&key, None),
             StorageKind::VolumeAttachment => self.set_attachment(name, None),
@@ -296,9 +298,24 @@ impl StorageCache {
             .flat_map(BTreeMap::values)
     }
 
-    /// The volumes of a node; `None` if there are none.
-    pub(crate) fn node(&self, name: &str) -> Option<&NodeVolumes> {
-        self.nodes.get(name)
+    /// A node was added. Volumes of a node may be known before.
+    pub(crate) fn add_node(&mut self, id: NodeId, name: &Arc<str>) {
+        self.nodes.add_node(id, name);
+    }
+
+    /// A node was removed.
+    pub(crate) fn remove_node(&mut self, id: NodeId, name: &Arc<str>) {
+        self.nodes.remove_node(id, name);
+    }
+
+    /// The volumes of an existing node; `None` if it does not exist.
+    pub(crate) fn node(&self, id: NodeId) -> Option<&NodeVolumes> {
+        self.nodes.by_id(id)
+    }
+
+    /// A driver by name; `None` if no node has an attach limit for it.
+    pub(crate) fn limited_driver(&self, name: &str) -> Option<LimitedDriver> {
+        self.nodes.limited_driver(name)
     }
 
     /// An unreadable attachment whose node is unknown.
@@ -380,7 +397,7 @@ impl StorageCache {
         if let Some(old) = self.attachments.remove(name) {
             self.attachments_without_node.remove(name);
             if let Some(node) = &old.node {
-                self.update_node(node, |node| node.remove_attachment(name, &old.counted));
+                self.nodes.update(node, |node| node.remove_attachment(name, &old.counted));
             }
             if let Some(volume) = volume_of(&old.known) {
                 self.update_volume_entry(&volume, |entry| entry.attachments.remove(name));

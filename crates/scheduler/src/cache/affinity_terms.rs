@@ -152,6 +152,11 @@ impl AffinityTerms {
         ids
     }
 
+    /// The topology keys of all terms.
+    pub(super) fn topology_keys(&self) -> impl Iterator<Item = TopologyKeyId> {
+        self.terms.iter().map(|(_, _, term_counts)| term_counts.key)
+    }
+
     pub(super) fn term(&self, id: TermId) -> &CountedTerm {
         self.terms.key(id.0)
     }

@@ -8,8 +8,8 @@ use super::super::ids::NodeId;
 /// added or removed is evaluated once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct EligibleDomains {
-    /// The domain of each node, by identifier; `None` for nodes that are not eligible.
-    domain_by_node: Vec<Option<u32>>,
+    /// The domain of each node, by identifier; [`NO_DOMAIN`] for nodes that are not eligible.
+    domain_by_node: Vec<u32>,
     /// The number of eligible nodes in each domain.
     nodes_by_domain: Vec<u32>,
     /// The number of domains with an eligible node.
@@ -19,27 +19,47 @@ pub(super) struct EligibleDomains {
 /// Pod counts by domain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DomainCounts {
-    /// By domain.
-    counts: Vec<u32>,
+    /// By domain, in pages. Domains without pods take no memory unless others of their page have some: a domain may be a
+    /// node, and most workloads have pods on few nodes.
+    pages: Vec<Option<Box<CountPage>>>,
+    used_pages: usize,
     total: u64,
     /// The number of domains by their count, without those of count zero.
     domains_by_count: BTreeMap<u32, usize>,
 }
+
+/// The counts of consecutive domains, at least one of which is not zero.
+#[derive(Clone, Debug, PartialEq)]
+struct CountPage {
+    counts: [u32; PAGE_SIZE],
+    non_zero: u32,
+}
+
+const PAGE_SIZE: usize = 64;
+const NO_DOMAIN: u32 = u32::MAX;
 
 // === impl EligibleDomains ===
 
 impl EligibleDomains {
     /// The domain of an eligible node.
     pub(super) fn domain(&self, node: NodeId) -> Option<usize> {
-        self.domain_by_node.get(node.index()).copied().flatten().map(|domain| domain as usize)
+        let domain = self.domain_by_node.get(node.index()).copied();
+        domain.filter(|domain| *domain != NO_DOMAIN).map(|domain| domain as usize)
+    }
+
+    /// Its size in memory, about.
+    pub(super) fn byte_size(&self) -> usize {
+        size_of::<EligibleDomains>()
+            + size_of_val(&*self.domain_by_node)
+            + size_of_val(&*self.nodes_by_domain)
     }
 
     /// Adds a node, in a domain if it is eligible.
     pub(super) fn add_node(&mut self, node: NodeId, domain: Option<usize>) {
         if self.domain_by_node.len() <= node.index() {
-            self.domain_by_node.resize(node.index() + 1, None);
+            self.domain_by_node.resize(node.index() + 1, NO_DOMAIN);
         }
-        self.domain_by_node[node.index()] = domain.map(|domain| domain as u32);
+        self.domain_by_node[node.index()] = domain.map_or(NO_DOMAIN, |domain| domain as u32);
         let Some(domain) = domain else { return };
         if self.nodes_by_domain.len() <= domain {
             self.nodes_by_domain.resize(domain + 1, 0);
@@ -51,7 +71,7 @@ impl EligibleDomains {
     /// Removes a node. Its pods must no longer be counted.
     pub(super) fn remove_node(&mut self, node: NodeId) {
         let Some(domain) = self.domain(node) else { return };
-        self.domain_by_node[node.index()] = None;
+        self.domain_by_node[node.index()] = NO_DOMAIN;
         self.nodes_by_domain[domain] -= 1;
         self.non_empty_domains -= usize::from(self.nodes_by_domain[domain] == 0);
     }
@@ -61,8 +81,17 @@ impl EligibleDomains {
 
 impl DomainCounts {
     /// The number of pods in a domain.
+    #[inline]
     pub(crate) fn at(&self, domain: usize) -> u32 {
-        self.counts.get(domain).copied().unwrap_or(0)
+        match self.pages.get(domain / PAGE_SIZE) {
+            Some(Some(page)) => page.counts[domain % PAGE_SIZE],
+            _ => 0,
+        }
+    }
+
+    /// Its size in memory, about.
+    pub(super) fn byte_size(&self) -> usize {
+        size_of::<DomainCounts>() + size_of_val(&*self.pages) + self.used_pages * size_of::<CountPage>()
     }
 
     /// The number of pods in all domains.
@@ -90,20 +119,17 @@ impl DomainCounts {
     }
 
     pub(super) fn add(&mut self, domain: usize, count: u32) {
-        if self.counts.len() <= domain {
-            self.counts.resize(domain + 1, 0);
-        }
-        self.set(domain, self.counts[domain] + count);
+        self.set(domain, self.at(domain) + count);
         self.total += u64::from(count);
     }
 
     pub(super) fn subtract(&mut self, domain: usize, count: u32) {
-        self.set(domain, self.counts[domain] - count);
+        self.set(domain, self.at(domain) - count);
         self.total -= u64::from(count);
     }
 
-    fn set(&mut self, place: usize, count: u32) {
-        let old_count = std::mem::replace(&mut self.counts[place], count);
+    fn set(&mut self, domain: usize, count: u32) {
+        let old_count = self.replace(domain, count);
         if old_count > 0 {
             let domain_count = self
                 .domains_by_count
@@ -117,6 +143,34 @@ impl DomainCounts {
         if count > 0 {
             *self.domains_by_count.entry(count).or_default() += 1;
         }
+    }
+
+    /// Stores a count and returns the old one.
+    fn replace(&mut self, domain: usize, count: u32) -> u32 {
+        let (index, offset) = (domain / PAGE_SIZE, domain % PAGE_SIZE);
+        if self.pages.len() <= index {
+            if count == 0 {
+                return 0;
+            }
+            self.pages.resize(index + 1, None);
+        }
+        let slot = &mut self.pages[index];
+        let page = match slot {
+            None if count == 0 => return 0,
+            None => {
+                self.used_pages += 1;
+                slot.insert(Box::new(CountPage { counts: [0; PAGE_SIZE], non_zero: 0 }))
+            }
+            Some(page) => page,
+        };
+        let old_count = std::mem::replace(&mut page.counts[offset], count);
+        page.non_zero += u32::from(count > 0);
+        page.non_zero -= u32::from(old_count > 0);
+        if page.non_zero == 0 {
+            *slot = None;
+            self.used_pages -= 1;
+        }
+        old_count
     }
 }
 

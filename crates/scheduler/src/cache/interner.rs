@@ -83,6 +83,11 @@ impl<K: Clone + Eq + Hash, V> Interner<K, V> {
         self.entry(id).serial
     }
 
+    /// Whether this is the serial of the key that now has the identifier.
+    pub(super) fn has_serial(&self, id: u32, serial: u64) -> bool {
+        matches!(self.slots.get(id as usize), Some(Some(entry)) if entry.serial == serial)
+    }
+
     /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.ids_by_key.len()

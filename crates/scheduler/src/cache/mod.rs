@@ -2,17 +2,22 @@
 //! that a decision depends on.
 
 mod affinity_terms;
+mod count_query;
+mod disruption_budgets;
 mod domain_counts;
 mod interner;
 mod nodes;
 mod pod_counts;
 mod related_objects;
+mod sweep;
+#[cfg(test)]
+mod tests;
 mod topology;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubernetes::amounts::ScalarResourceNames;
+use kubernetes::amounts::{ScalarResourceId, ScalarResourceNames};
 use model::{Moment, NamespacedName};
 use rustc_hash::FxHashMap;
 
@@ -25,11 +30,13 @@ use interner::Interner;
 use pod_counts::PodCounts;
 
 pub(super) use affinity_terms::{TermCounts, TermId, TermKind};
+pub(super) use count_query::{
+    CountQuery, CountedNodes, GroupBy, NodeScope, PodFilter, PodLabels, ResolvedTerm,
+};
+pub(super) use disruption_budgets::BudgetId;
 pub(super) use domain_counts::DomainCounts;
 pub(super) use nodes::{ImageStates, NodeTable};
-pub(super) use pod_counts::{
-    CountQuery, CountedNodes, CountsId, GroupBy, NodeScope, PodFilter, PodLabels, ResolvedTerm,
-};
+pub(super) use pod_counts::CountsId;
 pub(super) use related_objects::{RelatedObjectKind, RelatedObjects};
 pub(super) use topology::{Topology, TopologyDomain, TopologyKeyId};
 
@@ -55,6 +62,9 @@ pub(super) struct ClusterCache {
     /// Incremented by every change that invalidates [`PreFilterState`](super::pre_filter_state::PreFilterState)s, other
     /// than of pods.
     invalidations: u64,
+    profile_scalars: Vec<ScalarResourceId>,
+    /// The number of scalar resources after unused ones were last freed.
+    kept_scalars: usize,
 }
 
 /// A pod with its interned labels and spec.
@@ -75,7 +85,7 @@ struct SpecEntry {
     terms: Vec<TermId>,
 }
 
-impl pod_counts::TopologyView for (&NodeTable, &Topology) {
+impl count_query::TopologyView for (&NodeTable, &Topology) {
     fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.0.present()
     }
@@ -122,6 +132,11 @@ impl ClusterCache {
     pub(super) fn pre_filter_key(&self, id: PodId) -> (u64, u64) {
         let cached_pod = self.cached(id);
         (self.specs.serial(cached_pod.spec_id), self.pod_counts.serial(cached_pod.labels_id))
+    }
+
+    /// The serial of a pod's namespace and label set, which is never reused.
+    pub(super) fn labels_serial(&self, id: PodId) -> u64 {
+        self.pod_counts.serial(self.cached(id).labels_id)
     }
 
     /// Every pod, by identifier.
@@ -230,6 +245,9 @@ impl ClusterCache {
     pub(super) fn set_start_time(&mut self, id: PodId, since: Moment) {
         let cached_pod = self.pods[id.index()].as_mut().expect("a pod ID is valid while the pod is cached");
         cached_pod.pod.start_time = Some(since.nanos());
+        if let Some(node) = cached_pod.node {
+            self.nodes.count_victim_order_change(node);
+        }
     }
 
     pub(super) fn set_nominated_node(&mut self, id: PodId, node: Option<Arc<str>>) {
@@ -336,6 +354,7 @@ impl ClusterCache {
         }
         self.nodes.set(id, spec);
         if !was_present {
+            self.storage.add_node(id, self.nodes.name(id));
             for pod in self.nodes.usage(id).pods.clone() {
                 self.add_volumes(pod, id);
             }
@@ -357,6 +376,7 @@ impl ClusterCache {
         for pod in &self.nodes.usage(id).pods {
             self.storage.remove_pod(*pod);
         }
+        self.storage.remove_node(id, self.nodes.name(id));
         self.nodes.remove(id);
         self.nodes.release_if_unused(id);
     }
@@ -436,8 +456,28 @@ impl ClusterCache {
 
     /// Evicts the counts that have not been used for the longest time, if there are too many.
     pub(super) fn evict_unused_counts(&mut self) {
-        if self.pod_counts.evict_unused() {
-            self.invalidations += 1;
-        }
+        self.pod_counts.evict_unused();
+        self.free_unused_topology_keys();
+    }
+
+    /// Marks counts as used. Returns false if one of them has been evicted.
+    pub(super) fn mark_counts_used(&mut self, counts: &[(CountsId, u64)]) -> bool {
+        counts.iter().all(|(id, serial)| self.pod_counts.mark_used(*id, *serial))
+    }
+
+    /// The serial of counts, which is never reused.
+    pub(super) fn counts_serial(&self, id: CountsId) -> u64 {
+        self.pod_counts.counts_serial(id)
+    }
+
+    /// The number of counts that are kept.
+    #[cfg(test)]
+    fn counts_len(&self) -> usize {
+        self.pod_counts.counts_len()
+    }
+
+    /// The number of distinct label sets of pods, by namespace.
+    pub(super) fn label_set_count(&self) -> usize {
+        self.pod_counts.label_set_count()
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use kubernetes::amounts::ScalarResourceId;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::super::ids::{NodeId, PodId};
@@ -43,6 +44,9 @@ struct NodeSlot {
     /// False for a placeholder.
     present: bool,
     usage: NodeUsage,
+    /// The number of changes of its pods' order and start times. They do not change the generation: only the choice of
+    /// preemption victims depends on them.
+    victim_order_changes: u32,
     is_changed: bool,
     image_states: ImageStates,
 }
@@ -126,6 +130,17 @@ impl NodeTable {
         &self.slots[id.index()].image_states
     }
 
+    /// Changes with the order and the start times of its pods.
+    pub(crate) fn victim_order_changes(&self, id: NodeId) -> u32 {
+        self.slots[id.index()].victim_order_changes
+    }
+
+    /// The order or a start time of its pods has changed.
+    pub(crate) fn count_victim_order_change(&mut self, id: NodeId) {
+        let changes = &mut self.slots[id.index()].victim_order_changes;
+        *changes = changes.wrapping_add(1);
+    }
+
     /// Changes with the node and with its pods.
     pub(crate) fn generation(&self, id: NodeId) -> u64 {
         self.generations[id.index()]
@@ -152,12 +167,20 @@ impl NodeTable {
             pods.swap_remove(position);
             pods.push(pod);
         }
+        self.count_victim_order_change(node);
     }
 
     /// Updates a node's usage.
     pub(crate) fn update_usage(&mut self, id: NodeId, change: impl FnOnce(&mut NodeUsage)) {
         change(&mut self.slots[id.index()].usage);
         self.touch(id);
+    }
+
+    /// Drops scalar resources of which no pod requests any more.
+    pub(crate) fn drop_unused_scalars(&mut self, is_used: impl Fn(ScalarResourceId) -> bool) {
+        for slot in &mut self.slots {
+            slot.usage.requested.drop_unused_scalars(&is_used);
+        }
     }
 
     /// Adds or updates a node.

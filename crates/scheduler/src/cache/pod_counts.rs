@@ -1,25 +1,17 @@
 //! Pod counts per topology domain, kept up to date as pods come and go. So the cost of a decision does not grow with
 //! the number of assigned pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kubernetes::labels::Labels;
-use kubernetes::selector::{RequiredNodeAffinity, Selector};
-use kubernetes::taints::{Toleration, first_untolerated};
+use rustc_hash::FxHashMap;
 
 use super::super::ids::NodeId;
 use super::super::node::Node;
+use super::count_query::{CountQuery, GroupBy, NodeScope, PodCount, PodFilter, PodLabels, TopologyView};
 use super::domain_counts::{DomainCounts, EligibleDomains};
 use super::interner::Interner;
 use super::topology::{Topology, TopologyKeyId};
-
-/// A pod's namespace and labels: all that selectors depend on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PodLabels {
-    pub namespace: Arc<str>,
-    pub labels: Labels,
-}
 
 /// The pods of one namespace and label set, by node.
 #[derive(Debug, Default)]
@@ -29,73 +21,16 @@ pub(super) struct PodsByNode {
     counted_in: (u64, Vec<CountsId>),
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct PodCount {
-    all: u32,
-    non_terminating: u32,
-}
-
 /// The identifier of a [`DomainCounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CountsId(u32);
-
-/// The pods that are counted, and the nodes and domains they are counted in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CountQuery {
-    pub pods: PodFilter,
-    pub scope: NodeScope,
-}
-
-/// The nodes on which pods are counted, and how they are grouped.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct NodeScope {
-    pub group_by: GroupBy,
-    pub nodes: CountedNodes,
-}
-
-/// The pods that are counted.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum PodFilter {
-    /// Non-terminating pods of a namespace that match a selector.
-    Spread(Arc<str>, Selector),
-    /// Pods that match all terms; there is at least one term.
-    AllTerms(Vec<ResolvedTerm>),
-}
-
-/// An affinity term of an incoming pod with its namespace selector resolved to namespaces.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ResolvedTerm {
-    /// `None` for every namespace. Sorted.
-    pub namespaces: Option<Vec<Arc<str>>>,
-    pub selector: Selector,
-}
-
-/// How nodes are grouped for counting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum GroupBy {
-    /// Each node by itself.
-    Node,
-    /// By the value of a topology key; nodes without the label are not counted.
-    Domain(TopologyKeyId),
-    /// By the value of a topology key; nodes without the label count as the empty value.
-    DomainOrEmpty(TopologyKeyId),
-}
-
-/// The nodes on which pods are counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct CountedNodes {
-    /// Only nodes with all of these labels.
-    pub with_keys: Vec<TopologyKeyId>,
-    /// Only nodes that match this node affinity.
-    pub selected_by: Option<Arc<RequiredNodeAffinity>>,
-    /// Only nodes whose taints are all tolerated.
-    pub tolerated_by: Option<Vec<Toleration>>,
-}
 
 /// All label sets of pods, and the counts that are kept of them.
 #[derive(Debug, Default)]
 pub(super) struct PodCounts {
     labels: Interner<Arc<PodLabels>, PodsByNode>,
+    /// The label sets of each namespace.
+    labels_by_namespace: FxHashMap<Arc<str>, BTreeSet<u32>>,
     counts: Interner<Arc<CountQuery>, KeptCounts>,
     /// The eligible domains of the counts; most are shared by several.
     domains: Interner<NodeScope, EligibleDomains>,
@@ -105,6 +40,10 @@ pub(super) struct PodCounts {
     /// Changes when counts are added or evicted.
     generation: u64,
     clock: u64,
+    /// The memory of all counts, about.
+    byte_size: usize,
+    /// The clock when counts out of use were last evicted.
+    last_sweep: u64,
 }
 
 #[derive(Debug)]
@@ -114,102 +53,29 @@ struct KeptCounts {
     last_used: u64,
 }
 
-/// The maximum number of counts; the least recently used are evicted. Each takes a few bytes per node.
-const MAX_COUNTS: usize = 1024;
-
-/// Access to the nodes and their topology domains.
-pub(super) trait TopologyView {
-    /// Every existing node.
-    fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)>;
-    fn topology(&self) -> &Topology;
-}
-
-// === impl PodFilter ===
-
-impl PodFilter {
-    fn matches(&self, pod_labels: &PodLabels) -> bool {
-        let label = |key: &str| pod_labels.labels.get(key);
-        match self {
-            // An empty spread selector matches no pods.
-            PodFilter::Spread(namespace, selector) => {
-                *namespace == pod_labels.namespace && !selector.is_everything() && selector.matches(label)
-            }
-            PodFilter::AllTerms(terms) => {
-                terms.iter().all(|term| term.matches(&pod_labels.namespace, &pod_labels.labels))
-            }
-        }
-    }
-
-    fn count(&self, pod_count: PodCount) -> u32 {
-        match self {
-            PodFilter::Spread(..) => pod_count.non_terminating,
-            PodFilter::AllTerms(_) => pod_count.all,
-        }
-    }
-
-    /// Labels and values that all matching pods have.
-    fn required_labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        let selector = match self {
-            PodFilter::Spread(_, selector) => selector,
-            PodFilter::AllTerms(terms) => &terms[0].selector,
-        };
-        selector.labels()
-    }
-}
-
-// === impl ResolvedTerm ===
-
-impl ResolvedTerm {
-    pub(crate) fn matches(&self, namespace: &Arc<str>, labels: &Labels) -> bool {
-        self.namespaces.as_ref().is_none_or(|namespaces| namespaces.binary_search(namespace).is_ok())
-            && self.selector.matches(|key| labels.get(key))
-    }
-}
-
-// === impl NodeScope ===
-
-impl NodeScope {
-    /// The domain of a node, or `None` if its pods are not counted.
-    fn domain_of(&self, node: NodeId, spec: &Node, topology: &Topology) -> Option<usize> {
-        let nodes = &self.nodes;
-        let is_counted = nodes.with_keys.iter().all(|&key| topology.domain(key, node).is_present())
-            && nodes.selected_by.as_ref().is_none_or(|required| required.selects(&spec.name, &spec.labels))
-            && nodes
-                .tolerated_by
-                .as_ref()
-                .is_none_or(|tolerations| first_untolerated(&spec.taints, tolerations).is_none());
-        if is_counted { self.group_by.domain(node, topology) } else { None }
-    }
-
-    /// Computes the domains of all eligible nodes.
-    fn eligible_domains(&self, topology_view: &impl TopologyView) -> EligibleDomains {
-        let mut domains = EligibleDomains::default();
-        for (node, spec) in topology_view.nodes() {
-            domains.add_node(node, self.domain_of(node, spec, topology_view.topology()));
-        }
-        domains
-    }
-}
-
-impl GroupBy {
-    /// The domain of a node; `None` if it has none.
-    pub(crate) fn domain(self, node: NodeId, topology: &Topology) -> Option<usize> {
-        match self {
-            GroupBy::Node => Some(node.index()),
-            GroupBy::Domain(key) => Some(topology.domain(key, node))
-                .filter(|domain| domain.is_present())
-                .map(|domain| domain.value_id()),
-            GroupBy::DomainOrEmpty(key) => Some(topology.domain(key, node).value_id()),
-        }
-    }
-}
+/// The maximum number of counts is this, and so many for each label set of a pod: a template has up to a few spread
+/// constraints or affinity terms. The least recently used are evicted.
+const MIN_MAX_COUNTS: usize = 1024;
+const COUNTS_PER_LABEL_SET: usize = 4;
+/// The maximum memory of all counts and their eligible domains. Counts take 4 bytes for each of their pods' domains, up
+/// to 256 if these are scattered; eligible domains take 4 bytes per node.
+const MAX_BYTES: usize = 256 << 20;
 
 // === impl PodCounts ===
 
 impl PodCounts {
     /// Interns a label set for one more pod, and returns its identifier.
     pub(super) fn acquire_labels(&mut self, pod_labels: &Arc<PodLabels>) -> u32 {
-        self.labels.acquire(pod_labels.clone(), |_| PodsByNode::default()).0
+        let (id, is_new) = self.labels.acquire(pod_labels.clone(), |_| PodsByNode::default());
+        if is_new {
+            self.labels_by_namespace.entry(pod_labels.namespace.clone()).or_default().insert(id);
+        }
+        id
+    }
+
+    /// The number of label sets.
+    pub(super) fn label_set_count(&self) -> usize {
+        self.labels.len()
     }
 
     /// The serial of a label set; unlike its identifier it is never reused.
@@ -219,7 +85,13 @@ impl PodCounts {
 
     /// Releases a label set for one pod.
     pub(super) fn release_labels(&mut self, labels_id: u32) {
-        self.labels.release(labels_id);
+        let Some((pod_labels, _)) = self.labels.release(labels_id) else { return };
+        if let Some(ids) = self.labels_by_namespace.get_mut(&pod_labels.namespace) {
+            ids.remove(&labels_id);
+            if ids.is_empty() {
+                self.labels_by_namespace.remove(&pod_labels.namespace);
+            }
+        }
     }
 
     /// A pod was assigned to a node. `attached` says whether the node exists.
@@ -259,7 +131,9 @@ impl PodCounts {
     /// A node was added; `labels_ids` has the label sets of its pods.
     pub(super) fn add_node(&mut self, node: NodeId, spec: &Node, labels_ids: &[u32], topology: &Topology) {
         for (key, domains) in self.domains.values_mut() {
+            self.byte_size -= domains.byte_size();
             domains.add_node(node, key.domain_of(node, spec, topology));
+            self.byte_size += domains.byte_size();
         }
         self.update_node(node, labels_ids, DomainCounts::add);
     }
@@ -288,16 +162,19 @@ impl PodCounts {
         let count_query = Arc::new(query);
         self.clock += 1;
         let clock = self.clock;
-        let PodCounts { labels, domains, .. } = self;
+        let PodCounts { labels, labels_by_namespace, domains, byte_size, .. } = self;
         let (id, is_new) = self.counts.acquire(count_query, |count_query| {
-            let (domains_id, _) =
+            let (domains_id, is_new_scope) =
                 domains.acquire(count_query.scope.clone(), |key| key.eligible_domains(topology_view));
+            let eligible_domains = domains.value(domains_id);
             let mut counts = DomainCounts::default();
-            for (node, count) in matching_pods(labels, count_query) {
-                if let Some(domain) = domains.value(domains_id).domain(node).filter(|_| count > 0) {
+            for_matching_pods(labels, labels_by_namespace, &count_query.pods, |node, count| {
+                if let Some(domain) = eligible_domains.domain(node).filter(|_| count > 0) {
                     counts.add(domain, count);
                 }
-            }
+            });
+            *byte_size += counts.byte_size();
+            *byte_size += if is_new_scope { eligible_domains.byte_size() } else { 0 };
             KeptCounts { counts, domains_id, last_used: clock }
         });
         if !is_new {
@@ -320,30 +197,80 @@ impl PodCounts {
         CountsId(id)
     }
 
-    /// Evicts the least recently used counts if there are too many, and returns whether any was evicted. Identifiers
-    /// obtained before are then invalid.
-    pub(super) fn evict_unused(&mut self) -> bool {
-        if self.counts.len() <= MAX_COUNTS {
+    #[cfg(test)]
+    pub(super) fn counts_len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// The serial of counts; unlike their identifier it is never reused.
+    pub(super) fn counts_serial(&self, id: CountsId) -> u64 {
+        self.counts.serial(id.0)
+    }
+
+    /// Marks counts as used, if they still exist. Returns whether they do.
+    pub(super) fn mark_used(&mut self, id: CountsId, serial: u64) -> bool {
+        if !self.counts.has_serial(id.0, serial) {
             return false;
+        }
+        self.clock += 1;
+        self.counts.value_mut(id.0).last_used = self.clock;
+        true
+    }
+
+    /// Evicts a quarter of all counts, the least recently used, if there are too many. Their identifiers are then
+    /// invalid.
+    pub(super) fn evict_unused(&mut self) {
+        let max_counts = MIN_MAX_COUNTS + COUNTS_PER_LABEL_SET * self.labels.len();
+        if self.counts.len() <= max_counts && self.byte_size <= MAX_BYTES {
+            return;
         }
         let mut by_last_use: Vec<(u64, u32)> =
             self.counts.iter().map(|(id, _, entry)| (entry.last_used, id)).collect();
         by_last_use.sort_unstable();
-        for &(_, id) in &by_last_use[..MAX_COUNTS / 2] {
-            if let Some((_, entry)) = self.counts.release(id) {
-                self.domains.release(entry.domains_id);
-            }
-            let labeled_lists = self.by_label.values_mut().flat_map(BTreeMap::values_mut);
-            for list in labeled_lists.chain([&mut self.without_label]) {
-                list.retain(|other| other.0 != id);
+        let evicted = by_last_use.len().div_ceil(4);
+        self.evict(by_last_use[..evicted].iter().map(|(_, id)| *id).collect());
+    }
+
+    /// Evicts the counts that have not been used since the last call.
+    pub(super) fn sweep(&mut self) {
+        let is_unused = |entry: &KeptCounts| entry.last_used <= self.last_sweep;
+        let unused = self.counts.iter().filter(|(_, _, entry)| is_unused(entry)).map(|(id, ..)| id).collect();
+        self.last_sweep = self.clock;
+        self.evict(unused);
+    }
+
+    /// The topology keys that counts depend on.
+    pub(super) fn topology_keys(&self) -> impl Iterator<Item = TopologyKeyId> {
+        self.domains.iter().flat_map(|(_, scope, _)| {
+            let group_key = match scope.group_by {
+                GroupBy::Node => None,
+                GroupBy::Domain(key) | GroupBy::DomainOrEmpty(key) => Some(key),
+            };
+            scope.nodes.with_keys.iter().copied().chain(group_key)
+        })
+    }
+
+    fn evict(&mut self, ids: BTreeSet<u32>) {
+        if ids.is_empty() {
+            return;
+        }
+        for id in &ids {
+            if let Some((_, entry)) = self.counts.release(*id) {
+                self.byte_size -= entry.counts.byte_size();
+                if let Some((_, domains)) = self.domains.release(entry.domains_id) {
+                    self.byte_size -= domains.byte_size();
+                }
             }
         }
+        self.without_label.retain(|id| !ids.contains(&id.0));
         self.by_label.retain(|_, values| {
-            values.retain(|_, list| !list.is_empty());
+            values.retain(|_, list| {
+                list.retain(|id| !ids.contains(&id.0));
+                !list.is_empty()
+            });
             !values.is_empty()
         });
         self.generation += 1;
-        true
     }
 
     pub(super) fn clear_counts(&mut self) {
@@ -351,6 +278,7 @@ impl PodCounts {
         self.domains = Interner::default();
         self.by_label.clear();
         self.without_label.clear();
+        self.byte_size = 0;
         self.generation += 1;
     }
 
@@ -378,7 +306,9 @@ impl PodCounts {
             if let Some(domain) =
                 self.domains.value(entry.domains_id).domain(node).filter(|_| matching_count > 0)
             {
+                self.byte_size -= entry.counts.byte_size();
                 change(&mut entry.counts, domain, matching_count);
+                self.byte_size += entry.counts.byte_size();
             }
         }
     }
@@ -397,13 +327,25 @@ impl PodCounts {
 /// Adds or subtracts a number of pods in a domain.
 type CountUpdate = fn(&mut DomainCounts, usize, u32);
 
-/// The number of pods that match a query, by label set and node.
-fn matching_pods<'a>(
-    labels: &'a Interner<Arc<PodLabels>, PodsByNode>,
-    query: &'a CountQuery,
-) -> impl Iterator<Item = (NodeId, u32)> + 'a {
-    let matching = labels.iter().filter(|(_, pod_labels, _)| query.pods.matches(pod_labels));
-    matching.flat_map(|(_, _, pods_by_node)| {
-        pods_by_node.nodes.iter().map(|(&node, &pod_count)| (node, query.pods.count(pod_count)))
-    })
+/// Calls `count` with the number of matching pods by label set and node.
+fn for_matching_pods(
+    labels: &Interner<Arc<PodLabels>, PodsByNode>,
+    labels_by_namespace: &FxHashMap<Arc<str>, BTreeSet<u32>>,
+    pod_filter: &PodFilter,
+    mut count: impl FnMut(NodeId, u32),
+) {
+    let mut visit = |pod_labels: &PodLabels, pods_by_node: &PodsByNode| {
+        if pod_filter.matches(pod_labels) {
+            for (&node, &pod_count) in &pods_by_node.nodes {
+                count(node, pod_filter.count(pod_count));
+            }
+        }
+    };
+    match pod_filter.namespaces() {
+        None => labels.iter().for_each(|(_, pod_labels, pods_by_node)| visit(pod_labels, pods_by_node)),
+        Some(namespaces) => {
+            let ids = namespaces.iter().filter_map(|namespace| labels_by_namespace.get(namespace)).flatten();
+            ids.for_each(|id| visit(labels.key(*id), labels.value(*id)));
+        }
+    }
 }

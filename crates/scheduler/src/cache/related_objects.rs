@@ -1,7 +1,7 @@
 //! Namespaces, services, controllers, disruption budgets and device classes, as far as scheduling depends on them.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use model::Object;
 use serde::Deserialize;
 
 use super::super::pod::{Controller, ControllerKind};
+use super::disruption_budgets::{DisruptionBudget, DisruptionBudgets};
 
 /// The Namespaces, Services, controllers, PodDisruptionBudgets and DeviceClasses that scheduling depends on, parsed;
 /// unreadable ones with their error.
@@ -22,7 +23,7 @@ pub(crate) struct RelatedObjects {
     services: BTreeMap<(Arc<str>, Arc<str>), Labels>,
     /// By namespace.
     controllers: BTreeMap<(Arc<str>, Controller), ControllerSelector>,
-    pub budgets: BTreeMap<(Arc<str>, Arc<str>), DisruptionBudget>,
+    pub budgets: DisruptionBudgets,
     /// Extended resources that are backed by device classes, by class.
     device_resources: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// The errors of unreadable objects, by kind, namespace and name.
@@ -33,17 +34,6 @@ pub(crate) struct RelatedObjects {
 enum ControllerSelector {
     Labels(Labels),
     Selector(Selector),
-}
-
-/// A PodDisruptionBudget.
-#[derive(Debug, PartialEq)]
-pub(crate) struct DisruptionBudget {
-    pub namespace: Arc<str>,
-    /// An invalid selector matches nothing.
-    pub selector: Selector,
-    pub disruptions_allowed: i32,
-    /// The names of the pods in `status.disruptedPods`.
-    pub disrupted_pods: BTreeSet<Arc<str>>,
 }
 
 /// The kind of such an object.
@@ -251,12 +241,11 @@ impl RelatedObjects {
                 let json: SelectingJson<LabelSelector> = view(object)?;
                 let status = view::<BudgetJson>(object)?.status;
                 let budget = DisruptionBudget {
-                    namespace: namespace.clone(),
                     selector: Selector::of(json.spec.selector.as_ref()).unwrap_or(Selector::NOTHING),
                     disruptions_allowed: status.disruptions_allowed,
                     disrupted_pods: status.disrupted_pods.into_keys().collect(),
                 };
-                self.budgets.insert((namespace, name), budget);
+                self.budgets.set(namespace, name, budget);
                 // Budgets matter only to preemption, which reads them each time.
                 false
             }
@@ -278,7 +267,7 @@ impl RelatedObjects {
                 self.controllers.remove(&(namespace, Controller { kind, name })).is_some()
             }
             RelatedObjectKind::Budget => {
-                self.budgets.remove(&(namespace, name));
+                self.budgets.remove(namespace, name);
                 false
             }
             RelatedObjectKind::DeviceClass => self.device_resources.remove(&name).is_some(),

@@ -19,8 +19,12 @@ pub(crate) struct TopologyDomain(u32);
 /// The topology keys in use, and the domain of every node.
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
-    keys: Vec<TopologyKey>,
+    /// By identifier; `None` if it is free.
+    keys: Vec<Option<TopologyKey>>,
     ids_by_name: FxHashMap<Arc<str>, TopologyKeyId>,
+    free: Vec<TopologyKeyId>,
+    /// The number of keys after unused ones were last freed.
+    kept_keys: usize,
 }
 
 #[derive(Debug)]
@@ -32,6 +36,9 @@ struct TopologyKey {
     free_ids: Vec<u32>,
     domains: Vec<TopologyDomain>,
 }
+
+/// Unused keys are freed when so many have been added, or half as many as there were.
+const MIN_ADDED_KEYS: usize = 16;
 
 const ABSENT: TopologyDomain = TopologyDomain(0);
 /// The identifier of the empty value, under every key.
@@ -71,10 +78,36 @@ impl Topology {
             domains: Vec::new(),
         };
         nodes.for_each(|(node, labels)| key.add_node(node, labels));
-        let id = TopologyKeyId(self.keys.len() as u32);
-        self.keys.push(key);
+        let id = self.free.pop().unwrap_or(TopologyKeyId(self.keys.len() as u32));
+        if id.0 as usize == self.keys.len() {
+            self.keys.push(None);
+        }
+        self.keys[id.0 as usize] = Some(key);
         self.ids_by_name.insert(name.clone(), id);
         id
+    }
+
+    #[cfg(test)]
+    pub(super) fn key_count(&self) -> usize {
+        self.ids_by_name.len()
+    }
+
+    /// Whether so many keys have been added that unused ones should be freed.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.ids_by_name.len() > self.kept_keys + (self.kept_keys / 2).max(MIN_ADDED_KEYS)
+    }
+
+    /// Frees all keys but these. Their identifiers are given to other keys later.
+    pub(crate) fn retain_keys(&mut self, used: impl Iterator<Item = TopologyKeyId>) {
+        let mut is_used = vec![false; self.keys.len()];
+        used.for_each(|id| is_used[id.0 as usize] = true);
+        for (index, slot) in (0..).zip(&mut self.keys) {
+            if let Some(key) = slot.take_if(|_| !is_used[index as usize]) {
+                self.ids_by_name.remove(&key.name);
+                self.free.push(TopologyKeyId(index));
+            }
+        }
+        self.kept_keys = self.ids_by_name.len();
     }
 
     /// The identifier of a topology key, if it is in use.
@@ -84,26 +117,30 @@ impl Topology {
 
     /// Adds a node, or updates its labels.
     pub(crate) fn add_node(&mut self, node: NodeId, labels: &Labels) {
-        self.keys.iter_mut().for_each(|key| key.add_node(node, labels));
+        self.keys.iter_mut().flatten().for_each(|key| key.add_node(node, labels));
     }
 
     pub(crate) fn remove_node(&mut self, node: NodeId) {
-        self.keys.iter_mut().for_each(|key| key.remove_node(node));
+        self.keys.iter_mut().flatten().for_each(|key| key.remove_node(node));
     }
 
     /// The domain of a node.
     pub(crate) fn domain(&self, key: TopologyKeyId, node: NodeId) -> TopologyDomain {
-        self.keys[key.0 as usize].domains[node.index()]
+        self.key(key).domains[node.index()]
     }
 
     /// The domain of every node, by identifier.
     pub(crate) fn domains(&self, key: TopologyKeyId) -> &[TopologyDomain] {
-        &self.keys[key.0 as usize].domains
+        &self.key(key).domains
     }
 
     /// All value identifiers are below this.
     pub(crate) fn value_id_bound(&self, key: TopologyKeyId) -> usize {
-        self.keys[key.0 as usize].node_counts.len()
+        self.key(key).node_counts.len()
+    }
+
+    fn key(&self, id: TopologyKeyId) -> &TopologyKey {
+        self.keys[id.0 as usize].as_ref().expect("an ID is used only while its key is kept")
     }
 }
 

@@ -135,6 +135,12 @@ impl AffinityState {
         }
     }
 
+    /// The counts it refers to.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = CountsId> {
+        let required = self.affinity.iter().chain(&self.anti_affinity).map(|(counts, _)| *counts);
+        required.chain(self.preferred.iter().map(|(counts, ..)| *counts))
+    }
+
     /// Whether `Filter` is skipped.
     pub(crate) fn is_skipped(&self, cache: &ClusterCache) -> bool {
         self.affinity.is_empty()

@@ -2,9 +2,8 @@
 
 use super::registration::{FilterTraits, Registration};
 use crate::events::{ClusterEvent, EventObjects, HintContext};
-use crate::node::NodeUsage;
 use crate::plugin::{ExtensionPoint, Plugin};
-use crate::pod::SchedulingSpec;
+use crate::pod::{HostPort, SchedulingSpec};
 use crate::status::Status;
 
 pub(crate) const REGISTRATION: Registration =
@@ -17,8 +16,8 @@ pub(crate) const REGISTRATION: Registration =
         .queueing_hint(queueing_hint);
 
 /// Rejects a node on which a host port is in use.
-pub(crate) fn filter(spec: &SchedulingSpec, usage: &NodeUsage) -> Result<(), Status> {
-    if spec.host_ports.iter().any(|requested| usage.used_ports.iter().any(|used| requested.conflicts(used))) {
+pub(crate) fn filter(spec: &SchedulingSpec, used_ports: &[HostPort]) -> Result<(), Status> {
+    if spec.host_ports.iter().any(|requested| used_ports.iter().any(|used| requested.conflicts(used))) {
         let reason = "node(s) didn't have free ports for the requested pod ports";
         return Err(Status::unschedulable(Plugin::NodePorts, reason));
     }

@@ -1,8 +1,5 @@
 //! NodeVolumeLimits: how many volumes of a CSI driver a node can attach.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::registration::{FilterTraits, Registration};
@@ -11,7 +8,9 @@ use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedDetails, Tra
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Pod;
 use crate::status::Status;
-use crate::storage::{AttachableVolume, NodeVolumes, PodVolume, StorageCache, VolumeOwner, VolumeUses};
+use crate::storage::{
+    AttachableVolume, LimitedDriver, NodeVolumes, PodVolume, StorageCache, VolumeOwner, VolumeUses,
+};
 
 pub(crate) const REGISTRATION: Registration =
     Registration::new("NodeVolumeLimits", |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter])
@@ -34,8 +33,8 @@ pub(crate) struct NodeVolumeLimitsState {
     without_csi_node: Result<(), Status>,
     /// The volumes on any other node.
     volumes: Result<Vec<AttachableVolume>, Status>,
-    /// The number of volumes by driver.
-    drivers: SmallVec<[(Arc<str>, usize); 2]>,
+    /// The number of volumes by driver, for drivers with a limit on some node.
+    drivers: SmallVec<[(LimitedDriver, usize); 2]>,
 }
 
 pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &StorageCache) -> Option<NodeVolumeLimitsState> {
@@ -49,11 +48,11 @@ pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &StorageCache) -> Option<N
         attached.map_err(|error| error.to_status(PLUGIN))
     };
     let volumes = attached(true);
-    let mut drivers: SmallVec<[(Arc<str>, usize); 2]> = SmallVec::new();
+    let mut drivers: SmallVec<[(LimitedDriver, usize); 2]> = SmallVec::new();
     for volume in volumes.iter().flatten() {
-        match drivers.iter_mut().find(|(driver, _)| *driver == volume.driver) {
+        match drivers.iter_mut().find(|(driver, _)| driver.attaches(volume)) {
             Some((_, count)) => *count += 1,
-            None => drivers.push((volume.driver.clone(), 1)),
+            None => drivers.extend(storage.limited_driver(&volume.driver).map(|driver| (driver, 1))),
         }
     }
     Some(NodeVolumeLimitsState { without_csi_node: attached(false).map(drop), volumes, drivers })
@@ -65,9 +64,8 @@ pub(crate) fn filter(
     pod_changes: &PodChanges<'_>,
     storage: &StorageCache,
 ) -> Result<(), Status> {
-    let node_volumes = storage.node(node.name);
-    let Some((node_volumes, csi_node)) =
-        node_volumes.and_then(|node_volumes| Some((node_volumes, node_volumes.csi_node.as_ref()?)))
+    let Some((node_volumes, migrated_plugins)) =
+        node.volumes.and_then(|node_volumes| Some((node_volumes, node_volumes.migrated_plugins()?)))
     else {
         return state.without_csi_node.clone();
     };
@@ -75,33 +73,55 @@ pub(crate) fn filter(
     if volumes.is_empty() {
         return Ok(());
     }
-    let limits = &csi_node.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?.limits;
-    if limits.is_empty() {
+    if let Err(error) = migrated_plugins {
+        return Err(unreadable_status(PLUGIN, error));
+    }
+    if !node_volumes.has_limits() {
         return Ok(());
     }
     let with_changes = NodeVolumesWithChanges::new(node_volumes, node, pod_changes, storage)?;
     for (driver, new) in &state.drivers {
-        let Some((_, limit)) = limits.iter().find(|(name, _)| name == driver) else { continue };
-        let fits = |new: usize| {
-            i64::try_from(with_changes.attached_count(driver) + new).is_ok_and(|sum| sum <= *limit)
-        };
-        if fits(*new) {
+        let Some((limit, attached)) = node_volumes.limit(driver) else { continue };
+        let attached = with_changes.attached_count(driver, attached);
+        if fits(attached + *new, limit) {
             continue;
         }
-        let of_driver = volumes.iter().filter(|volume| volume.driver == *driver);
+        let of_driver = volumes.iter().filter(|volume| driver.attaches(volume));
         let new = of_driver.filter(|volume| with_changes.uses(volume).by_pods == 0).count();
-        if new > 0 && !fits(new) {
+        if new > 0 && !fits(attached + new, limit) {
             return Err(Status::unschedulable(PLUGIN, "node(s) exceed max volume count"));
         }
     }
     Ok(())
 }
 
+// === impl NodeVolumeLimitsState ===
+
+impl NodeVolumeLimitsState {
+    /// Whether a node has room for all volumes, without regard to those that it has already. If so, the filter passes.
+    #[inline]
+    pub(crate) fn passes(&self, node: &VolumeNode<'_>, storage: &StorageCache) -> bool {
+        let has_room = |node_volumes: &NodeVolumes| {
+            self.drivers.iter().all(|(driver, new)| {
+                let limit = node_volumes.limit(driver);
+                limit.is_none_or(|(limit, attached)| fits(attached + new, limit))
+            })
+        };
+        self.volumes.is_ok()
+            && storage.unreadable_attachment().is_none()
+            && node.volumes.is_some_and(|node_volumes| node_volumes.is_readable() && has_room(node_volumes))
+    }
+}
+
+fn fits(volumes: usize, limit: i64) -> bool {
+    i64::try_from(volumes).is_ok_and(|volumes| volumes <= limit)
+}
+
 /// The volumes attached to a node, with pods added and removed.
 struct NodeVolumesWithChanges<'a> {
     node: &'a NodeVolumes,
-    /// The change in the number of pods that use a volume.
-    by_pods: BTreeMap<AttachableVolume, isize>,
+    /// The change in the number of pods that use a volume, sorted by volume.
+    by_pods: Vec<(AttachableVolume, isize)>,
 }
 
 // === impl NodeVolumesWithChanges ===
@@ -113,33 +133,37 @@ impl<'a> NodeVolumesWithChanges<'a> {
         pod_changes: &PodChanges<'_>,
         storage: &StorageCache,
     ) -> Result<NodeVolumesWithChanges<'a>, Status> {
-        let mut by_pods = BTreeMap::new();
         let error = node_volumes.errors.iter().find(|(pod, _)| !pod_changes.removed.contains(pod));
         if let Some((_, error)) = error {
             return Err(error.to_status(PLUGIN));
         }
+        let mut by_pods = Vec::new();
         for pod in pod_changes.removed {
             let Some((node_name, _, Ok(attached))) = storage.assigned_pod(*pod) else { continue };
-            for volume in attached.iter().filter(|_| node_name == node.name) {
-                *by_pods.entry(volume.clone()).or_default() -= 1;
-            }
+            let removed = attached.iter().filter(|_| node_name == node.name);
+            by_pods.extend(removed.map(|volume| (volume.clone(), -1)));
         }
         for pod in pod_changes.added {
             let attached = storage.attached_volumes(pod.namespace, pod.volumes, VolumeOwner::Assigned, true);
-            for volume in attached.map_err(|error| error.to_status(PLUGIN))? {
-                *by_pods.entry(volume).or_default() += 1;
-            }
+            let added = attached.map_err(|error| error.to_status(PLUGIN))?;
+            by_pods.extend(added.into_iter().map(|volume| (volume, 1)));
         }
+        by_pods.sort_unstable();
+        by_pods.dedup_by(|(later, change), (volume, sum)| {
+            let is_same = later == volume;
+            *sum += if is_same { *change } else { 0 };
+            is_same
+        });
         let unreadable = node_volumes.unreadable.values().next().or_else(|| storage.unreadable_attachment());
         unreadable.map_or(Ok(NodeVolumesWithChanges { node: node_volumes, by_pods }), |error| {
             Err(unreadable_status(PLUGIN, error))
         })
     }
 
-    /// The number of volumes of a driver that are in use.
-    fn attached_count(&self, driver: &str) -> usize {
-        let mut count = self.node.attached_count(driver);
-        for volume in self.by_pods.keys().filter(|volume| &*volume.driver == driver) {
+    /// The number of volumes of a driver that are in use; `attached` is the number without the changes.
+    fn attached_count(&self, driver: &LimitedDriver, attached: usize) -> usize {
+        let mut count = attached;
+        for (volume, _) in self.by_pods.iter().filter(|(volume, _)| driver.attaches(volume)) {
             match (self.node.uses(volume).is_used(), self.uses(volume).is_used()) {
                 (false, true) => count += 1,
                 (true, false) => count -= 1,
@@ -151,7 +175,8 @@ impl<'a> NodeVolumesWithChanges<'a> {
 
     fn uses(&self, volume: &AttachableVolume) -> VolumeUses {
         let uses = self.node.uses(volume);
-        let change = self.by_pods.get(volume).copied().unwrap_or_default();
+        let index = self.by_pods.binary_search_by(|(other, _)| other.cmp(volume));
+        let change = index.map_or(0, |index| self.by_pods[index].1);
         VolumeUses { by_pods: uses.by_pods.saturating_add_signed(change), ..uses }
     }
 }
@@ -180,6 +205,8 @@ fn queueing_hint(hint: &HintContext<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::PodId;
     use crate::plugins::volume_context::describe;
@@ -224,7 +251,8 @@ mod tests {
         let found = match pre_filter(VolumePod { namespace: &namespace, volumes: &volumes }, &storage) {
             None => "skipped".to_owned(),
             Some(state) => {
-                let view = VolumeNode { name: &node, labels: &Labels::default() };
+                let labels = Labels::default();
+                let view = VolumeNode::named(&node, &labels, &storage);
                 match filter(&state, &view, &PodChanges::default(), &storage) {
                     Ok(()) => "fits".to_owned(),
                     Err(status) => describe(&status),

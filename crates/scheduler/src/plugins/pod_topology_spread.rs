@@ -199,6 +199,11 @@ impl HardConstraints {
         self.constraints.is_empty()
     }
 
+    /// The counts it refers to.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = CountsId> {
+        self.constraints.iter().map(|constraint| constraint.counts)
+    }
+
     /// Looks up domains and counts, valid until pods change.
     pub(crate) fn prepare_filter<'a>(&self, cache: &'a ClusterCache) -> SpreadFilter<'a> {
         let constraints = self.constraints.iter().map(|constraint| {
@@ -325,6 +330,11 @@ impl SoftConstraints {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.constraints.is_empty()
+    }
+
+    /// The counts it refers to.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = CountsId> {
+        self.constraints.iter().map(|constraint| constraint.counts)
     }
 
     /// The raw scores, of which lower is better. `None` for ignored nodes.

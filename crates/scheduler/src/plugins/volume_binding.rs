@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubernetes::labels::Labels;
@@ -16,8 +15,8 @@ use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedDetails, Tra
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::status::{Code, Status};
 use crate::storage::{
-    InTreeVolume, PersistentVolume, PersistentVolumeClaim, PodVolume, StorageCache, StorageClass,
-    UnreadableObject, VolumeBindingMode, VolumeError, VolumeReservation,
+    InTreeVolume, NodeVolumes, PersistentVolume, PersistentVolumeClaim, PodVolume, StorageCache,
+    StorageClass, UnreadableObject, VolumeBindingMode, VolumeError, VolumeReservation,
 };
 
 pub(crate) const REGISTRATION: Registration = Registration::new("VolumeBinding", |_| {
@@ -141,21 +140,16 @@ pub(crate) fn pre_filter(
     Ok(Some(state))
 }
 
-pub(crate) fn filter(
-    state: &VolumeBindingState,
-    node: &VolumeNode<'_>,
-    storage: &StorageCache,
-) -> Result<(), Status> {
-    find_pod_volumes(state, node, storage).map(drop)
+pub(crate) fn filter(state: &VolumeBindingState, node: &VolumeNode<'_>) -> Result<(), Status> {
+    find_pod_volumes(state, node).map(drop)
 }
 
 /// Reserves volumes for the pod's claims on the node.
 pub(crate) fn reserve(
     state: &VolumeBindingState,
     node: &VolumeNode<'_>,
-    storage: &StorageCache,
 ) -> Result<VolumeReservation, Status> {
-    let found = find_pod_volumes(state, node, storage)?;
+    let found = find_pod_volumes(state, node)?;
     let mut reservation = VolumeReservation::default();
     found.binds.iter().for_each(|(claim, volume)| reservation.bind(claim, volume));
     found.provisions.iter().for_each(|unbound| reservation.provision(&unbound.claim, node.name));
@@ -215,13 +209,12 @@ fn delay_binding_class<'s>(
 fn find_pod_volumes<'a>(
     state: &'a VolumeBindingState,
     node: &VolumeNode<'_>,
-    storage: &StorageCache,
 ) -> Result<FoundVolumes<'a>, Status> {
     let mut reasons: SmallVec<[&'static str; 2]> = SmallVec::new();
     let mut is_volume_missing = false;
     for bound in &state.bound {
         match bound {
-            BoundVolume::Volume(volume) if is_reachable(volume, node, storage)? => continue,
+            BoundVolume::Volume(volume) if is_reachable(volume, node)? => continue,
             BoundVolume::Volume(_) => reasons.push("node(s) didn't match PersistentVolume's node affinity"),
             BoundVolume::Unreadable(error) => return Err(unreadable_status(PLUGIN, error)),
             BoundVolume::Missing => is_volume_missing = true,
@@ -261,12 +254,12 @@ fn check_unbound_claims<'a>(
         return Ok(UnmetClaims::Volume);
     }
     found.provisions.extend(&state.claims_to_provision);
-    let mut taken_volumes = BTreeSet::new();
+    let mut taken_volumes: SmallVec<[&Arc<str>; 2]> = SmallVec::new();
     for unbound in &state.claims_to_find {
         let candidates = unbound.candidates.as_ref().map_err(Status::clone)?;
-        match candidates.find(node.labels, |volume| !taken_volumes.contains(&volume.name)) {
+        match candidates.find(node.labels, |volume| !taken_volumes.contains(&&volume.name)) {
             Some(volume) => {
-                taken_volumes.insert(&volume.name);
+                taken_volumes.push(&volume.name);
                 found.binds.push((&unbound.claim, volume));
             }
             None => found.provisions.push(unbound),
@@ -284,16 +277,11 @@ fn check_unbound_claims<'a>(
 }
 
 /// Whether the volume of a bound claim is reachable from a node.
-fn is_reachable(
-    volume: &PersistentVolume,
-    node: &VolumeNode<'_>,
-    storage: &StorageCache,
-) -> Result<bool, Status> {
+fn is_reachable(volume: &PersistentVolume, node: &VolumeNode<'_>) -> Result<bool, Status> {
     let mut affinity = &volume.affinity;
     if let Some(InTreeVolume { plugin, migrated }) = &volume.in_tree
-        && let Some(csi_node) =
-            storage.node(node.name).and_then(|node_volumes| node_volumes.csi_node.as_ref())
-        && csi_node.as_ref().map_err(|error| unreadable_status(PLUGIN, error))?.has_migrated(*plugin)
+        && let Some(migrated_plugins) = node.volumes.and_then(NodeVolumes::migrated_plugins)
+        && migrated_plugins.map_err(|error| unreadable_status(PLUGIN, error))?.contains(*plugin)
     {
         let translation_error = |error: &String| error_status(format!("could not translate pv: {error}"));
         affinity = &migrated.as_ref().map_err(translation_error)?.affinity;
@@ -308,6 +296,29 @@ fn selects(affinity: &kubernetes::selector::NodeSelector, labels: &Labels) -> bo
 
 fn error_status(error: String) -> Status {
     Status { plugin: PLUGIN, code: Code::Error, reasons: smallvec![error.into()] }
+}
+
+// === impl VolumeBindingState ===
+
+impl VolumeBindingState {
+    /// Whether the pod has only bound claims, and a node reaches their volumes. If so, the filter passes.
+    #[inline]
+    pub(crate) fn passes(&self, node: &VolumeNode<'_>) -> bool {
+        self.claims_to_provision.is_empty()
+            && self.claims_to_find.is_empty()
+            && self.bound.iter().all(|bound| bound.is_reachable(node))
+    }
+}
+
+// === impl BoundVolume ===
+
+impl BoundVolume {
+    fn is_reachable(&self, node: &VolumeNode<'_>) -> bool {
+        match self {
+            BoundVolume::Volume(volume) => matches!(is_reachable(volume, node), Ok(true)),
+            BoundVolume::Missing | BoundVolume::Unreadable(_) => false,
+        }
+    }
 }
 
 // === impl UnboundClaim ===

@@ -7,7 +7,9 @@ use kubernetes::labels::Labels;
 use crate::ids::PodId;
 use crate::plugin::Plugin;
 use crate::status::Status;
-use crate::storage::{PodVolumes, UnreadableObject};
+#[cfg(test)]
+use crate::storage::StorageCache;
+use crate::storage::{NodeVolumes, PodVolumes, UnreadableObject};
 
 /// A pod with relevant volumes.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +18,13 @@ pub(crate) struct VolumePod<'a> {
     pub(crate) volumes: &'a Arc<PodVolumes>,
 }
 
-/// A node's name and labels.
+/// A node's name, labels and volumes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VolumeNode<'a> {
     pub(crate) name: &'a Arc<str>,
     pub(crate) labels: &'a Labels,
+    /// `None` if it has none.
+    pub(crate) volumes: Option<&'a NodeVolumes>,
 }
 
 /// Pods added to or removed from a node, for nominated pods and preemption.
@@ -30,6 +34,16 @@ pub(crate) struct PodChanges<'a> {
     pub(crate) removed: &'a [PodId],
     /// Pods to consider in addition.
     pub(crate) added: &'a [VolumePod<'a>],
+}
+
+// === impl VolumeNode ===
+
+#[cfg(test)]
+impl<'a> VolumeNode<'a> {
+    /// A node by name, whether it was added to the storage cache or not.
+    pub(crate) fn named(name: &'a Arc<str>, labels: &'a Labels, storage: &'a StorageCache) -> VolumeNode<'a> {
+        VolumeNode { name, labels, volumes: storage.node_by_name(name) }
+    }
 }
 
 // === impl PodChanges ===

@@ -64,7 +64,7 @@ pub(crate) fn filter(
     pod_changes: &PodChanges<'_>,
     storage: &StorageCache,
 ) -> Result<(), Status> {
-    if state.volumes.has_disks() && state.has_disk_conflict(node, pod_changes, storage) {
+    if state.volumes.has_disks() && state.has_disk_conflict(node, pod_changes) {
         return Err(Status::unschedulable(PLUGIN, "node(s) had no available disk"));
     }
     if state.is_claim_in_use(pod_changes, storage) {
@@ -79,13 +79,8 @@ pub(crate) fn filter(
 // === impl VolumeRestrictionsState ===
 
 impl VolumeRestrictionsState {
-    fn has_disk_conflict(
-        &self,
-        node: &VolumeNode<'_>,
-        pod_changes: &PodChanges<'_>,
-        storage: &StorageCache,
-    ) -> bool {
-        let placed_volumes = storage.node(node.name).into_iter().flat_map(|node| &node.disks);
+    fn has_disk_conflict(&self, node: &VolumeNode<'_>, pod_changes: &PodChanges<'_>) -> bool {
+        let placed_volumes = node.volumes.into_iter().flat_map(|volumes| &volumes.disks);
         let placed_volumes =
             placed_volumes.filter(|(pod, _)| !pod_changes.removed.contains(pod)).map(|(_, volumes)| volumes);
         let mut other_volumes = placed_volumes.chain(pod_changes.added.iter().map(|pod| pod.volumes));
@@ -172,7 +167,8 @@ mod tests {
             Ok(None) => "skipped".to_owned(),
             Ok(Some(state)) => {
                 let changes = PodChanges { removed: &without, added: &added_pods };
-                let node = VolumeNode { name: &"n".into(), labels: &Labels::default() };
+                let (name, labels) = ("n".into(), Labels::default());
+                let node = VolumeNode::named(&name, &labels, &storage);
                 match filter(&state, &node, &changes, &storage) {
                     Ok(()) => "fits".to_owned(),
                     Err(status) => describe(&status),

@@ -185,7 +185,7 @@ impl VectorCluster {
                 Some(VolumePod { namespace: &other.namespace, volumes: other.volumes.as_ref()? })
             })
             .collect();
-        let node = VolumeNode { name, labels };
+        let node = VolumeNode::named(name, labels, &self.storage);
         let found = states
             .filter(&node, &PodChanges { removed: &[], added: &nominated }, &self.storage)
             .and_then(|()| states.filter(&node, &PodChanges::default(), &self.storage));
@@ -209,8 +209,8 @@ impl VectorCluster {
         if let Some(node) = expect["node"].as_str() {
             let (name, labels) = self.nodes.iter().find(|(name, _)| &**name == node).unwrap().clone();
             if let Some(binding) = states.and_then(|states| states.binding.as_ref()) {
-                let node = VolumeNode { name: &name, labels: &labels };
-                let reservation = volume_binding::reserve(binding, &node, &self.storage).unwrap();
+                let node = VolumeNode::named(&name, &labels, &self.storage);
+                let reservation = volume_binding::reserve(binding, &node).unwrap();
                 self.storage.assume(&reservation);
             }
             self.place(pod, &name);
@@ -221,7 +221,7 @@ impl VectorCluster {
             victims.into_iter().flatten().map(|name| self.pods[name.as_str().unwrap()].id).collect();
         if let (Some(node), Some(states)) = (&nominated, states) {
             let (name, labels) = self.nodes.iter().find(|(name, _)| **name == **node).unwrap();
-            let node = VolumeNode { name, labels };
+            let node = VolumeNode::named(name, labels, &self.storage);
             let pod_changes = PodChanges { removed: &victims, added: &[] };
             assert_eq!(
                 states.filter(&node, &pod_changes, &self.storage),
@@ -267,7 +267,7 @@ impl VectorStates {
             node_volume_limits::filter(state, node, pod_changes, storage)?;
         }
         if let Some(state) = &self.binding {
-            volume_binding::filter(state, node, storage)?;
+            volume_binding::filter(state, node)?;
         }
         self.zone.as_ref().map_or(Ok(()), |state| volume_zone::filter(state, node))
     }

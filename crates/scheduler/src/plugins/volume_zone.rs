@@ -128,7 +128,7 @@ mod tests {
         let labels: Labels = serde_json::from_value(labels).unwrap();
         let found = match pre_filter(VolumePod { namespace: &"a".into(), volumes: &volumes }, &storage) {
             Ok(None) => "skipped".to_owned(),
-            Ok(Some(state)) => match filter(&state, &VolumeNode { name: &"n".into(), labels: &labels }) {
+            Ok(Some(state)) => match filter(&state, &VolumeNode::named(&"n".into(), &labels, &storage)) {
                 Ok(()) => "fits".to_owned(),
                 Err(status) => describe(&status),
             },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::attachable::{AttachableVolume, ClaimKey, VolumeHandle};
 use super::in_tree::InTreePlugin;
-use super::node_volumes::{AttachedVolumes, NodeVolumes};
+use super::node_volumes::AttachedVolumes;
 use super::objects::{PersistentVolumeClaim, VolumeAttachment};
 use super::pod_volumes::{PodVolume, PodVolumes};
 use super::read::UnreadableObject;
@@ -50,7 +50,7 @@ impl StorageCache {
             self.claims.entry(ClaimKey::new(namespace, claim)).or_default().mounts += 1;
         }
         let attached = self.attached_volumes(namespace, volumes, VolumeOwner::Assigned, true);
-        self.update_node(node, |node| node.add_pod(pod, volumes, &attached));
+        self.nodes.update(node, |node| node.add_pod(pod, volumes, &attached));
         let (node, namespace, volumes) = (node.clone(), namespace.clone(), volumes.clone());
         self.pods.insert(pod, AssignedPod { node, namespace, volumes, attached });
     }
@@ -58,7 +58,7 @@ impl StorageCache {
     /// Removes a pod, if it was added.
     pub(crate) fn remove_pod(&mut self, pod: PodId) {
         let Some(assigned_pod) = self.pods.remove(&pod) else { return };
-        self.update_node(&assigned_pod.node, |node| node.remove_pod(pod, &assigned_pod.attached));
+        self.nodes.update(&assigned_pod.node, |node| node.remove_pod(pod, &assigned_pod.attached));
         let key = |claim| ClaimKey::new(&assigned_pod.namespace, claim);
         for claim in assigned_pod.volumes.named_claims() {
             self.update_claim_entry(&key(claim), |entry| entry.mounts -= 1);
@@ -153,7 +153,7 @@ impl StorageCache {
         };
         let old = std::mem::replace(&mut entry.counted, counted);
         match &entry.node {
-            Some(node) => self.update_node(node, |node| {
+            Some(node) => self.nodes.update(node, |node| {
                 node.remove_attachment(name, &old);
                 node.add_attachment(name, &entry.counted);
             }),
@@ -165,15 +165,6 @@ impl StorageCache {
         self.attachments.insert(name.clone(), entry);
     }
 
-    /// Updates the volumes of a node, and removes the entry if it is empty.
-    pub(super) fn update_node(&mut self, name: &Arc<str>, change: impl FnOnce(&mut NodeVolumes)) {
-        let node = self.nodes.entry(name.clone()).or_default();
-        change(node);
-        if node.is_empty() {
-            self.nodes.remove(name);
-        }
-    }
-
     fn refresh_pod(&mut self, pod: PodId) {
         let Some(mut assigned_pod) = self.pods.remove(&pod) else { return };
         let attached = self.attached_volumes(
@@ -183,7 +174,7 @@ impl StorageCache {
             true,
         );
         if attached != assigned_pod.attached {
-            self.update_node(&assigned_pod.node, |node| {
+            self.nodes.update(&assigned_pod.node, |node| {
                 node.remove_pod(pod, &assigned_pod.attached);
                 node.add_pod(pod, &assigned_pod.volumes, &attached);
             });

@@ -57,6 +57,11 @@ impl InTreePlugin {
         InTreePlugin::Portworx,
     ];
 
+    /// The plugin of that name.
+    pub(crate) fn named(name: &str) -> Option<InTreePlugin> {
+        InTreePlugin::ALL.into_iter().find(|plugin| plugin.name() == name)
+    }
+
     /// Its name in storage classes and CSINodes.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -109,7 +114,7 @@ impl InTreePlugin {
     pub(crate) fn provisioning_driver(provisioner: &Arc<str>) -> Option<Arc<str>> {
         match &**provisioner {
             "kubernetes.io/azure-file" | "kubernetes.io/vsphere-volume" => None,
-            name => match InTreePlugin::ALL.into_iter().find(|plugin| plugin.name() == name) {
+            name => match InTreePlugin::named(name) {
                 Some(plugin) => Some(plugin.driver().into()),
                 None => Some(provisioner.clone()),
             },

@@ -91,10 +91,14 @@ pub(crate) enum VolumeBindingMode {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CsiNode {
     /// Attach limits by driver.
-    pub(crate) limits: Vec<(Arc<str>, i64)>,
+    pub(super) limits: Vec<(Arc<str>, i64)>,
     /// In-tree plugins that are migrated on the node.
-    migrated_plugins: Vec<Arc<str>>,
+    pub(super) migrated_plugins: MigratedPlugins,
 }
+
+/// A set of in-tree plugins, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct MigratedPlugins(u8);
 
 /// A CSIDriver.
 #[derive(Clone, Debug, PartialEq)]
@@ -271,12 +275,22 @@ impl CsiNode {
             limits.push((name, count.into()));
         }
         let migrated = fields.annotation("storage.alpha.kubernetes.io/migrated-plugins")?.unwrap_or_default();
-        Ok(CsiNode { limits, migrated_plugins: migrated.split(',').map(Arc::from).collect() })
+        let migrated_plugins = MigratedPlugins::named(migrated.split(','));
+        Ok(CsiNode { limits, migrated_plugins })
+    }
+}
+
+// === impl MigratedPlugins ===
+
+impl MigratedPlugins {
+    /// The plugins of these names; other names are ignored.
+    fn named<'a>(names: impl Iterator<Item = &'a str>) -> MigratedPlugins {
+        let plugins = names.filter_map(InTreePlugin::named);
+        MigratedPlugins(plugins.fold(0, |bits, plugin| bits | 1 << plugin as u8))
     }
 
-    /// Whether the in-tree plugin is migrated on this node.
-    pub(crate) fn has_migrated(&self, plugin: InTreePlugin) -> bool {
-        self.migrated_plugins.iter().any(|name| &**name == plugin.name())
+    pub(crate) fn contains(self, plugin: InTreePlugin) -> bool {
+        self.0 & 1 << plugin as u8 != 0
     }
 }
 

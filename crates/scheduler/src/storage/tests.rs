@@ -23,6 +23,11 @@ impl StorageCache {
         storage
     }
 
+    /// The volumes of a node, whether it was added or not.
+    pub(crate) fn node_by_name(&self, name: &str) -> Option<&NodeVolumes> {
+        self.nodes.by_name(name)
+    }
+
     pub(crate) fn apply_value(&mut self, object: &Value) -> Result<(), Arc<UnreadableObject>> {
         let object = testobjects::object(object);
         let meta = object.meta();
@@ -241,7 +246,7 @@ proptest! {
     ) {
         let (mut storage, plain) = ReferenceStorage::run(&steps);
         let (node, namespace): (Arc<str>, Arc<str>) = ("n0".into(), "a".into());
-        let view = VolumeNode { name: &node, labels: &Labels::default() };
+        let labels = Labels::default();
         let asking = PodVolumes::of(asking);
         let pod = VolumePod { namespace: &namespace, volumes: &asking };
         let without: Vec<PodId> = without.into_iter().map(PodId).collect();
@@ -254,12 +259,18 @@ proptest! {
             with.iter().map(|volumes| VolumePod { namespace: &namespace, volumes }).collect();
         let Some(state) = node_volume_limits::pre_filter(pod, &storage) else { return Ok(()) };
         let pod_changes = PodChanges { removed: &without, added: &added_pods };
-        let with_changes = node_volume_limits::filter(&state, &view, &pod_changes, &storage);
+        let with_changes = {
+            let view = VolumeNode::named(&node, &labels, &storage);
+            node_volume_limits::filter(&state, &view, &pod_changes, &storage)
+        };
         without.iter().for_each(|pod| storage.remove_pod(*pod));
         for (index, volumes) in with.iter().enumerate() {
             storage.add_pod(PodId(10 + index as u32), &node, &namespace, volumes);
         }
-        let done = node_volume_limits::filter(&state, &view, &PodChanges::default(), &storage);
+        let done = {
+            let view = VolumeNode::named(&node, &labels, &storage);
+            node_volume_limits::filter(&state, &view, &PodChanges::default(), &storage)
+        };
         // Of several errors the reported one may differ.
         let code = |answer: &Result<(), Status>| answer.as_ref().err().map(|status| status.code);
         prop_assert_eq!(code(&with_changes).is_some(), code(&done).is_some(), "{:?} {:?}", with_changes, done);

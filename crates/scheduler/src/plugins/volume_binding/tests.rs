@@ -53,17 +53,18 @@ fn check(objects: &[Value], claims: &[&str], expected: &str) {
 
 fn reserve_on_node(storage: &mut StorageCache, volumes: Value) -> String {
     let labels: Labels = serde_json::from_value(json!({"host": "n"})).unwrap();
-    let node = VolumeNode { name: &"n".into(), labels: &labels };
+    let name = "n".into();
+    let node = VolumeNode::named(&name, &labels, storage);
     let volumes = PodVolumes::of(volumes);
     let state = match pre_filter(VolumePod { namespace: &"a".into(), volumes: &volumes }, storage) {
         Ok(None) => return "skipped".to_owned(),
         Ok(Some(state)) => state,
         Err(status) => return describe(&status),
     };
-    if let Err(status) = filter(&state, &node, storage) {
+    if let Err(status) = filter(&state, &node) {
         return describe(&status);
     }
-    let reservation = reserve(&state, &node, storage).unwrap();
+    let reservation = reserve(&state, &node).unwrap();
     storage.assume(&reservation);
     let changes = reservation.changes().into_iter().map(|change| match change {
         VolumeChange::Bind { claim, volume } => format!("{claim}={volume}"),
