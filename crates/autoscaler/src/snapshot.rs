@@ -111,7 +111,13 @@ impl ClusterSnapshot {
     /// The pods on a node: bound pods in list order (by age, then by name), nominated pods, then pods that this loop
     /// moved there.
     pub(crate) fn pods_on(&self, id: NodeId) -> Vec<PodId> {
-        let mut pods = self.filter_snapshot.usage(id).pods.clone();
+        self.pods_on_where(id, |_| true)
+    }
+
+    /// Some of the pods on a node, in the same order.
+    pub(crate) fn pods_on_where(&self, id: NodeId, is_wanted: impl Fn(&Pod) -> bool) -> Vec<PodId> {
+        let pods = self.filter_snapshot.usage(id).pods.iter().copied();
+        let mut pods: Vec<PodId> = pods.filter(|id| is_wanted(self.pod(*id))).collect();
         let position = |id: &PodId| {
             let summary = self.pod_summary(*id);
             (self.last_move[id.index()], !summary.is_bound, summary.created, &self.pod(*id).name)

@@ -248,10 +248,10 @@ impl TemplateNodeInfo {
 
 impl ExampleNode {
     fn from_live_node(snapshot: &ClusterSnapshot, id: NodeId) -> ExampleNode {
-        let pods = snapshot.pods_on(id).into_iter().map(|pod| snapshot.pod(pod).clone());
+        let pods = snapshot.pods_on_where(id, runs_on_new_nodes);
         ExampleNode {
             node: snapshot.node(id).clone(),
-            pods: pods.filter(|pod| runs_on_new_nodes(pod)).collect(),
+            pods: pods.into_iter().map(|pod| snapshot.pod(pod).clone()).collect(),
         }
     }
 

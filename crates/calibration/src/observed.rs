@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kubernetes::objects::{DEFAULT_SCHEDULER, EventView, NodeView, Phase};
 use kubernetes::read::nullable;
-use model::{JsonStr, Key, Moment, Object, What};
+use model::{JsonStr, Key, Moment, Object, What, members};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use simulation::{DemandAnnotation, WITHDRAWN_REASON};
@@ -120,13 +120,10 @@ pub enum Disruption {
     Other,
 }
 
-#[derive(Deserialize)]
+/// The part of a pod that is parsed. Containers and their statuses, which are most of its text, are skipped.
 struct PodJson<'a> {
-    #[serde(borrow)]
     metadata: MetadataJson<'a>,
-    #[serde(borrow, default, deserialize_with = "nullable")]
     spec: SpecJson<'a>,
-    #[serde(borrow, default, deserialize_with = "nullable")]
     status: StatusJson<'a>,
 }
 
@@ -172,28 +169,19 @@ struct OwnerJson<'a> {
     controller: Option<bool>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default)]
 struct SpecJson<'a> {
-    #[serde(borrow)]
     node_name: Option<JsonStr<'a>>,
-    #[serde(borrow)]
     scheduler_name: Option<JsonStr<'a>>,
     scheduling_gates: Option<Vec<IgnoredAny>>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default)]
 struct StatusJson<'a> {
-    #[serde(borrow)]
     phase: Option<JsonStr<'a>>,
-    #[serde(borrow)]
     reason: Option<JsonStr<'a>>,
-    #[serde(borrow)]
     start_time: Option<JsonStr<'a>>,
-    #[serde(borrow)]
     nominated_node_name: Option<JsonStr<'a>>,
-    #[serde(borrow, default, deserialize_with = "nullable")]
     conditions: Vec<ConditionJson<'a>>,
 }
 
@@ -220,7 +208,7 @@ impl ObservedChange {
         let object = what.object();
         let (mut pod, mut node, mut event) = (None, None, None);
         match (&*key.kind.group, &*key.kind.kind) {
-            ("", "Pod") => pod = ParsedPod::parse(object).ok(),
+            ("", "Pod") => pod = ParsedPod::parse(object),
             ("", "Node") => node = Some(NodeView::parse(object)),
             ("" | "events.k8s.io", "Event") => event = EventView::parse(object).ok(),
             _ => {}
@@ -239,9 +227,9 @@ impl From<What> for ObservedChange {
 // === impl ParsedPod ===
 
 impl ParsedPod {
-    /// Parses a pod.
-    pub fn parse(pod: &Object) -> Result<ParsedPod, serde_json::Error> {
-        let PodJson { metadata, spec, status } = pod.view()?;
+    /// Parses a pod. `None` if a field has a wrong type.
+    pub fn parse(pod: &Object) -> Option<ParsedPod> {
+        let PodJson { metadata, spec, status } = PodJson::parse(pod.as_str())?;
         let owners = &metadata.owner_references;
         let uid = non_empty(metadata.uid.as_ref());
         let name: Arc<str> = (*metadata.name).into();
@@ -255,7 +243,7 @@ impl ParsedPod {
         let created = parse_moment(metadata.creation_timestamp.as_ref());
         let phase = Phase::of(status.phase.as_deref().unwrap_or_default());
         let has_started = matches!(phase, Phase::Running | Phase::Succeeded | Phase::Failed);
-        Ok(ParsedPod {
+        Some(ParsedPod {
             has_uid: uid.is_some(),
             uid: uid.unwrap_or_else(|| {
                 format!("{}/{name}", metadata.namespace.as_deref().unwrap_or_default()).into()
@@ -291,6 +279,53 @@ impl ParsedPod {
     pub fn is_finished(&self) -> bool {
         self.phase.is_finished()
     }
+}
+
+// === impl PodJson ===
+
+impl<'a> PodJson<'a> {
+    fn parse(json: &'a str) -> Option<PodJson<'a>> {
+        let [metadata, spec, status] = members(json, ["metadata", "spec", "status"])?;
+        Some(PodJson {
+            metadata: serde_json::from_str(metadata?).ok()?,
+            spec: match spec.filter(is_not_null) {
+                Some(spec) => {
+                    let [node_name, scheduler_name, scheduling_gates] =
+                        members(spec, ["nodeName", "schedulerName", "schedulingGates"])?;
+                    SpecJson {
+                        node_name: parse_optional(node_name)?,
+                        scheduler_name: parse_optional(scheduler_name)?,
+                        scheduling_gates: parse_optional(scheduling_gates)?,
+                    }
+                }
+                None => SpecJson::default(),
+            },
+            status: match status.filter(is_not_null) {
+                Some(status) => {
+                    let names = ["phase", "reason", "startTime", "nominatedNodeName", "conditions"];
+                    let [phase, reason, start_time, nominated_node_name, conditions] =
+                        members(status, names)?;
+                    StatusJson {
+                        phase: parse_optional(phase)?,
+                        reason: parse_optional(reason)?,
+                        start_time: parse_optional(start_time)?,
+                        nominated_node_name: parse_optional(nominated_node_name)?,
+                        conditions: parse_optional(conditions)?.unwrap_or_default(),
+                    }
+                }
+                None => StatusJson::default(),
+            },
+        })
+    }
+}
+
+fn is_not_null(json: &&str) -> bool {
+    *json != "null"
+}
+
+/// Parses a member that may be missing or null. `None` if it has a wrong type.
+fn parse_optional<'a, T: Deserialize<'a>>(json: Option<&'a str>) -> Option<Option<T>> {
+    json.map_or(Some(None), |json| serde_json::from_str(json).ok())
 }
 
 // === impl Owner ===

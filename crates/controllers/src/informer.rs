@@ -51,6 +51,11 @@ impl Controllers {
                 let ObjectUpdate { old: before, new: after, .. } =
                     self.update_ownership(OwnershipKind::ReplicaSet, event, update);
                 self.queue.add(Controller::ReplicaSet, name_of(event.object()));
+                if let Some(before) = &before
+                    && after.as_ref().is_none_or(|after| after.uid != before.uid)
+                {
+                    self.replica_sets.set_deleted(&before.uid);
+                }
                 for cached_object in before.iter().chain(&after) {
                     self.enqueue_owner(cached_object, "Deployment", Controller::Deployment);
                 }
@@ -120,6 +125,7 @@ impl Controllers {
         }
         for (pod, is_there) in [(before, false), (after, true)] {
             let Some((pod, owner)) = pod.and_then(|pod| Some((pod, pod.controller()?))) else { continue };
+            self.replica_sets.pod_changed(&owner.uid, &name);
             let owner_key = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
             match &*owner.kind {
                 "ReplicaSet" => self.queue.add(Controller::ReplicaSet, owner_key),

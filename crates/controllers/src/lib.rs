@@ -40,6 +40,7 @@ use self::garbage_collector::GarbageCollector;
 use self::informer_cache::{InformerCache, OwnershipKind};
 use self::job::JobController;
 use self::pod_template::{NameGenerator, NewPod};
+use self::replica_set::ReplicaSetPods;
 use self::workqueue::WorkQueue;
 
 pub use self::pod_template::{TemplateHashes, template_hash_of};
@@ -56,6 +57,7 @@ pub struct Controllers {
     queue: WorkQueue,
     name_generator: NameGenerator,
     daemon_sets: DaemonSetController,
+    replica_sets: ReplicaSetPods,
     disruption: DisruptionController,
     jobs: JobController,
     garbage_collector: GarbageCollector,
@@ -155,6 +157,7 @@ impl Controllers {
             queue: WorkQueue::new(enabled),
             name_generator: NameGenerator::new(seed),
             daemon_sets: DaemonSetController::default(),
+            replica_sets: ReplicaSetPods::default(),
             disruption: DisruptionController::default(),
             jobs: JobController::default(),
             garbage_collector: GarbageCollector::default(),
@@ -232,7 +235,7 @@ impl Controllers {
                 }
                 Controller::ReplicaSet => {
                     if let Some(cached_object) = cache.replica_sets.get(&name) {
-                        replica_set::sync(context, cached_object);
+                        replica_set::sync(context, cached_object, &mut self.replica_sets);
                     }
                 }
                 Controller::StatefulSet => {

@@ -1,9 +1,12 @@
 //! The ReplicaSet controller.
 
 mod deletion_order;
+mod pod_counts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use model::Moment;
 
 use super::api::{ReplicaSetSpec, ReplicaSetStatus};
 use super::informer_cache::{InformerCache, OwnershipKind};
@@ -12,55 +15,61 @@ use super::pod::Pod;
 use super::{BURST_REPLICAS, Controller, SyncContext};
 
 pub(super) use deletion_order::{AgeComparison, RankedPod, sort_for_deletion};
+pub(super) use pod_counts::ReplicaSetPods;
 
-pub(super) fn sync(context: &mut SyncContext<'_>, set: &Arc<CachedObject<ReplicaSetSpec>>) {
-    let pods = context.cache.pods_of(&set.uid);
-    let (active, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| pod.is_active());
-    if !set.is_deleting() && manage_replicas(context, set, &active) {
+pub(super) fn sync(
+    context: &mut SyncContext<'_>,
+    set: &Arc<CachedObject<ReplicaSetSpec>>,
+    set_pods: &mut ReplicaSetPods,
+) {
+    let counts = set_pods.count(context.cache, set);
+    if !set.is_deleting() && counts.active != set.spec.replicas().max(0) {
+        manage_replicas(context, set);
         return;
     }
     let min_ready = set.spec.min_ready_seconds;
-    let labels = set.spec.template.labels();
-    let is_labeled = |pod: &&Arc<Pod>| labels.iter().all(|(key, value)| pod.label(key) == value.as_str());
-    let count = |matches: &dyn Fn(&&Arc<Pod>) -> bool| active.iter().filter(matches).count() as i64;
+    // Without a minimum, ready pods are available at once.
+    let available_times: Vec<Moment> = match min_ready {
+        0 => Vec::new(),
+        _ => active_pods(context.cache, set).iter().filter_map(|pod| pod.available_at(min_ready)).collect(),
+    };
     let conditions = set.status.conditions.iter().filter(|condition| condition.kind != "ReplicaFailure");
     let status = ReplicaSetStatus {
-        replicas: active.len() as i64,
-        fully_labeled_replicas: count(&is_labeled),
-        ready_replicas: count(&|pod| pod.ready),
-        available_replicas: count(&|pod| pod.is_available(min_ready, context.now)),
-        terminating_replicas: Some(others.iter().filter(|pod| pod.is_terminating()).count() as i64),
+        replicas: counts.active,
+        fully_labeled_replicas: counts.fully_labeled,
+        ready_replicas: counts.ready,
+        available_replicas: match min_ready {
+            0 => counts.ready,
+            _ => available_times.iter().filter(|at| **at <= context.now).count() as i64,
+        },
+        terminating_replicas: Some(counts.terminating),
         observed_generation: set.meta.generation,
         conditions: conditions.cloned().collect(),
     };
     if status != set.status {
         context.update(set.with_status(&status));
     }
-    let available_times =
-        active.iter().filter_map(|pod| pod.available_at(min_ready)).filter(|at| *at > context.now);
-    if let Some(at) = available_times.min() {
+    if let Some(at) = available_times.into_iter().filter(|at| *at > context.now).min() {
         context.enqueue_at(at, Controller::ReplicaSet, set.name.clone());
     }
 }
 
-/// Creates missing pods or deletes surplus ones. Returns false if there is nothing to do.
-fn manage_replicas(
-    context: &mut SyncContext<'_>,
-    set: &Arc<CachedObject<ReplicaSetSpec>>,
-    active: &[Arc<Pod>],
-) -> bool {
+/// The pods of a ReplicaSet that are neither finished nor terminating.
+fn active_pods(cache: &InformerCache, set: &CachedObject<ReplicaSetSpec>) -> Vec<Arc<Pod>> {
+    cache.pods_of(&set.uid).into_iter().filter(|pod| pod.is_active()).collect()
+}
+
+/// Creates missing pods or deletes surplus ones.
+fn manage_replicas(context: &mut SyncContext<'_>, set: &Arc<CachedObject<ReplicaSetSpec>>) {
+    let active = active_pods(context.cache, set);
     let desired_replicas = usize::try_from(set.spec.replicas()).unwrap_or(0);
-    if active.len() == desired_replicas {
-        return false;
-    }
     for _ in 0..desired_replicas.saturating_sub(active.len()).min(BURST_REPLICAS) {
         context.create_pod(set.spec.template.new_pod(&**set));
     }
     let surplus = active.len().saturating_sub(desired_replicas).min(BURST_REPLICAS);
-    for pod in pods_to_delete(context, set, active, surplus) {
+    for pod in pods_to_delete(context, set, &active, surplus) {
         context.delete_pod(&pod);
     }
-    true
 }
 
 /// The pods to delete first. Pods on nodes with more pods of the same Deployment rank higher.

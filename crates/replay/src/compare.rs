@@ -196,7 +196,7 @@ impl Observer for RunComparison<'_> {
                 self.metrics.set_node(at, node);
                 if let Some(class) = (self.class_of)(node) {
                     self.classes.insert(node.name.clone(), class.clone());
-                    self.node_counts.push(at, class, &node.name, 1);
+                    self.node_counts.push(at, class, node.name.clone(), 1);
                 }
             }
             SimulationEvent::NodeModified { node } => self.metrics.set_node(at, node),
@@ -204,7 +204,7 @@ impl Observer for RunComparison<'_> {
                 self.metrics.remove_node(at, &node.name);
                 self.classes.remove(&node.name);
                 if let Some(class) = (self.class_of)(node) {
-                    self.node_counts.push(at, class, &node.name, -1);
+                    self.node_counts.push(at, class, node.name.clone(), -1);
                 }
             }
             SimulationEvent::PodCreated { .. }

@@ -8,12 +8,18 @@
 //! incarnation ended; then [`InputStream`](crate::input_stream::InputStream) returns the inputs of the replay, in
 //! order.
 
+mod awaited_pods;
 pub(crate) mod controller_pods;
 mod encoding;
 mod extract;
 mod extractor;
+mod file_map;
 pub(crate) mod objects;
 mod owners;
+mod pods_by_node;
+mod positioned_file;
+mod preempted_pods;
+mod recorded_owners;
 mod store;
 
 use std::collections::BTreeMap;

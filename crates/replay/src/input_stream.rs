@@ -1,7 +1,8 @@
 //! The inputs of a replay, in order: a recording read a second time, with its demands known.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -9,10 +10,8 @@ use calibration::observed::{OwnerKind, ParsedPod};
 use history::Changes;
 use kubernetes::objects::NodeView;
 use kubernetes::well_known::{REGION, ZONE};
-use model::{Change, JsonStr, Moment, Object, What};
+use model::{Change, JsonCursor, Moment, Object, What};
 use rustc_hash::{FxHashMap, FxHasher};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use simulation::{DemandId, InitialPodState, Input, PodDemand, RecreatePolicy};
 
 use crate::demands::objects::is_being_removed;
@@ -50,27 +49,6 @@ struct ScriptedPod {
 
 /// Labels that a pod gets from its node when it is bound (PodTopologyLabels admission).
 const LABELS_FROM_NODE: [&str; 2] = [ZONE, REGION];
-
-/// The fields of a pod that users may change and that affect decisions.
-#[derive(Default, Deserialize)]
-struct MutableFields<'a> {
-    #[serde(borrow, default)]
-    metadata: MetadataJson<'a>,
-    #[serde(borrow, default)]
-    spec: SpecJson<'a>,
-}
-
-#[derive(Default, Deserialize)]
-struct MetadataJson<'a> {
-    #[serde(borrow)]
-    labels: Option<BTreeMap<JsonStr<'a>, &'a RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-struct SpecJson<'a> {
-    #[serde(borrow)]
-    tolerations: Option<&'a RawValue>,
-}
 
 impl<'a> InputStream<'a> {
     /// Creates a stream of these demands.
@@ -150,7 +128,7 @@ impl<'a> InputStream<'a> {
                         Ok(None)
                     }
                     What::Added(pod) | What::Modified(pod) if self.gated.contains_key(&uid) => {
-                        let ungated = ParsedPod::parse(pod).ok().filter(|parsed| !parsed.is_gated);
+                        let ungated = ParsedPod::parse(pod).filter(|parsed| !parsed.is_gated);
                         match ungated.and_then(|parsed| Some((parsed, self.gated.remove(&uid)?))) {
                             Some((parsed, demand)) => self.demand_input(at, demand, pod, parsed),
                             None => Ok(None),
@@ -178,7 +156,7 @@ impl<'a> InputStream<'a> {
     }
 
     fn pod_first_seen(&mut self, at: Moment, uid: Arc<str>, pod: &Object) -> Result<Option<Input>, Error> {
-        let Ok(parsed) = ParsedPod::parse(pod) else { return Ok(None) };
+        let Some(parsed) = ParsedPod::parse(pod) else { return Ok(None) };
         let (demand, is_first) = self.incarnations.next().map_err(Error::temp_file)?;
         self.pods.insert(uid.clone(), ScriptedPod { demand, fields_hash: mutable_fields_hash(pod) });
         if !is_first {
@@ -275,14 +253,48 @@ impl<'a> InputStream<'a> {
     }
 }
 
+/// A hash of the fields of a pod that users may change and that affect decisions: its labels and tolerations.
 fn mutable_fields_hash(pod: &Object) -> u64 {
-    let json: MutableFields<'_> = pod.view().unwrap_or_default();
-    let mut hasher = FxHasher::default();
-    for (key, value) in
-        json.metadata.labels.iter().flatten().filter(|(key, _)| !LABELS_FROM_NODE.contains(&&***key))
-    {
-        (key, value.get()).hash(&mut hasher);
+    let mut cursor = JsonCursor::new(pod.as_str());
+    let (mut labels, mut tolerations) = (Vec::new(), None);
+    cursor.enter();
+    while cursor.has_next() {
+        let member = cursor.key();
+        let is_spec = member == "spec";
+        if (!is_spec && member != "metadata") || cursor.peek() != b'{' {
+            cursor.skip();
+            continue;
+        }
+        cursor.enter();
+        while cursor.has_next() {
+            match &*cursor.key() {
+                "labels" if !is_spec && cursor.peek() == b'{' => labels = labels_at(&mut cursor),
+                "tolerations" if is_spec => {
+                    let start = cursor.at();
+                    cursor.skip();
+                    tolerations = Some(cursor.since(start));
+                }
+                _ => cursor.skip(),
+            }
+        }
     }
-    json.spec.tolerations.map(RawValue::get).hash(&mut hasher);
+    let mut hasher = FxHasher::default();
+    (labels, tolerations).hash(&mut hasher);
     hasher.finish()
+}
+
+/// Reads the labels at the cursor, without those from the node. They are sorted by name, with their values as JSON.
+fn labels_at<'j>(cursor: &mut JsonCursor<'j>) -> Vec<(Cow<'j, str>, &'j str)> {
+    let mut labels = Vec::new();
+    cursor.enter();
+    while cursor.has_next() {
+        let name = cursor.key();
+        let start = cursor.at();
+        cursor.skip();
+        if !LABELS_FROM_NODE.contains(&&*name) {
+            labels.push((name, cursor.since(start)));
+        }
+    }
+    labels.sort_unstable();
+    labels
 }

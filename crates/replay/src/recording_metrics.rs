@@ -82,13 +82,13 @@ impl RecordingMeter {
             What::Deleted(_) => {
                 self.metrics.remove_node(at, &key.name);
                 if let Some(class) = class_of(node) {
-                    self.node_counts.push(at, class, &key.name, -1);
+                    self.node_counts.push(at, class, key.name.clone(), -1);
                 }
             }
             What::Added(_) => {
                 self.metrics.set_node(at, node);
                 if let Some(class) = class_of(node) {
-                    self.node_counts.push(at, class, &key.name, 1);
+                    self.node_counts.push(at, class, key.name.clone(), 1);
                 }
             }
             What::Modified(_) => self.metrics.set_node(at, node),
@@ -153,7 +153,7 @@ impl RecordingMeter {
 // === impl NodeCountCurve ===
 
 impl NodeCountCurve {
-    pub(crate) fn push(&mut self, at: Moment, class: Arc<str>, node: &str, delta: i64) {
+    pub(crate) fn push(&mut self, at: Moment, class: Arc<str>, node: impl Into<Arc<str>>, delta: i64) {
         self.0.push(NodeCountStep { at, class, node: node.into(), delta });
     }
 

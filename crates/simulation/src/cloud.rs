@@ -4,7 +4,7 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub struct SimulatedCloud {
     group_by_instance: BTreeMap<Arc<str>, GroupId>,
     /// Deleted nodes that [`SimulatedCloud::advance`] has not returned yet.
     deleted_nodes: Vec<(Moment, Arc<str>)>,
-    /// When the next change is due.
-    wake: Option<Moment>,
+    /// When the state of a machine changes: the moment, its group and its number.
+    machine_wakes: BTreeSet<(Moment, GroupId, u64)>,
     quota: Option<i64>,
     pricing: Option<PodPricing>,
     gpu_label: Arc<str>,
@@ -68,8 +68,12 @@ struct SimulatedGroup {
     names_generated: u64,
     /// Names for the next nodes.
     reserved_names: VecDeque<Arc<str>>,
-    /// In the order of their creation.
-    machines: Vec<Machine>,
+    /// By number, in the order of their creation.
+    machines: BTreeMap<u64, Machine>,
+    /// The number of machines ever created.
+    machines_created: u64,
+    /// The numbers of machines by instance id. A name that is used twice has two machines.
+    numbers_by_id: BTreeSet<(Arc<str>, u64)>,
     /// The same as instances, computed on demand.
     instances: OnceLock<Arc<[Instance]>>,
 }
@@ -101,7 +105,7 @@ impl SimulatedCloud {
             groups,
             group_by_instance: BTreeMap::new(),
             deleted_nodes: Vec::new(),
-            wake: None,
+            machine_wakes: BTreeSet::new(),
             quota: None,
             pricing: None,
             gpu_label: Arc::from(""),
@@ -150,12 +154,12 @@ impl SimulatedCloud {
     /// A node was deleted without a request to the cloud: its machine is removed, and its group's target decreases.
     pub fn node_deleted(&mut self, node: &NodeView) {
         let Some(group) = self.group_by_instance.remove(node.instance_id()) else { return };
-        let state = &mut self.group_states[group.index()];
-        let machines = state.machines.len();
-        state.machines.retain(|machine| machine.id != *node.instance_id());
-        state.instances.take();
-        state.target -= i64::from(state.machines.len() < machines);
-        self.wake = self.compute_wake();
+        self.group_states[group.index()].instances.take();
+        let mut is_removed = false;
+        while self.remove_machine(group, node.instance_id()).is_some() {
+            is_removed = true;
+        }
+        self.group_states[group.index()].target -= i64::from(is_removed);
     }
 
     /// Adds an existing machine that never registers as a node.
@@ -168,72 +172,71 @@ impl SimulatedCloud {
         if self.group_by_instance.insert(id.clone(), group).is_some() {
             return;
         }
-        let state = &mut self.group_states[group.index()];
-        state.machines.push(Machine { id, name, state: machine_state });
-        state.instances.take();
+        self.push_machine(group, Machine { id, name, state: machine_state });
         if self.groups[group.index()].target.is_none() {
-            state.target += 1;
+            self.group_states[group.index()].target += 1;
         }
+    }
+
+    fn push_machine(&mut self, group: GroupId, machine: Machine) {
+        let state = &mut self.group_states[group.index()];
+        state.machines_created += 1;
+        let number = state.machines_created;
+        if let Some(wake) = machine.state.next_change() {
+            self.machine_wakes.insert((wake, group, number));
+        }
+        state.numbers_by_id.insert((machine.id.clone(), number));
+        state.machines.insert(number, machine);
+        state.instances.take();
+    }
+
+    /// Removes the oldest machine with an instance id.
+    fn remove_machine(&mut self, group: GroupId, id: &Arc<str>) -> Option<Machine> {
+        let state = &mut self.group_states[group.index()];
+        let number = state.oldest_machine(id)?;
+        state.numbers_by_id.remove(&(id.clone(), number));
+        state.instances.take();
+        let machine = state.machines.remove(&number)?;
+        if let Some(wake) = machine.state.next_change() {
+            self.machine_wakes.remove(&(wake, group, number));
+        }
+        Some(machine)
     }
 
     /// The changes until now that were not returned before: by time, then by the order of groups, then by age.
     pub fn advance(&mut self, now: Moment) -> Vec<CloudChange> {
-        if self.wake.is_none_or(|wake| wake > now) {
+        if self.next_wake().is_none_or(|wake| wake > now) {
             return Vec::new();
         }
         let mut changes: Vec<(Moment, CloudChange)> = Vec::new();
-        for (group, state) in self.groups.iter().zip(&mut self.group_states) {
-            let previous_count = changes.len();
-            for machine in &mut state.machines {
-                if let MachineState::Creating { registers, ready } = machine.state
-                    && registers <= now
-                {
-                    let node = node::node_from_template(
-                        group,
-                        &machine.id,
-                        &machine.name,
-                        registers,
-                        ready <= registers,
-                    );
-                    let pods = node::pods_from_template(group, &machine.name, registers);
-                    changes.push((registers, CloudChange::Registered { node, pods }));
-                    machine.state = if ready <= registers {
-                        MachineState::Running
-                    } else {
-                        MachineState::Unready { ready }
-                    };
-                }
-                if let MachineState::Unready { ready } = machine.state
-                    && ready <= now
-                {
-                    changes.push((ready, CloudChange::Ready { node: machine.name.clone(), at: ready }));
-                    machine.state = MachineState::Running;
-                }
-            }
-            if changes.len() > previous_count {
-                state.instances.take();
+        while let Some((at, group, number)) =
+            self.machine_wakes.first().copied().filter(|(at, ..)| *at <= now)
+        {
+            self.machine_wakes.pop_first();
+            let state = &mut self.group_states[group.index()];
+            let Some(machine) = state.machines.get_mut(&number) else { continue };
+            state.instances.take();
+            changes.extend(machine.change_state(&self.groups[group.index()]).map(|change| (at, change)));
+            if let Some(wake) = machine.state.next_change() {
+                self.machine_wakes.insert((wake, group, number));
             }
         }
         let deleted = self.deleted_nodes.drain(..);
         changes.extend(deleted.map(|(at, node)| (at, CloudChange::Deleted { node })));
         changes.sort_by_key(|(at, _)| *at);
-        self.wake = self.compute_wake();
         changes.into_iter().map(|(_, change)| change).collect()
     }
 
     /// When the next change is due; if that moment is past, a change is due now.
     pub fn next_wake(&self) -> Option<Moment> {
-        self.wake
+        let machine_wake = self.machine_wakes.first().map(|(at, ..)| *at);
+        machine_wake.into_iter().chain(self.deleted_nodes.iter().map(|(at, _)| *at)).min()
     }
 
-    fn compute_wake(&self) -> Option<Moment> {
-        let machines = self.group_states.iter().flat_map(|state| &state.machines);
-        let machine_wakes = machines.filter_map(|machine| match machine.state {
-            MachineState::Creating { registers, .. } => Some(registers),
-            MachineState::Unready { ready } => Some(ready),
-            MachineState::Running | MachineState::NeverRegisters | MachineState::Failed(_) => None,
-        });
-        machine_wakes.chain(self.deleted_nodes.iter().map(|(at, _)| *at)).min()
+    /// The number of machines that exist.
+    fn count_machines(&self) -> i64 {
+        let machines = self.group_states.iter().flat_map(|state| state.machines.values());
+        machines.filter(|machine| machine.state.exists()).count() as i64
     }
 
     fn after(&mut self, moment: Moment, delay: &Delay) -> Moment {
@@ -297,7 +300,7 @@ impl CloudProvider for SimulatedCloud {
 
     fn instances(&self, group: GroupId) -> Arc<[Instance]> {
         let SimulatedGroup { machines, instances: cached_instances, .. } = &self.group_states[group.index()];
-        cached_instances.get_or_init(|| machines.iter().map(Machine::to_instance).collect()).clone()
+        cached_instances.get_or_init(|| machines.values().map(Machine::to_instance).collect()).clone()
     }
 
     /// Nodes are deleted together with their machines, so the cloud knows no more than the cluster.
@@ -323,8 +326,7 @@ impl CloudProvider for SimulatedCloud {
         if failure == Some(ProvisioningFailureKind::NoInstance) {
             return Ok(());
         }
-        let machines = self.group_states.iter().flat_map(|state| &state.machines);
-        let mut existing_machines = machines.filter(|machine| machine.state.exists()).count() as i64;
+        let mut existing_machines = if self.quota.is_some() { self.count_machines() } else { 0 };
         let mut machine_states: Vec<MachineState> = Vec::new();
         for _ in 0..by {
             let machine_state = self.new_machine_state(now, group, failure, existing_machines);
@@ -347,10 +349,8 @@ impl CloudProvider for SimulatedCloud {
             });
             let id = node::provider_id(&self.groups[group.index()], &name);
             self.group_by_instance.insert(id.clone(), group);
-            state.machines.push(Machine { id, name, state: machine_state });
-            state.instances.take();
+            self.push_machine(group, Machine { id, name, state: machine_state });
         }
-        self.wake = self.compute_wake();
         Ok(())
     }
 
@@ -360,26 +360,22 @@ impl CloudProvider for SimulatedCloud {
         group: GroupId,
         instances: &[Arc<str>],
     ) -> Result<(), CloudProviderError> {
-        let (min, state) = (self.groups[group.index()].min, &mut self.group_states[group.index()]);
+        let (min, state) = (self.groups[group.index()].min, &self.group_states[group.index()]);
         if state.target <= min {
             return Err(CloudProviderError("min size reached, nodes will not be deleted".to_owned()));
         }
-        let is_member = |id: &&Arc<str>| state.machines.iter().any(|machine| machine.id == **id);
-        if let Some(id) = instances.iter().find(|id| !is_member(id)) {
+        if let Some(id) = instances.iter().find(|id| state.oldest_machine(id).is_none()) {
             let name = &self.groups[group.index()].name;
             return Err(CloudProviderError(format!("{id} is not in {name}")));
         }
         for id in instances {
-            let Some(index) = state.machines.iter().position(|machine| machine.id == *id) else { continue };
-            let machine = state.machines.remove(index);
-            state.instances.take();
-            state.target -= 1;
+            let Some(machine) = self.remove_machine(group, id) else { continue };
+            self.group_states[group.index()].target -= 1;
             self.group_by_instance.remove(id);
             if matches!(machine.state, MachineState::Running | MachineState::Unready { .. }) {
                 self.deleted_nodes.push((now, machine.name));
             }
         }
-        self.wake = self.compute_wake();
         Ok(())
     }
 
@@ -407,9 +403,37 @@ impl CloudProvider for SimulatedCloud {
     }
 }
 
+// === impl SimulatedGroup ===
+
+impl SimulatedGroup {
+    /// The number of the oldest machine with an instance id.
+    fn oldest_machine(&self, id: &Arc<str>) -> Option<u64> {
+        let (found, number) = self.numbers_by_id.range((id.clone(), 0)..).next()?;
+        (found == id).then_some(*number)
+    }
+}
+
 // === impl Machine ===
 
 impl Machine {
+    /// Goes to its next state, if it is being provisioned.
+    fn change_state(&mut self, group: &NodeGroup) -> Option<CloudChange> {
+        match self.state {
+            MachineState::Creating { registers, ready } => {
+                let is_ready = ready <= registers;
+                self.state = if is_ready { MachineState::Running } else { MachineState::Unready { ready } };
+                let node = node::node_from_template(group, &self.id, &self.name, registers, is_ready);
+                let pods = node::pods_from_template(group, &self.name, registers);
+                Some(CloudChange::Registered { node, pods })
+            }
+            MachineState::Unready { ready } => {
+                self.state = MachineState::Running;
+                Some(CloudChange::Ready { node: self.name.clone(), at: ready })
+            }
+            MachineState::Running | MachineState::NeverRegisters | MachineState::Failed(_) => None,
+        }
+    }
+
     fn to_instance(&self) -> Instance {
         let state = match &self.state {
             MachineState::Creating { .. } | MachineState::NeverRegisters => InstanceState::Creating,
@@ -423,6 +447,15 @@ impl Machine {
 // === impl MachineState ===
 
 impl MachineState {
+    /// When it changes by itself, if it does.
+    fn next_change(&self) -> Option<Moment> {
+        match self {
+            MachineState::Creating { registers, .. } => Some(*registers),
+            MachineState::Unready { ready } => Some(*ready),
+            MachineState::Running | MachineState::NeverRegisters | MachineState::Failed(_) => None,
+        }
+    }
+
     fn exists(&self) -> bool {
         !matches!(self, MachineState::Failed(_))
     }

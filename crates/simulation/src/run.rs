@@ -114,7 +114,7 @@ impl<'m, O: Observer> Run<'m, O> {
 
     #[cfg(test)]
     pub(crate) fn has_no_substitutes(&self) -> bool {
-        self.demands.has_no_substitutes() && self.pods.unassigned().next().is_none()
+        self.demands.has_no_substitutes() && self.pods.has_no_unassigned()
     }
 
     #[cfg(test)]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use flate2::read::GzDecoder;
 use kubernetes::objects::PodView;
 use model::Moment;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -124,4 +126,55 @@ fn no_more_than_500_pods_are_created_per_sync() {
     assert_eq!(cluster.names("Pod").len(), 700);
     cluster.change("ReplicaSet", "w", |set| set["spec"]["replicas"] = 0.into());
     assert_eq!(cluster.names("Pod").len(), 0);
+}
+
+#[test]
+fn its_status_counts_the_pods_as_they_are() {
+    let mut rng = Pcg64::seed_from_u64(7);
+    let mut cluster = fake_cluster(json!({"replicas": 5}));
+    cluster.is_graceful = true;
+    for step in 0..500 {
+        let names = cluster.names("Pod");
+        let pod = names[rng.random_range(0..names.len())].clone();
+        match rng.random_range(0..9) {
+            0 => cluster.run_pod(&pod),
+            1 => cluster.finish_pod(&pod, ["Succeeded", "Failed"][rng.random_range(0..2)]),
+            2 => cluster.remove("Pod", &pod),
+            3 => cluster.change("Pod", &pod, |pod| pod["status"] = json!({"phase": "Pending"})),
+            4 => cluster.change("Pod", &pod, |pod| pod["metadata"]["labels"]["app"] = "other".into()),
+            5 => cluster.change("Pod", &pod, |pod| pod["metadata"]["ownerReferences"] = json!([])),
+            6 => cluster.change("Pod", &pod, |pod| {
+                pod["metadata"]["deletionTimestamp"] = "2026-11-15T00:00:00Z".into();
+            }),
+            7 => cluster
+                .change("ReplicaSet", "w", |set| set["spec"]["replicas"] = rng.random_range(1..9).into()),
+            _ => cluster.change("ReplicaSet", "w", |set| {
+                set["spec"]["template"]["metadata"]["labels"]["tier"] =
+                    ["a", "b"][rng.random_range(0..2)].into();
+            }),
+        }
+        let labels = cluster.get("ReplicaSet", "w")["spec"]["template"]["metadata"]["labels"].clone();
+        let is_labeled = |pod: &&Value| {
+            let mut labels = labels.as_object().into_iter().flatten();
+            labels.all(|(key, value)| pod["metadata"]["labels"][key] == *value)
+        };
+        let is_ready = |pod: &&Value| pod["status"]["conditions"][0]["status"] == "True";
+        let pods = cluster.all("Pod");
+        let owned =
+            pods.iter().copied().filter(|pod| pod["metadata"]["ownerReferences"][0]["uid"] == "w-uid");
+        let unfinished =
+            owned.filter(|pod| ["Pending", "Running"].iter().any(|phase| pod["status"]["phase"] == *phase));
+        let (active, terminating): (Vec<&Value>, Vec<&Value>) =
+            unfinished.partition(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        let expected = [
+            active.len(),
+            active.iter().filter(|pod| is_labeled(pod)).count(),
+            active.iter().filter(|pod| is_ready(pod)).count(),
+            active.iter().filter(|pod| is_ready(pod)).count(),
+            terminating.len(),
+        ];
+        let fields =
+            ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"];
+        assert_eq!(fields.map(|field| status(&cluster, field) as usize), expected, "step {step}");
+    }
 }

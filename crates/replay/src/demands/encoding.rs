@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::Moment;
-use simulation::{ContainerExit, DemandId, ObservedDuration, PodIncarnation, RecreatePolicy};
+use simulation::{
+    ContainerExit, DemandAnnotation, DemandId, ObservedDuration, PodIncarnation, RecreatePolicy,
+};
 
 use super::{DemandAction, EvictionKind, ObservedIncarnation, RecordedDemand};
 
@@ -29,6 +31,8 @@ macro_rules! fields {
         }
     };
 }
+
+pub(super) use fields;
 
 /// Encodes a field-less enum as one byte.
 macro_rules! one_of {
@@ -61,6 +65,7 @@ fields!(PodIncarnation {
     recreate_duration
 });
 fields!(ObservedIncarnation { created, bound_at, node_class, deletion_began, eviction });
+fields!(DemandAnnotation { demand, after });
 fields!(ContainerExit { after, fails });
 fields!(ObservedDuration { duration, is_lower_bound });
 one_of!(RecreatePolicy { Never = 0, WhenTerminating = 1, WhenGone = 2 });
@@ -79,6 +84,16 @@ impl Field for u64 {
     }
 }
 
+impl Field for i64 {
+    fn write(&self, to: &mut Vec<u8>) {
+        self.cast_unsigned().write(to);
+    }
+
+    fn read(from: &mut &[u8]) -> Option<i64> {
+        u64::read(from).map(u64::cast_signed)
+    }
+}
+
 impl Field for bool {
     fn write(&self, to: &mut Vec<u8>) {
         to.push(u8::from(*self));
@@ -91,11 +106,11 @@ impl Field for bool {
 
 impl Field for Moment {
     fn write(&self, to: &mut Vec<u8>) {
-        self.nanos().cast_unsigned().write(to);
+        self.nanos().write(to);
     }
 
     fn read(from: &mut &[u8]) -> Option<Moment> {
-        u64::read(from).map(|nanos| Moment::from_nanos(nanos.cast_signed()))
+        i64::read(from).map(Moment::from_nanos)
     }
 }
 

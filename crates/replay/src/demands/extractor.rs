@@ -17,8 +17,11 @@ use simulation::{
     ContainerExit, DemandAnnotation, DemandId, ObservedDuration, PodIncarnation, RecreatePolicy,
 };
 
+use super::awaited_pods::AwaitedPod;
 use super::controller_pods::ControllerPods;
-use super::owners::{self, AwaitedPod, OwnerTracker};
+use super::owners::{self, OwnerTracker};
+use super::pods_by_node::PodsByNode;
+use super::preempted_pods::PreemptedPods;
 use super::store::DemandWriter;
 use super::{
     DemandAction, DemandTotals, EvictionKind, ObservedIncarnation, RecordedDemand, RecordedDemands, objects,
@@ -36,9 +39,10 @@ pub struct DemandExtractor<'a> {
     owners: OwnerTracker,
     /// Existing pods, by uid, or by name where they have none.
     pods: FxHashMap<Arc<str>, TrackedPod>,
+    pods_by_node: PodsByNode,
     nodes: BTreeMap<Arc<str>, TrackedNode>,
-    /// Pods with a `Preempted` Event, by uid, and when it was observed.
-    preempted: FxHashMap<Arc<str>, Moment>,
+    /// Pods with a `Preempted` Event.
+    preempted: PreemptedPods,
     /// The recording is of a replay, in which durations were drawn per pod, independently of other pods.
     recording_is_replay: bool,
     /// When the last unschedulable pod was observed.
@@ -114,8 +118,9 @@ impl<'a> DemandExtractor<'a> {
             open_demands: FxHashMap::default(),
             owners: OwnerTracker::default(),
             pods: FxHashMap::default(),
+            pods_by_node: PodsByNode::default(),
             nodes: BTreeMap::new(),
-            preempted: FxHashMap::default(),
+            preempted: PreemptedPods::default(),
             recording_is_replay: false,
             last_unschedulable: None,
             from,
@@ -136,7 +141,7 @@ impl<'a> DemandExtractor<'a> {
         if !std::mem::replace(&mut self.window_began, true) {
             // Owners lack pods only once all initial pods have been observed.
             for uid in std::mem::take(&mut self.ended_initial_pods) {
-                self.stop_counting(self.from, &uid);
+                self.stop_counting(self.from, &uid)?;
             }
         }
         self.observe_object(at, change)
@@ -144,7 +149,7 @@ impl<'a> DemandExtractor<'a> {
 
     fn observe_object(&mut self, at: Moment, change: &ObservedChange) -> io::Result<()> {
         let ObservedChange { key, what, pod, node, event } = change;
-        self.controller_pods.observe(change);
+        self.controller_pods.observe(change)?;
         match (&*key.kind.group, &*key.kind.kind) {
             ("", "Pod") => match pod {
                 Some(pod) => self.observe_pod(at, what, pod)?,
@@ -158,7 +163,7 @@ impl<'a> DemandExtractor<'a> {
                 else {
                     return Ok(());
                 };
-                for awaited in self.owners.observe(kind, what, self.recording_is_replay) {
+                for awaited in self.owners.observe(kind, what, self.recording_is_replay)? {
                     self.withdraw(awaited.demand, awaited.since, at);
                     self.store_if_complete(awaited.demand)?;
                 }
@@ -171,7 +176,7 @@ impl<'a> DemandExtractor<'a> {
         match what {
             What::Deleted(_) => {
                 self.nodes.remove(name);
-                for tracked in self.pods.values().filter(|tracked| tracked.node.as_ref() == Some(name)) {
+                for tracked in self.pods_by_node.of_node(name).filter_map(|uid| self.pods.get(uid)) {
                     let recorded = open_demand(&mut self.open_demands, tracked.demand);
                     let deletion_began = recorded.observed[tracked.incarnation].deletion_began;
                     recorded.incarnations[tracked.incarnation].deletion_duration = deletion_began
@@ -205,10 +210,6 @@ impl<'a> DemandExtractor<'a> {
                 }
             }
             self.preempted.insert(uid, at);
-            // Events arrive shortly before or after the changes that they report: old ones are useless.
-            if self.preempted.len() > 10_000 {
-                self.preempted.retain(|_, preempted_at| at.nanos_since(*preempted_at) < 600_000_000_000);
-            }
         }
     }
 
@@ -222,7 +223,7 @@ impl<'a> DemandExtractor<'a> {
             }
             self.pod_appeared(at, parsed, what.object())?;
         }
-        self.update_pod(at, parsed);
+        self.update_pod(at, parsed)?;
         if is_deleted {
             self.pod_deleted(at, &parsed.uid)?;
         }
@@ -232,13 +233,20 @@ impl<'a> DemandExtractor<'a> {
     /// A pod appeared: a new demand, or another incarnation of one.
     fn pod_appeared(&mut self, at: Moment, parsed: &ParsedPod, pod: &Object) -> io::Result<()> {
         let owner = parsed.owner.clone();
-        let is_controller_pod = self.controller_pods.creates(pod);
+        let controller_owner = self.controller_pods.owner_of(pod);
+        let is_controller_pod = match &controller_owner {
+            Some(owner) => self.controller_pods.is_recorded(owner)?,
+            None => false,
+        };
         let awaited = owner.as_ref().filter(|_| !is_controller_pod);
         let demand_annotation = parsed.demand_annotation.filter(|_| self.recording_is_replay);
         // A StatefulSet reuses pod names.
         let pod_name =
             owner.as_ref().filter(|owner| owner.kind == OwnerKind::StatefulSet).map(|_| &*parsed.name);
-        let awaited = awaited.and_then(|owner| self.owners.take_awaited(owner, pod_name, demand_annotation));
+        let awaited = match awaited {
+            Some(owner) => self.owners.take_awaited(owner, pod_name, demand_annotation)?,
+            None => None,
+        };
         let next = DemandId(self.totals.demands);
         // A StatefulSet waits until the previous pod of that name is deleted.
         let recreatable_since =
@@ -257,8 +265,8 @@ impl<'a> DemandExtractor<'a> {
             None => (next, None),
         };
         self.store.append_incarnation(demand, demand == next)?;
-        if self.window_began {
-            self.controller_pods.add_pod(pod, demand);
+        if let Some(owner) = controller_owner.filter(|_| self.window_began) {
+            self.controller_pods.push_pod(&owner, demand)?;
         }
         self.totals.demands += u64::from(demand == next);
         let demand_entry = self.open_demands.entry(demand).or_insert_with(|| OpenDemand {
@@ -295,9 +303,9 @@ impl<'a> DemandExtractor<'a> {
             eviction: None,
         });
         if let Some(owner) = &owner {
-            self.owners.pod_added(owner);
+            self.owners.pod_added(owner)?;
         }
-        let eviction = self.preempted.contains_key(&parsed.uid).then_some(EvictionKind::Preempted);
+        let eviction = self.preempted.contains(&parsed.uid).then_some(EvictionKind::Preempted);
         let tracked = TrackedPod {
             demand,
             incarnation: index,
@@ -318,8 +326,8 @@ impl<'a> DemandExtractor<'a> {
     }
 
     /// Updates the state of a pod from one version of it.
-    fn update_pod(&mut self, at: Moment, parsed: &ParsedPod) {
-        let Some(tracked) = self.pods.get_mut(&parsed.uid) else { return };
+    fn update_pod(&mut self, at: Moment, parsed: &ParsedPod) -> io::Result<()> {
+        let Some(tracked) = self.pods.get_mut(&parsed.uid) else { return Ok(()) };
         let recorded = open_demand(&mut self.open_demands, tracked.demand);
         let (incarnation, observed) =
             (&mut recorded.incarnations[tracked.incarnation], &mut recorded.observed[tracked.incarnation]);
@@ -336,6 +344,7 @@ impl<'a> DemandExtractor<'a> {
             incarnation.bind_duration = (!had_to_wait && !tracked.is_initial)
                 .then(|| ObservedDuration::exactly(between(observed.created, at)));
             tracked.node = Some(node.clone());
+            self.pods_by_node.insert(node, &parsed.uid);
         }
         if parsed.not_scheduled.is_some() && self.window_began {
             self.last_unschedulable = Some(at);
@@ -384,7 +393,7 @@ impl<'a> DemandExtractor<'a> {
             // It was evicted before, and is not recreated.
             recorded.actions.push((at, DemandAction::Withdrawn));
             if let Some(owner) = &tracked.owner {
-                self.owners.forget_awaited(owner, tracked.demand);
+                self.owners.forget_awaited(owner, tracked.demand)?;
             }
             if let Some(demand_entry) = self.open_demands.get_mut(&tracked.demand) {
                 demand_entry.is_awaited = false;
@@ -392,18 +401,19 @@ impl<'a> DemandExtractor<'a> {
         }
         if has_ended && std::mem::take(&mut tracked.counts_for_owner) {
             if self.window_began {
-                self.stop_counting(at, &parsed.uid);
+                self.stop_counting(at, &parsed.uid)?;
             } else {
                 self.ended_initial_pods.push(parsed.uid.clone());
             }
         }
+        Ok(())
     }
 
     /// A pod no longer counts for its owner: it ended, or is being deleted.
-    fn stop_counting(&mut self, at: Moment, uid: &Arc<str>) {
-        let Some(tracked) = self.pods.get(uid) else { return };
+    fn stop_counting(&mut self, at: Moment, uid: &Arc<str>) -> io::Result<()> {
+        let Some(tracked) = self.pods.get(uid) else { return Ok(()) };
         let demand = tracked.demand;
-        let Some(demand_entry) = self.open_demands.get_mut(&demand) else { return };
+        let Some(demand_entry) = self.open_demands.get_mut(&demand) else { return Ok(()) };
         let recorded = &mut demand_entry.recorded;
         let (incarnation, observed) =
             (&recorded.incarnations[tracked.incarnation], &mut recorded.observed[tracked.incarnation]);
@@ -420,7 +430,7 @@ impl<'a> DemandExtractor<'a> {
                 }
                 eviction => observed.eviction = eviction,
             }
-            return;
+            return Ok(());
         };
         if owner.kind == OwnerKind::DaemonSet {
             // DaemonSet pods follow nodes: an evicted one is not recreated elsewhere.
@@ -429,8 +439,8 @@ impl<'a> DemandExtractor<'a> {
                 None if !ended_by_itself => recorded.actions.push((at, DemandAction::Withdrawn)),
                 None => {}
             }
-            self.owners.pod_removed(owner, None);
-            return;
+            self.owners.pod_removed(owner, None)?;
+            return Ok(());
         }
         if ended_by_itself {
             // Its Job may create the next one.
@@ -445,8 +455,8 @@ impl<'a> DemandExtractor<'a> {
                     revision: None,
                     demand_annotation: tracked.demand_annotation,
                 }),
-            );
-            return;
+            )?;
+            return Ok(());
         }
         // A replay marks such pods; elsewhere it follows from the number of pods that the owner wants.
         let is_withdrawn = if self.recording_is_replay {
@@ -458,8 +468,8 @@ impl<'a> DemandExtractor<'a> {
             Some(eviction) => eviction,
             None if is_withdrawn => {
                 recorded.actions.push((at, DemandAction::Withdrawn));
-                self.owners.pod_removed(owner, None);
-                return;
+                self.owners.pod_removed(owner, None)?;
+                return Ok(());
             }
             // A replay marks pods that were lost with their node.
             None if node_gone && !self.recording_is_replay => EvictionKind::NodeDeleted,
@@ -480,7 +490,8 @@ impl<'a> DemandExtractor<'a> {
             revision,
             demand_annotation,
         };
-        demand_entry.is_awaited |= self.owners.pod_removed(owner, Some(awaited));
+        demand_entry.is_awaited |= self.owners.pod_removed(owner, Some(awaited))?;
+        Ok(())
     }
 
     fn pod_deleted(&mut self, at: Moment, uid: &Arc<str>) -> io::Result<()> {
@@ -500,14 +511,16 @@ impl<'a> DemandExtractor<'a> {
             incarnation.deletion_duration = Some(ObservedDuration::exactly(between(deletion_began, at)));
         }
         if let Some(owner) = &tracked.owner {
-            self.owners.pod_deleted(owner, &incarnation.name, at);
+            self.owners.pod_deleted(owner, &incarnation.name, at)?;
         }
         if std::mem::take(&mut tracked.counts_for_owner) {
-            self.stop_counting(at, uid);
+            self.stop_counting(at, uid)?;
         } else if finished && observed.eviction.is_none() {
             recorded.actions.push((deletion_began, DemandAction::CleanedUp));
         }
-        self.pods.remove(uid);
+        if let Some(TrackedPod { node: Some(node), .. }) = self.pods.remove(uid) {
+            self.pods_by_node.remove(&node, uid);
+        }
         if let Some(demand_entry) = self.open_demands.get_mut(&demand) {
             demand_entry.pod_count -= 1;
         }
@@ -581,7 +594,7 @@ impl<'a> DemandExtractor<'a> {
                 Some(_) => {}
             }
         }
-        for awaited in self.owners.awaited_pods().filter(|awaited| awaited.is_replacement) {
+        for awaited in self.owners.awaited_replacements() {
             let recreatable_since = awaited.predecessor_deleted.unwrap_or(awaited.since);
             if let Some(unstored) = self.open_demands.get_mut(&awaited.demand) {
                 unstored.recorded.not_recreated_for = Some(between(recreatable_since, until));

@@ -1,6 +1,7 @@
 //! Pod owners: the number of pods that each wants, and the pods that it is expected to create.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use calibration::observed::{Owner, OwnerKind};
@@ -9,28 +10,19 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use simulation::{DemandAnnotation, DemandId, RecreatePolicy};
 
-/// A pod that its owner is expected to create.
-#[derive(Clone, Debug)]
-pub(super) struct AwaitedPod {
-    pub(super) demand: DemandId,
-    /// It recreates an evicted pod; otherwise it follows one that ended.
-    pub(super) is_replacement: bool,
-    /// Since when it is expected.
-    pub(super) since: Moment,
-    /// When the previous pod of the same name was deleted, where names are reused.
-    pub(super) predecessor_deleted: Option<Moment>,
-    /// The name that will be reused, where names are.
-    pub(super) pod_name: Option<Arc<str>>,
-    /// The revision hash of the pod's template, where the owner has several.
-    pub(super) revision: Option<Arc<str>>,
-    /// The demand that the previous pod's annotation names.
-    pub(super) demand_annotation: Option<DemandAnnotation>,
-}
+use super::awaited_pods::{AwaitedPod, AwaitedPods};
+use super::encoding::{Field, fields};
+use super::file_map::FileMap;
+use super::positioned_file::corrupt_file;
 
 /// All owners, by uid.
 #[derive(Debug, Default)]
 pub(super) struct OwnerTracker {
     by_uid: FxHashMap<Arc<str>, OwnerState>,
+    /// Deleted owners, by uid, of which an annotated pod may still be recognized. They are never forgotten, but rarely
+    /// needed again.
+    deleted: FileMap,
+    has_deleted: bool,
     /// Owners without pods that were not recorded themselves, so that their deletion is never observed.
     idle: VecDeque<Arc<str>>,
 }
@@ -47,8 +39,10 @@ struct OwnerState {
     is_deleted: bool,
     /// The number of pods that count for it.
     pods: i64,
-    awaited: VecDeque<AwaitedPod>,
+    awaited: AwaitedPods,
 }
+
+fields!(OwnerState { is_recorded, desired_pods, is_deleted, pods, awaited });
 
 #[derive(Deserialize)]
 struct OwnerJson {
@@ -110,13 +104,6 @@ pub(super) fn recreate_policy(owner: OwnerKind) -> RecreatePolicy {
     }
 }
 
-impl OwnerState {
-    /// Whether a deleted owner can be forgotten: it has no pod, and awaits none that an annotation may name.
-    fn can_be_forgotten(&self) -> bool {
-        self.pods <= 0 && self.awaited.iter().all(|awaited| awaited.demand_annotation.is_none())
-    }
-}
-
 impl OwnerTracker {
     /// Takes a change of an owner. Returns the awaited pods that it will no longer create; none where pods are
     /// annotated, as their annotations are decisive.
@@ -125,9 +112,9 @@ impl OwnerTracker {
         kind: OwnerKind,
         what: &What,
         recording_is_replay: bool,
-    ) -> Vec<AwaitedPod> {
-        let Some((uid, json)) = parse_owner(what.object()) else { return Vec::new() };
-        let state = self.by_uid.entry(uid.clone()).or_default();
+    ) -> io::Result<Vec<AwaitedPod>> {
+        let Some((uid, json)) = parse_owner(what.object()) else { return Ok(Vec::new()) };
+        let state = self.load_or_insert(&uid)?;
         state.is_recorded = true;
         let SpecJson { replicas, parallelism, suspend } = json.spec;
         state.desired_pods = match kind {
@@ -146,16 +133,16 @@ impl OwnerTracker {
         let mut withdrawn: Vec<AwaitedPod> = Vec::new();
         while state.awaited.len() > missing_pods
             && !recording_is_replay
-            && let Some(awaited) = state.awaited.pop_front()
+            && let Some(awaited) = state.awaited.take_first()
         {
             if awaited.is_replacement {
                 withdrawn.push(awaited);
             }
         }
-        if matches!(what, What::Deleted(_)) && state.can_be_forgotten() {
-            self.by_uid.remove(&uid);
+        if matches!(what, What::Deleted(_)) {
+            self.release_if_deleted(&uid)?;
         }
-        withdrawn
+        Ok(withdrawn)
     }
 
     /// Removes and returns the awaited pod that a new pod of an owner is.
@@ -164,51 +151,37 @@ impl OwnerTracker {
         owner: &Owner,
         pod_name: Option<&str>,
         annotation: Option<DemandAnnotation>,
-    ) -> Option<AwaitedPod> {
-        let awaited_pods = &mut self.by_uid.get_mut(&owner.uid)?.awaited;
-        if let Some(annotation) = annotation {
-            let is_match = |awaited: &AwaitedPod| {
-                let wanted = if awaited.is_replacement { Some(annotation.demand) } else { annotation.after };
-                awaited.demand_annotation.is_some_and(|found| Some(found.demand) == wanted)
-            };
-            let position = awaited_pods.iter().position(is_match)?;
-            return awaited_pods.remove(position);
-        }
-        match pod_name {
+    ) -> io::Result<Option<AwaitedPod>> {
+        let Some(OwnerState { awaited, .. }) = self.load(&owner.uid)? else { return Ok(None) };
+        Ok(match (annotation, pod_name) {
+            (Some(annotation), _) => awaited.take_annotated(annotation),
             // Evicted pods are recreated before the next ones are created.
-            None => {
-                let position = awaited_pods.iter().position(|awaited| awaited.is_replacement).unwrap_or(0);
-                awaited_pods.remove(position)
-            }
-            Some(pod_name) => {
-                let position =
-                    awaited_pods.iter().position(|awaited| awaited.pod_name.as_deref() == Some(pod_name))?;
-                awaited_pods.remove(position)
-            }
-        }
+            (None, None) => awaited.take_next(),
+            (None, Some(pod_name)) => awaited.take_named(pod_name),
+        })
     }
 
     /// A pod begins to count for its owner.
-    pub(super) fn pod_added(&mut self, owner: &Owner) {
-        self.by_uid.entry(owner.uid.clone()).or_default().pods += 1;
+    pub(super) fn pod_added(&mut self, owner: &Owner) -> io::Result<()> {
+        self.load_or_insert(&owner.uid)?.pods += 1;
+        Ok(())
     }
 
     /// A pod no longer counts; its owner may create another. Returns whether that one is awaited.
-    pub(super) fn pod_removed(&mut self, owner: &Owner, awaited: Option<AwaitedPod>) -> bool {
-        let Some(state) = self.by_uid.get_mut(&owner.uid) else { return false };
+    pub(super) fn pod_removed(&mut self, owner: &Owner, awaited: Option<AwaitedPod>) -> io::Result<bool> {
+        let Some(state) = self.load(&owner.uid)? else { return Ok(false) };
         state.pods -= 1;
         // An annotated pod is recognized later, and its annotation decides whether its owner still created it.
         let keeps =
             !state.is_deleted || awaited.as_ref().is_some_and(|awaited| awaited.demand_annotation.is_some());
         if keeps {
-            state.awaited.extend(awaited);
+            awaited.into_iter().for_each(|awaited| state.awaited.push(awaited));
             if state.pods <= 0 && !state.is_recorded {
                 self.idle.push_back(owner.uid.clone());
             }
-        } else if state.can_be_forgotten() {
-            self.by_uid.remove(&owner.uid);
         }
-        keeps
+        self.release_if_deleted(&owner.uid)?;
+        Ok(keeps)
     }
 
     /// Forgets one of too many owners that may have been deleted. Returns its awaited pods.
@@ -222,31 +195,32 @@ impl OwnerTracker {
             Some(_) | None => return Vec::new(),
         }
         let awaited_pods = self.by_uid.remove(&uid).map(|state| state.awaited).unwrap_or_default();
-        awaited_pods.into_iter().filter(|awaited| awaited.is_replacement).collect()
+        awaited_pods.iter().filter(|awaited| awaited.is_replacement).cloned().collect()
     }
 
     /// A pod was deleted whose name its owner may reuse.
-    pub(super) fn pod_deleted(&mut self, owner: &Owner, pod: &str, at: Moment) {
-        if owner.kind != OwnerKind::StatefulSet {
-            return;
+    pub(super) fn pod_deleted(&mut self, owner: &Owner, pod: &str, at: Moment) -> io::Result<()> {
+        if owner.kind == OwnerKind::StatefulSet
+            && let Some(state) = self.load(&owner.uid)?
+        {
+            state.awaited.set_predecessor_deleted(pod, at);
         }
-        let Some(state) = self.by_uid.get_mut(&owner.uid) else { return };
-        let awaited = state.awaited.iter_mut().find(|awaited| awaited.pod_name.as_deref() == Some(pod));
-        if let Some(awaited) = awaited {
-            awaited.predecessor_deleted = Some(at);
-        }
+        Ok(())
     }
 
     /// Stops awaiting the pod of a demand.
-    pub(super) fn forget_awaited(&mut self, owner: &Owner, demand: DemandId) {
-        if let Some(state) = self.by_uid.get_mut(&owner.uid) {
-            state.awaited.retain(|awaited| awaited.demand != demand);
+    pub(super) fn forget_awaited(&mut self, owner: &Owner, demand: DemandId) -> io::Result<()> {
+        if let Some(state) = self.load(&owner.uid)? {
+            state.awaited.remove_demand(demand);
         }
+        Ok(())
     }
 
-    /// All awaited pods.
-    pub(super) fn awaited_pods(&self) -> impl Iterator<Item = &AwaitedPod> {
-        self.by_uid.values().flat_map(|state| &state.awaited)
+    /// All awaited pods that recreate evicted ones.
+    pub(super) fn awaited_replacements(&self) -> impl Iterator<Item = &AwaitedPod> {
+        // Stored owners await no such pods.
+        let awaited_pods = self.by_uid.values().flat_map(|state| state.awaited.iter());
+        awaited_pods.filter(|awaited| awaited.is_replacement)
     }
 
     /// Whether an owner deletes a pod because it wants fewer pods.
@@ -262,6 +236,38 @@ impl OwnerTracker {
             }
             OwnerKind::ReplicaSet | OwnerKind::Job => state.pods > desired,
         }
+    }
+
+    /// The state of an owner, if it is known.
+    fn load(&mut self, uid: &Arc<str>) -> io::Result<Option<&mut OwnerState>> {
+        if self.has_deleted
+            && !self.by_uid.contains_key(uid)
+            && let Some(state) = self.deleted.take(uid.as_bytes())?
+        {
+            let state = Field::read(&mut &state[..]).ok_or_else(corrupt_file)?;
+            self.by_uid.insert(uid.clone(), state);
+        }
+        Ok(self.by_uid.get_mut(uid))
+    }
+
+    fn load_or_insert(&mut self, uid: &Arc<str>) -> io::Result<&mut OwnerState> {
+        self.load(uid)?;
+        Ok(self.by_uid.entry(uid.clone()).or_default())
+    }
+
+    /// Forgets a deleted owner without pods, or stores it if an annotation may name a pod that it awaits.
+    fn release_if_deleted(&mut self, uid: &Arc<str>) -> io::Result<()> {
+        let Some(state) = self.by_uid.get(uid).filter(|state| state.is_deleted && state.pods <= 0) else {
+            return Ok(());
+        };
+        if !state.awaited.has_annotation() {
+            self.by_uid.remove(uid);
+        } else if !state.awaited.has_replacement() {
+            self.deleted.update(uid.as_bytes(), |stored| state.write(stored))?;
+            self.has_deleted = true;
+            self.by_uid.remove(uid);
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use simulation::DemandId;
 
 use super::RecordedDemand;
 use super::encoding::Field;
+use super::positioned_file::{PositionedFile, corrupt_file};
 
 /// Writes demands, each as soon as it is complete.
 #[derive(Debug)]
@@ -34,12 +35,6 @@ pub(super) struct StoredDemands {
 
 /// Reads the incarnations in the order in which they were first observed.
 pub(crate) struct IncarnationReader<'a>(BufReader<PositionedFile<'a>>);
-
-/// A reader of a shared file, with a position of its own.
-struct PositionedFile<'a> {
-    file: &'a File,
-    position: u64,
-}
 
 /// The location of a record: its offset and length in bytes.
 type RecordLocation = (u64, u64);
@@ -96,15 +91,15 @@ impl DemandWriter {
 impl StoredDemands {
     pub(super) fn get(&self, id: DemandId) -> io::Result<RecordedDemand> {
         let mut bytes = [0; LOCATION_BYTES];
-        PositionedFile { file: &self.locations, position: location_offset(id)? }.read_exact(&mut bytes)?;
+        PositionedFile::new(&self.locations, location_offset(id)?).read_exact(&mut bytes)?;
         let (at, length): RecordLocation = Field::read(&mut &bytes[..]).ok_or_else(corrupt_file)?;
         let mut record = vec![0; usize::try_from(length).map_err(|_| corrupt_file())?];
-        PositionedFile { file: &self.records, position: at }.read_exact(&mut record)?;
+        PositionedFile::new(&self.records, at).read_exact(&mut record)?;
         Field::read(&mut &record[..]).ok_or_else(corrupt_file)
     }
 
     pub(super) fn incarnations(&self) -> IncarnationReader<'_> {
-        IncarnationReader(BufReader::new(PositionedFile { file: &self.incarnations, position: 0 }))
+        IncarnationReader(BufReader::new(PositionedFile::new(&self.incarnations, 0)))
     }
 }
 
@@ -119,31 +114,8 @@ impl IncarnationReader<'_> {
     }
 }
 
-impl Read for PositionedFile<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = read_at(self.file, into, self.position)?;
-        self.position += count as u64;
-        Ok(count)
-    }
-}
-
-/// Several threads read one file: none may depend on its cursor.
-#[cfg(unix)]
-fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, into, at)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, into, at)
-}
-
 fn location_offset(id: DemandId) -> io::Result<u64> {
     id.0.checked_mul(LOCATION_BYTES as u64).ok_or_else(corrupt_file)
-}
-
-fn corrupt_file() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a temporary file is corrupt")
 }
 
 #[cfg(test)]

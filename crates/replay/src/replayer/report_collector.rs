@@ -251,7 +251,7 @@ impl BatchObserver for ReportCollector<'_> {
 /// Whether a pod was created pending. One that has a node from the first was created with it.
 fn is_created_pending(what: &What) -> bool {
     match what {
-        What::Added(pod) => ParsedPod::parse(pod).is_ok_and(|pod| pod.node.is_none()),
+        What::Added(pod) => ParsedPod::parse(pod).is_some_and(|pod| pod.node.is_none()),
         What::Modified(_) | What::Deleted(_) => false,
     }
 }

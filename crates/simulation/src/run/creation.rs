@@ -161,7 +161,8 @@ impl<O: Observer> Run<'_, O> {
             holder.waiting_for_name.push(demand);
             return None;
         }
-        self.pods.insert(id, Pod::new(name, uid, state.template.clone(), state.requests, created));
+        let pod = Pod::new(name, uid, state.template.clone(), state.requests, created);
+        self.pods.insert(id, pod, state.demand.replica_set.as_ref());
         let state = self.demands.get_mut(demand)?;
         state.pods_created += 1;
         state.pods_existing += 1;

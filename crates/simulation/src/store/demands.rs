@@ -138,18 +138,17 @@ impl DemandTable {
 
     /// A demand; or, if its pod has a node, the demand of its ReplicaSet's newest pod without one.
     fn furthest_from_running(&self, demand: DemandId, pods: &PodTable) -> DemandId {
-        let set_of = |demand| self.get_unfinished(demand)?.demand.replica_set.as_ref();
-        let Some(set) = set_of(demand) else { return demand };
+        let state = self.get_unfinished(demand);
+        let Some(set) = state.and_then(|state| state.demand.replica_set.as_ref()) else { return demand };
         let is_placed =
             pods.of_demand(demand).any(|(_, pod)| pod.stage == PodStage::Bound && !pod.is_terminating());
         if !is_placed {
             return demand;
         }
-        let waiting = pods.unassigned().filter(|id| set_of(id.demand) == Some(set));
-        let waiting = waiting.filter_map(|id| Some((pods.get(id)?, id.demand)));
-        let newest =
-            waiting.filter(|(pod, _)| !pod.is_terminating()).map(|(pod, other)| (pod.created, other)).max();
-        newest.map_or(demand, |(_, other)| other)
+        let mut waiting = pods
+            .unassigned_of_set(set)
+            .filter(|(id, pod)| !pod.is_terminating() && self.get_unfinished(id.demand).is_some());
+        waiting.next().map_or(demand, |(newest, _)| newest.demand)
     }
 
     #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The pods of a run, by number, name and node.
+//! The pods of a run, by number, name, node and ReplicaSet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::NamespacedName;
+use model::{Moment, NamespacedName};
 use rustc_hash::FxHashMap;
 
 use super::pod::Pod;
@@ -15,23 +15,28 @@ use crate::ids::PodId;
 pub(crate) struct PodTable {
     pods: BTreeMap<PodId, Pod>,
     by_name: FxHashMap<NamespacedName, PodId>,
-    /// Pods without an assigned node.
-    unassigned: BTreeSet<PodId>,
+    /// The ReplicaSets of pods without an assigned node, if they have one.
+    unassigned: FxHashMap<PodId, Arc<str>>,
+    /// The same pods by ReplicaSet, the oldest first.
+    unassigned_by_set: FxHashMap<Arc<str>, BTreeSet<(Moment, PodId)>>,
     /// Unfinished pods that are bound or being bound to a node.
     by_node: BTreeMap<Arc<str>, BTreeSet<PodId>>,
 }
 
 impl PodTable {
-    /// Adds a pod without a node.
-    pub(crate) fn insert(&mut self, id: PodId, pod: Pod) {
+    /// Adds a pod without a node, and the uid of its ReplicaSet.
+    pub(crate) fn insert(&mut self, id: PodId, pod: Pod, replica_set: Option<&Arc<str>>) {
         self.by_name.insert(pod.name.clone(), id);
-        self.unassigned.insert(id);
+        if let Some(set) = replica_set {
+            self.unassigned.insert(id, set.clone());
+            self.unassigned_by_set.entry(set.clone()).or_default().insert((pod.created, id));
+        }
         self.pods.insert(id, pod);
     }
 
     pub(crate) fn remove(&mut self, id: PodId) -> Option<Pod> {
         let pod = self.pods.remove(&id)?;
-        self.unassigned.remove(&id);
+        self.remove_unassigned(id, pod.created);
         self.by_name.remove(&pod.name);
         self.remove_from_node(id, pod.node.as_ref());
         Some(pod)
@@ -59,17 +64,30 @@ impl PodTable {
         self.pods.range(range).map(|(id, pod)| (*id, pod))
     }
 
-    /// Pods without an assigned node.
-    pub(crate) fn unassigned(&self) -> impl Iterator<Item = PodId> {
-        self.unassigned.iter().copied()
+    /// The pods of a ReplicaSet without an assigned node, the newest first.
+    pub(crate) fn unassigned_of_set(&self, replica_set: &str) -> impl Iterator<Item = (PodId, &Pod)> {
+        let newest_first =
+            self.unassigned_by_set.get(replica_set).into_iter().flat_map(|pods| pods.iter().rev());
+        newest_first.filter_map(|(_, id)| Some((*id, self.pods.get(id)?)))
     }
 
     /// Assigns a pod to a node; its binding is not visible yet.
     pub(crate) fn assign(&mut self, id: PodId, node: &Arc<str>) {
         let Some(pod) = self.pods.get_mut(&id) else { return };
         pod.node = Some(node.clone());
-        self.unassigned.remove(&id);
+        let created = pod.created;
+        self.remove_unassigned(id, created);
         self.by_node.entry(node.clone()).or_default().insert(id);
+    }
+
+    fn remove_unassigned(&mut self, id: PodId, created: Moment) {
+        let Some(set) = self.unassigned.remove(&id) else { return };
+        if let Some(pods) = self.unassigned_by_set.get_mut(&set) {
+            pods.remove(&(created, id));
+            if pods.is_empty() {
+                self.unassigned_by_set.remove(&set);
+            }
+        }
     }
 
     /// The binding of a pod failed.
@@ -101,9 +119,12 @@ impl PodTable {
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.pods.is_empty()
-            && self.by_name.is_empty()
-            && self.unassigned.is_empty()
-            && self.by_node.is_empty()
+        self.pods.is_empty() && self.by_name.is_empty() && self.has_no_unassigned() && self.by_node.is_empty()
+    }
+
+    /// Whether no pod of a ReplicaSet lacks a node.
+    #[cfg(test)]
+    pub(crate) fn has_no_unassigned(&self) -> bool {
+        self.unassigned.is_empty() && self.unassigned_by_set.is_empty()
     }
 }
