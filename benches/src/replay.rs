@@ -1,6 +1,8 @@
 //! Benchmarks of replays, each by the program itself in a process of its own.
 
 pub(crate) mod child;
+mod elastic;
+mod recorder;
 mod week;
 
 use std::fs;
@@ -15,11 +17,22 @@ use crate::results::{BenchResults, Measurement, Unit};
 use crate::{Bench, Result};
 
 use child::{ReplayRun, import, replay};
+use elastic::ElasticSize;
 
 /// The benchmarks of replays.
 pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "replay.dlrm", about: "31 days of 156 services, with scheduler and autoscaler", run: dlrm },
     Bench { name: "replay.week", about: "a week of 1,000 nodes and 500,000 pods, and its memory", run: week },
+    Bench {
+        name: "replay.churn",
+        about: "a cluster whose nodes come and go, with recorded nodes and with an autoscaler",
+        run: churn,
+    },
+    Bench {
+        name: "replay.workloads",
+        about: "the same cluster at the level of workloads, and its memory",
+        run: workloads,
+    },
     Bench {
         name: "replay.films",
         about: "recordings of real clusters: the share of decisions that are as recorded",
@@ -28,10 +41,10 @@ pub(crate) const BENCHES: &[Bench] = &[
 ];
 
 /// The budget of the 31-day trace, in seconds.
-const DLRM_BUDGET: f64 = 10.0;
+const DLRM_BUDGET: f64 = 5.0;
 /// The budget of the week, in seconds.
-const WEEK_BUDGET: f64 = 60.0;
-/// The budget of the week's memory relative to that of its first day. Memory should depend on the size of the cluster,
+const WEEK_BUDGET: f64 = 30.0;
+/// The budget of a replay's memory relative to that of its first part. Memory should depend on the size of the cluster,
 /// not on the duration.
 const GROWTH_BUDGET: f64 = 1.2;
 /// Outside the workspace, since it is too large to be part of it.
@@ -63,17 +76,68 @@ fn week(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
         Unit::Share,
     ));
     let day = replay(env, &history, &["--to", "2026-11-03T00:00:00Z"])?;
-    let what = "replay: the memory of a week beside that of its first day";
-    match all.memory.zip(day.memory) {
-        Some((all, day)) => results.add(
-            Measurement::new(what, all / day, Unit::Times)
+    add_growth(results, "replay: the memory of a week beside that of its first day", &all, &day);
+    Ok(())
+}
+
+/// Adds the memory of a replay relative to that of its first part.
+fn add_growth(results: &mut BenchResults, what: &str, all: &ReplayRun, part: &ReplayRun) {
+    match all.memory.zip(part.memory) {
+        Some((all, part)) => results.add(
+            Measurement::new(what, all / part, Unit::Times)
                 .budget(GROWTH_BUDGET)
-                .detail("the week", all, Unit::Bytes)
-                .detail("the day", day, Unit::Bytes),
+                .detail("the whole", all, Unit::Bytes)
+                .detail("the part", part, Unit::Bytes),
         ),
         None => results.skip(what, "process memory is only known on Linux"),
     }
+}
+
+fn churn(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let (size, history) = elastic_history(env)?;
+    let groups = env.path("node-groups.yaml");
+    fs::write(&groups, elastic::NODE_GROUPS)?;
+    let groups = groups.to_str().ok_or("the path is not UTF-8")?;
+    for (nodes, settings) in [("as recorded", &[][..]), ("autoscaled", &["--node-groups", groups])] {
+        let replayed = replay(env, &history, settings)?;
+        let what = format!("replay of churn, {size}, nodes {nodes}");
+        let (added, recorded) =
+            (&replayed.report["replayed"]["nodesCame"], &replayed.report["recorded"]["nodesCame"]);
+        results.add(
+            duration_measurement(&what, &replayed)?.detail("nodes added", number(added), Unit::Count).detail(
+                "recorded",
+                number(recorded),
+                Unit::Count,
+            ),
+        );
+    }
     Ok(())
+}
+
+fn workloads(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let (size, history) = elastic_history(env)?;
+    let all = replay(env, &history, &["--level", "workloads"])?;
+    let what = format!("replay of workloads, {size}");
+    results.add(duration_measurement(&what, &all)?.detail(
+        "same node",
+        share(&all.report, "sameNode"),
+        Unit::Share,
+    ));
+    let half = replay(env, &history, &["--level", "workloads", "--to", &size.middle().to_string()])?;
+    add_growth(
+        results,
+        "replay of workloads: the memory of the whole beside that of its first half",
+        &all,
+        &half,
+    );
+    Ok(())
+}
+
+/// The generated cluster, at the size that this run measures.
+fn elastic_history(env: &BenchEnv) -> Result<(ElasticSize, PathBuf)> {
+    let size = if env.is_full() { ElasticSize::FULL } else { ElasticSize::DEFAULT };
+    let name = format!("elastic-{}-nodes.kine", size.nodes);
+    Ok((size, cached_history(&name, |path| elastic::write_history(path, size))?))
 }
 
 fn all_recordings(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {

@@ -10,15 +10,16 @@ pub(super) struct AutoscalerBench {
     autoscaler: Autoscaler,
     cloud: ObservedCloud,
     now: i64,
-    /// Running pods that may be updated, and the index of the last one.
+    /// Running pods that may be changed, and the index of the last one.
     running_pods: Vec<PodBuilder>,
-    last_updated: usize,
+    last_changed: usize,
+    replaced_count: usize,
 }
 
 const GROUPS: usize = 50;
 const CONTROLLERS: usize = 50;
-/// The number of pods updated between two loops of a calm cluster.
-const UPDATED_PODS: usize = 100;
+/// The number of pods changed between two loops of a calm cluster.
+const CHANGED_PODS: usize = 100;
 const SCAN_SECONDS: i64 = 10;
 
 /// Full nodes and thirty thousand pending pods of several sizes, some of them only for certain groups.
@@ -68,7 +69,14 @@ impl AutoscalerBench {
         let cloud = ObservedCloud::new(groups.collect(), None, "".into());
         let now = 1_767_225_600;
         let autoscaler = Autoscaler::new(Settings::default(), moment(now));
-        let mut bench = AutoscalerBench { autoscaler, cloud, now, running_pods: Vec::new(), last_updated: 0 };
+        let mut bench = AutoscalerBench {
+            autoscaler,
+            cloud,
+            now,
+            running_pods: Vec::new(),
+            last_changed: 0,
+            replaced_count: 0,
+        };
         for controller in 0..CONTROLLERS {
             let set = resource("apps/v1", "ReplicaSet", &format!("app-{controller}"))
                 .namespace("default")
@@ -88,12 +96,31 @@ impl AutoscalerBench {
         self.autoscaler.apply(what);
     }
 
-    /// Updates a few pods, as happens in any active cluster.
+    /// Updates a few pods without a change that matters, as happens in any active cluster.
     pub(super) fn update_some_pods(&mut self) {
-        for _ in 0..UPDATED_PODS {
-            self.last_updated = (self.last_updated + 1_499) % self.running_pods.len();
-            self.autoscaler.apply(&self.running_pods[self.last_updated].clone().modified());
+        for _ in 0..CHANGED_PODS {
+            let index = self.next_changed();
+            self.autoscaler.apply(&self.running_pods[index].clone().modified());
         }
+    }
+
+    /// Deletes a few pods, and creates others like them on the same nodes.
+    pub(super) fn replace_some_pods(&mut self) {
+        for _ in 0..CHANGED_PODS {
+            let index = self.next_changed();
+            let old = self.running_pods[index].clone();
+            self.autoscaler.apply(&old.clone().deleted());
+            self.replaced_count += 1;
+            let name = format!("new-{}", self.replaced_count);
+            let new = old.set("metadata.name", name.clone()).uid(&name);
+            self.autoscaler.apply(&new.clone().added());
+            self.running_pods[index] = new;
+        }
+    }
+
+    fn next_changed(&mut self) -> usize {
+        self.last_changed = (self.last_changed + 1_499) % self.running_pods.len();
+        self.last_changed
     }
 
     /// Runs the next loop.

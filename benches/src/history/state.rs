@@ -76,7 +76,7 @@ pub(super) fn run(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
             times.percentile(99),
             Unit::Seconds,
         )
-        .budget(0.005)
+        .budget(0.003)
         .detail("p50", times.median(), Unit::Seconds)
         .detail("max", times.max(), Unit::Seconds),
     );

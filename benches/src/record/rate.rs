@@ -19,7 +19,7 @@ use crate::{Result, machine};
 const CHANGES: u64 = 110_000;
 const LIVE_OBJECTS: usize = 10_000;
 const RUNS: usize = 3;
-const BUDGET: f64 = 20_000.0;
+const BUDGET: f64 = 40_000.0;
 const SIZE_BUDGET: f64 = 100.0;
 
 /// The measurements of one recording.

@@ -3,21 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use history::BulkWriter;
-use model::{IncomingChange, Moment, Object, What};
+use model::{Moment, Object, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use scheduler::Settings;
 use serde_json::{Value, json};
 use simulation::latency::Latencies;
 use simulation::{
-    ContainerExit, DemandId, InitialPodState, Input, Observer, PodDemand, PodIncarnation, RecreatePolicy,
-    Run, RunSetup, SimulationEvent,
+    ContainerExit, DemandId, InitialPodState, Input, PodDemand, PodIncarnation, RecreatePolicy, Run, RunSetup,
 };
 
+use super::recorder::SimulationRecorder;
 use crate::Result;
 
 pub(super) const NODES: u64 = 1_000;
@@ -48,8 +46,7 @@ pub(super) fn write_history(path: &Path) -> Result<()> {
         latencies: Latencies::typical(),
         seed: SEED,
     };
-    let mut run =
-        Run::new(setup, WeekRecorder { bulk: BulkWriter::open(path)?, source: "week".into(), error: None });
+    let mut run = Run::new(setup, SimulationRecorder::create(path, "week")?);
     let mut week = WeekScript::new();
     week.plan_initial_objects(begin);
     for minute in 0..MINUTES {
@@ -59,20 +56,10 @@ pub(super) fn write_history(path: &Path) -> Result<()> {
             run.advance(at);
             run.apply_input(at, input)?;
         }
-        if let Some(error) = run.observer_mut().error.take() {
-            return Err(error.into());
-        }
+        run.observer_mut().check()?;
     }
     run.advance(begin.plus_nanos(MINUTES as i64 * MINUTE));
-    run.into_observer().bulk.finish()?;
-    Ok(())
-}
-
-/// Writes the changes of the simulation to the history.
-struct WeekRecorder {
-    bulk: BulkWriter,
-    source: Arc<str>,
-    error: Option<history::Error>,
+    run.into_observer().finish()
 }
 
 /// The inputs of the week: users' changes, and the pods that controllers request.
@@ -100,20 +87,6 @@ struct PodOwner<'a> {
     name: &'a str,
     uid: &'a str,
     cpu: u64,
-}
-
-impl Observer for WeekRecorder {
-    fn wants_changes(&self) -> bool {
-        true
-    }
-
-    fn on_change(&mut self, at: Moment, what: What) {
-        if self.error.is_none() {
-            self.error = self.bulk.push(&IncomingChange::received(at, &self.source, what)).err();
-        }
-    }
-
-    fn on_event(&mut self, _: Moment, _: &SimulationEvent<'_>) {}
 }
 
 // === impl WeekScript ===

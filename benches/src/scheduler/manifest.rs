@@ -68,6 +68,27 @@ pub(super) fn service(namespace: &str, name: &str, app: &str) -> Value {
     })
 }
 
+/// A disruption budget that never blocks, of the pods with the label `app`.
+pub(super) fn disruption_budget(namespace: &str, app: &str) -> Value {
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": { "name": app, "namespace": namespace },
+        "spec": { "selector": { "matchLabels": { "app": app } } },
+        "status": { "disruptionsAllowed": 1_000_000 },
+    })
+}
+
+/// The namespace of a numbered workload: twenty share one.
+pub(super) fn workload_namespace(workload: usize) -> String {
+    format!("namespace-{}", workload / 20)
+}
+
+/// The label `app` of a numbered workload.
+pub(super) fn workload_app(workload: usize) -> String {
+    format!("app-{workload}")
+}
+
 /// The CSINode with the driver: a limit of 39 volumes, also for in-tree plugins migrated to it.
 pub(super) fn csi_node(name: &str, migrated: &str) -> Value {
     json!({
@@ -183,6 +204,18 @@ pub(super) fn high(pod: &mut Value, _: usize) {
     request_cpu(pod, "3");
 }
 
+/// A small pod of a numbered workload.
+pub(super) fn replica(pod: &mut Value, workload: usize) {
+    label(pod, "app", &workload_app(workload));
+    request_cpu(pod, "1m");
+}
+
+/// A pod of a numbered workload. Twenty of these leave a twentieth of a node's cpu free.
+pub(super) fn twentieth(pod: &mut Value, workload: usize) {
+    label(pod, "app", &workload_app(workload));
+    request_cpu(pod, "190m");
+}
+
 /// Requests more than any node has.
 pub(super) fn too_large(pod: &mut Value, _: usize) {
     pod["spec"]["priority"] = json!(10);
@@ -243,10 +276,15 @@ pub(super) fn team_avoids(pod: &mut Value, _: usize) {
 
 /// A hard spread constraint over zones.
 pub(super) fn spread(pod: &mut Value, _: usize) {
+    spread_by(pod, ZONE);
+}
+
+/// A hard spread constraint over the values of a node label.
+pub(super) fn spread_by(pod: &mut Value, key: &str) {
     label(pod, "color", "blue");
     pod["spec"]["topologySpreadConstraints"] = json!([{
         "maxSkew": 5,
-        "topologyKey": ZONE,
+        "topologyKey": key,
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": { "matchLabels": { "color": "blue" } },
     }]);

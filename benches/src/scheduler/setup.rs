@@ -133,20 +133,19 @@ impl WorkloadSetup {
     /// Adds running pods, on the nodes round-robin.
     pub(super) fn add_running_pods(&mut self, count: usize, namespace: &str, template: PodTemplate) {
         for index in 0..count {
-            let name = format!("init-{:05}", self.running_pods);
-            let pod = self.running_pod(namespace, &name, template, index);
-            self.running_pods += 1;
-            self.add_object(&pod);
+            self.add_running_pod(namespace, |pod| template(pod, index));
         }
     }
 
-    fn running_pod(&self, namespace: &str, name: &str, template: PodTemplate, index: usize) -> Value {
-        let mut pod = manifest::pod(namespace, name);
-        template(&mut pod, index);
+    /// Adds a running pod, on the next node.
+    pub(super) fn add_running_pod(&mut self, namespace: &str, customize: impl FnOnce(&mut Value)) {
+        let mut pod = manifest::pod(namespace, &format!("init-{:05}", self.running_pods));
+        customize(&mut pod);
         pod["spec"]["nodeName"] = json!(self.nodes[self.running_pods % self.nodes.len()]);
         let started = Moment::from_nanos(self.running_pods as i64 * 1_000_000_000);
         pod["status"] = json!({ "phase": "Running", "startTime": started.to_string() });
-        pod
+        self.running_pods += 1;
+        self.add_object(&pod);
     }
 
     /// Adds pods that are not schedulable yet.
@@ -161,10 +160,15 @@ impl WorkloadSetup {
     /// Adds pods whose scheduling is measured.
     pub(super) fn add_measured_pods(&mut self, count: usize, namespace: &str, template: PodTemplate) {
         for index in 0..count {
-            let mut pod = manifest::pod(namespace, &format!("{MEASURED_PREFIX}{:05}", self.measured.len()));
-            template(&mut pod, index);
-            self.measured.push(manifest::object(&pod));
+            self.add_measured_pod(namespace, |pod| template(pod, index));
         }
+    }
+
+    /// Adds a pod whose scheduling is measured.
+    pub(super) fn add_measured_pod(&mut self, namespace: &str, customize: impl FnOnce(&mut Value)) {
+        let mut pod = manifest::pod(namespace, &format!("{MEASURED_PREFIX}{:05}", self.measured.len()));
+        customize(&mut pod);
+        self.measured.push(manifest::object(&pod));
     }
 
     /// Adds changes at regular intervals during the run.
