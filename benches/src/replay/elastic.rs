@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use autoscaler::NodeGroups;
-use controllers::{Controller, OwnerName};
+use controllers::Controller;
 use kubernetes::objects::PodView;
-use model::{Moment, Object, What};
+use model::{Moment, Object, ObjectRef, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
@@ -268,8 +268,8 @@ impl fmt::Debug for RunTimes {
 }
 
 impl RecordedPodSource for RunTimes {
-    fn next_record(&mut self, _: &PodView, owners: &[OwnerName]) -> Option<PodRecord> {
-        let job = owners.iter().find(|owner| &*owner.kind == "Job")?;
+    fn next_record(&mut self, _: &PodView, owners: &[ObjectRef]) -> Option<PodRecord> {
+        let job = owners.iter().find(|owner| &*owner.kind.kind == "Job")?;
         let seconds = if job.name.starts_with("large") { 120..240 } else { 20..300 };
         let after = Duration::from_secs(self.0.random_range(seconds));
         Some(PodRecord { exit: Some(ContainerExit { after, fails: false }), ..PodRecord::default() })

@@ -56,14 +56,14 @@ pub fn derive_node_groups<'a>(objects: impl Iterator<Item = &'a Object>) -> Deri
     let source_objects = SourceObjects::collect(objects, &mut derived);
     type Source = fn(&SourceObjects, &mut DerivedGroups);
     let sources: [(NodeGroupsOrigin, Source); 5] = [
-        (NodeGroupsOrigin::Kwok, kwok::groups),
-        (NodeGroupsOrigin::MachineDeployments, gardener::groups),
-        (NodeGroupsOrigin::NodePools, karpenter::groups),
-        (NodeGroupsOrigin::Status, status::groups),
-        (NodeGroupsOrigin::Nodes, nodes::groups),
+        (NodeGroupsOrigin::Kwok, kwok::add_groups),
+        (NodeGroupsOrigin::MachineDeployments, gardener::add_groups),
+        (NodeGroupsOrigin::NodePools, karpenter::add_groups),
+        (NodeGroupsOrigin::Status, status::add_groups),
+        (NodeGroupsOrigin::Nodes, nodes::add_groups),
     ];
-    for (origin, groups) in sources {
-        groups(&source_objects, &mut derived);
+    for (origin, add_groups) in sources {
+        add_groups(&source_objects, &mut derived);
         if !derived.groups.is_empty() {
             derived.origin = Some(origin);
             break;

@@ -75,9 +75,9 @@ enum ObservedDeletion {
     BeforeFirstSeen,
 }
 
-/// The maximum lag of a history: the maximum age of a new object, as creation timestamps are whole seconds, and the
-/// maximum delay of Events.
-const MAX_LAG: Duration = Duration::from_secs(3);
+/// The maximum time from an Event to its observation; also the maximum age of an object that counts as new,
+/// because creation timestamps are whole seconds.
+const MAX_EVENT_LAG: Duration = Duration::from_secs(3);
 
 /// A pod that is created later is no replacement.
 const MAX_REPLACEMENT_DELAY: Duration = Duration::from_secs(10);
@@ -137,7 +137,7 @@ impl LatencyMeter {
             }
             _ => {}
         }
-        let cutoff = earlier(at, MAX_LAG);
+        let cutoff = earlier(at, MAX_EVENT_LAG);
         self.scheduler.measure_until(cutoff, &mut self.pods, &mut self.samples);
         while let Some((_, uid)) = self.deleted_pods.front().filter(|(deleted_at, _)| *deleted_at <= cutoff) {
             self.pods.remove(uid);
@@ -360,7 +360,7 @@ impl MeasuredPod {
 }
 
 fn is_new(created: Option<Moment>, at: Moment) -> bool {
-    created.is_some_and(|created| between(created, at) <= MAX_LAG)
+    created.is_some_and(|created| between(created, at) <= MAX_EVENT_LAG)
 }
 
 fn between(from: Moment, to: Moment) -> Duration {

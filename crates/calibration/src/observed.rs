@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kubernetes::objects::{DEFAULT_SCHEDULER, EventView, NodeView, Phase};
 use kubernetes::read::nullable;
-use model::{JsonStr, Key, Moment, Object, What, members};
+use model::{JsonStr, Key, Moment, Object, What, json_members};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use simulation::{DemandAnnotation, WITHDRAWN_REASON};
@@ -285,13 +285,13 @@ impl ParsedPod {
 
 impl<'a> PodJson<'a> {
     fn parse(json: &'a str) -> Option<PodJson<'a>> {
-        let [metadata, spec, status] = members(json, ["metadata", "spec", "status"])?;
+        let [metadata, spec, status] = json_members(json, ["metadata", "spec", "status"])?;
         Some(PodJson {
             metadata: serde_json::from_str(metadata?).ok()?,
             spec: match spec.filter(is_not_null) {
                 Some(spec) => {
                     let [node_name, scheduler_name, scheduling_gates] =
-                        members(spec, ["nodeName", "schedulerName", "schedulingGates"])?;
+                        json_members(spec, ["nodeName", "schedulerName", "schedulingGates"])?;
                     SpecJson {
                         node_name: parse_optional(node_name)?,
                         scheduler_name: parse_optional(scheduler_name)?,
@@ -304,7 +304,7 @@ impl<'a> PodJson<'a> {
                 Some(status) => {
                     let names = ["phase", "reason", "startTime", "nominatedNodeName", "conditions"];
                     let [phase, reason, start_time, nominated_node_name, conditions] =
-                        members(status, names)?;
+                        json_members(status, names)?;
                     StatusJson {
                         phase: parse_optional(phase)?,
                         reason: parse_optional(reason)?,

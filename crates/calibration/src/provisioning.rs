@@ -32,8 +32,10 @@ pub struct ProvisioningMeter<'a> {
     ready: Vec<Vec<Duration>>,
 }
 
-/// Fast clouds register nodes before the Event is observed, this long at most; and how long a node counts as new.
-const MAX_LAG: Duration = Duration::from_secs(10);
+/// Fast clouds register nodes before the Event is observed, at most this long. Nodes and Events that are
+/// older when they are first observed do not count as new, older loops are forgotten, and an equal Event
+/// after this time is another request.
+const MAX_REGISTRATION_LEAD: Duration = Duration::from_secs(10);
 
 /// The maximum number of requested nodes per group.
 const MAX_REQUESTED: i64 = 10_000;
@@ -85,7 +87,10 @@ impl<'a> ProvisioningMeter<'a> {
 
     fn observe_event(&mut self, at: Moment, event: &EventView) {
         // An initial list holds the Events of an hour, whose nodes have registered.
-        let is_old = event.metadata.creation_timestamp.is_some_and(|created| between(created, at) > MAX_LAG);
+        let is_old = event
+            .metadata
+            .creation_timestamp
+            .is_some_and(|created| between(created, at) > MAX_REGISTRATION_LEAD);
         if *event.reason != *"TriggeredScaleUp" || is_old {
             return;
         }
@@ -93,10 +98,12 @@ impl<'a> ProvisioningMeter<'a> {
             let Some(index) = self.groups.iter().position(|group| &*group.name == name) else { continue };
             // Every triggering pod gets an equal Event, and so does a later request if a node was removed meanwhile.
             let last = self.last_request[index].replace((from, to, at));
-            let is_same =
-                |last: (i64, i64, Moment)| (last.0, last.1) == (from, to) && between(last.2, at) <= MAX_LAG;
+            let is_same = |last: (i64, i64, Moment)| {
+                (last.0, last.1) == (from, to) && between(last.2, at) <= MAX_REGISTRATION_LEAD
+            };
             if !last.is_some_and(is_same) {
-                self.unrequested[index].retain(|registered_at| between(*registered_at, at) <= MAX_LAG);
+                self.unrequested[index]
+                    .retain(|registered_at| between(*registered_at, at) <= MAX_REGISTRATION_LEAD);
                 for _ in 0..to.saturating_sub(from).clamp(0, MAX_REQUESTED) {
                     match self.unrequested[index].pop_front() {
                         Some(registered_at) => {
@@ -113,7 +120,7 @@ impl<'a> ProvisioningMeter<'a> {
 
     fn loop_ended(&mut self, at: Moment, map: &Object) {
         if let Some(began) = loop_start_from_config_map(map) {
-            self.loops.retain(|(_, written_at)| between(*written_at, at) <= MAX_LAG);
+            self.loops.retain(|(_, written_at)| between(*written_at, at) <= MAX_REGISTRATION_LEAD);
             self.loops.push_back((began, at));
         }
     }
@@ -131,14 +138,15 @@ impl<'a> ProvisioningMeter<'a> {
             .iter()
             .any(|condition| (&*condition.kind, &*condition.status) == ("Ready", "True"));
         if !self.nodes.contains_key(&node.name) {
-            let is_new = node.creation_timestamp.is_some_and(|created| between(created, at) <= MAX_LAG);
+            let is_new =
+                node.creation_timestamp.is_some_and(|created| between(created, at) <= MAX_REGISTRATION_LEAD);
             let group = self.groups.iter().position(|group| group.members.matches(node)).filter(|_| is_new);
             if let Some(group) = group {
                 match self.requested[group].pop_front() {
                     Some(requested_at) => self.registered[group].push(between(requested_at, at)),
                     None => {
                         self.unrequested[group]
-                            .retain(|registered_at| between(*registered_at, at) <= MAX_LAG);
+                            .retain(|registered_at| between(*registered_at, at) <= MAX_REGISTRATION_LEAD);
                         self.unrequested[group].push_back(at);
                     }
                 }

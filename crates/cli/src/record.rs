@@ -11,7 +11,7 @@ use history::Retention;
 use kubernetes::change_filter::RedactKey;
 use kubernetes::recording::DEFAULT_KINDS_IN_WORDS;
 use live::{Connection, EventChoice};
-use recorder::policy::{self, Detail, RecordingPolicy};
+use recorder::policy::{self, RecordingDetail, RecordingPolicy};
 use recorder::sched_record::{SchedRecord, SimulatorKinds};
 use recorder::{
     ApiServerConfig, Assignment, Config, ConfigOverrides, RecorderMetrics, parse_duration,
@@ -246,7 +246,7 @@ impl Record {
             selector: self.selector.clone(),
             events: self.events,
             usage: self.usage,
-            detail: if self.everything { Detail::Everything } else { Detail::Significant },
+            detail: if self.everything { RecordingDetail::Everything } else { RecordingDetail::Significant },
             redaction: None,
             retention: Retention { nanos, bytes: self.keep_size },
             in_order: false,

@@ -164,7 +164,7 @@ impl Replay {
             decisions: Some(scratch.path("decisions.jsonl")),
             history: (!self.no_history).then(|| scratch.path("replay.kine")),
         };
-        let clock = ReplayClock::new(self.speed.unwrap_or(Speed::Max), plan.run.part.window.from);
+        let clock = ReplayClock::new(self.speed.unwrap_or(Speed::Max), plan.resolved.part.window.from);
         let report =
             plan.play(&open_history, analysis, &outputs, &mut ReplayProgress::new(out, &plan, &clock))?;
         let took = clock.elapsed();

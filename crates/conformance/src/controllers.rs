@@ -278,8 +278,8 @@ impl ControllerPlayback {
                     ApiCall::Update(object) => self.plan_update(at, object),
                     // A Job's status shows that it has counted the pod.
                     ApiCall::RemovePodFinalizer { .. } => {}
-                    ApiCall::Delete(target) => {
-                        let uid = target.uid.to_string();
+                    ApiCall::Delete { uid, .. } => {
+                        let uid = uid.to_string();
                         self.plan(at, ControllerAction::GarbageCollected, &uid, Value::Null);
                         let owner = self.latest.get(&uid).and_then(controller);
                         if let Some((_, owner)) = owner.filter(|(kind, _)| kind == "ReplicaSet")

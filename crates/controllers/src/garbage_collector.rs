@@ -11,9 +11,9 @@ use kubernetes::objects::OwnerReference;
 use model::{NamespacedName, Object};
 use serde_json::Value;
 
+use super::ApiCall;
 use super::informer_cache::{InformerCache, OwnershipKind};
 use super::object_table::{CachedObject, ObjectSpec};
-use super::{ApiCall, DeleteTarget};
 
 const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 
@@ -60,7 +60,7 @@ impl GarbageCollector {
         let mut api_calls = Vec::new();
         for (kind, name) in std::mem::take(&mut self.attempt_to_delete) {
             if let Some((uid, _, false)) = ownership_of(cache, kind, &name) {
-                api_calls.push(ApiCall::Delete(DeleteTarget::new(kind, &name, &uid)));
+                api_calls.push(ApiCall::delete(kind, &name, &uid));
             }
         }
         self.foreground_owners.retain(|uid, object| {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use kubernetes::labels::Labels;
 use kubernetes::objects::{OwnerReference, PodView};
 use kubernetes::taints::Taint;
-use model::{NamespacedName, What};
+use model::{Kind, NamespacedName, ObjectRef, What};
 use serde_json::Value;
 
-use super::OwnerName;
 use super::api::{
     CronJobSpec, DaemonSetSpec, DeploymentSpec, JobSpec, PodDisruptionBudgetSpec, ReplicaSetSpec,
     ReplicationControllerSpec, StatefulSetSpec,
@@ -159,7 +158,7 @@ impl InformerCache {
     }
 
     /// The controller of a pod, its controller in turn, and so on, as far as they exist.
-    pub(super) fn owners_of(&self, pod: &PodView) -> Vec<OwnerName> {
+    pub(super) fn owners_of(&self, pod: &PodView) -> Vec<ObjectRef> {
         let namespace = &pod.name.namespace;
         let mut next = pod.controller().cloned();
         let mut owners = Vec::new();
@@ -174,7 +173,7 @@ impl InformerCache {
                 _ => None,
             };
             let Some(next_owner) = next_owner else { break };
-            owners.push(OwnerName { kind: owner.kind, namespace: namespace.clone(), name: owner.name });
+            owners.push(owner.object_ref(namespace));
             // Owner references may form a cycle.
             next = next_owner.filter(|_| owners.len() < MAX_OWNERS);
         }
@@ -206,8 +205,8 @@ fn controller_of_owner<S: ObjectSpec>(
 
 impl OwnershipKind {
     /// Its group and kind.
-    pub(super) fn group_and_kind(self) -> (&'static str, &'static str) {
-        match self {
+    pub(super) fn kind(self) -> Kind {
+        let (group, kind) = match self {
             OwnershipKind::Pod => ("", "Pod"),
             OwnershipKind::ReplicaSet => ("apps", "ReplicaSet"),
             OwnershipKind::Deployment => ("apps", "Deployment"),
@@ -218,6 +217,7 @@ impl OwnershipKind {
             OwnershipKind::PodDisruptionBudget => ("policy", "PodDisruptionBudget"),
             OwnershipKind::ControllerRevision => ("apps", "ControllerRevision"),
             OwnershipKind::ReplicationController => ("", "ReplicationController"),
-        }
+        };
+        Kind::new(group, kind)
     }
 }

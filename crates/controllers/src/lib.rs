@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubernetes::objects::PodView;
-use model::{Kind, Moment, NamespacedName, Object};
+use model::{Kind, Moment, NamespacedName, Object, ObjectRef};
 
 use self::daemon_set::DaemonSetController;
 use self::disruption::DisruptionController;
@@ -103,31 +103,12 @@ pub enum ApiCall {
         finalizer: &'static str,
     },
     /// Deletes the object: a pod after its grace period, and any object with finalizers when they are removed.
-    Delete(DeleteTarget),
-}
-
-/// An object to delete, with its uid as a precondition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeleteTarget {
-    /// Group and kind.
-    pub kind: Kind,
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its uid.
-    pub uid: Arc<str>,
-}
-
-/// An owner of pods, directly or indirectly.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OwnerName {
-    /// Its kind.
-    pub kind: Arc<str>,
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
+    Delete {
+        /// The object.
+        object: ObjectRef,
+        /// Its uid, as a precondition.
+        uid: Arc<str>,
+    },
 }
 
 /// The state that a sync works with.
@@ -181,8 +162,7 @@ impl Controllers {
             return self.queue.is_enabled(Controller::StatefulSet)
                 || self.queue.is_enabled(Controller::DaemonSet);
         }
-        Controller::for_kind(&kind.kind)
-            .is_some_and(|controller| controller.group() == &*kind.group && self.queue.is_enabled(controller))
+        Controller::for_kind(kind).is_some_and(|controller| self.queue.is_enabled(controller))
     }
 
     /// Whether one of them creates the pods of this pod's owner.
@@ -193,7 +173,7 @@ impl Controllers {
     }
 
     /// The controller of a pod, its controller in turn, and so on, as far as they exist.
-    pub fn owners_of(&self, pod: &PodView) -> Vec<OwnerName> {
+    pub fn owners_of(&self, pod: &PodView) -> Vec<ObjectRef> {
         self.cache.owners_of(pod)
     }
 
@@ -285,8 +265,8 @@ impl Controller {
     ];
 
     /// The controller of a kind.
-    pub fn for_kind(kind: &str) -> Option<Controller> {
-        Some(match kind {
+    pub fn for_kind(kind: &Kind) -> Option<Controller> {
+        let controller = match &*kind.kind {
             "CronJob" => Controller::CronJob,
             "Job" => Controller::Job,
             "DaemonSet" => Controller::DaemonSet,
@@ -295,7 +275,9 @@ impl Controller {
             "StatefulSet" => Controller::StatefulSet,
             "PodDisruptionBudget" => Controller::Disruption,
             _ => return None,
-        })
+        };
+        // Other groups have kinds of the same names.
+        (controller.group() == &*kind.group).then_some(controller)
     }
 
     /// The API group of its kind.
@@ -329,7 +311,7 @@ impl SyncContext<'_> {
     }
 
     fn delete(&mut self, ownership_kind: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) {
-        self.api_calls.push(ApiCall::Delete(DeleteTarget::new(ownership_kind, name, uid)));
+        self.api_calls.push(ApiCall::delete(ownership_kind, name, uid));
     }
 
     /// Enqueues an object for a later moment. A past moment is ignored, as it would be enqueued for ever.
@@ -349,17 +331,12 @@ impl SyncContext<'_> {
     }
 }
 
-// === impl DeleteTarget ===
+// === impl ApiCall ===
 
-impl DeleteTarget {
-    fn new(ownership_kind: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) -> DeleteTarget {
-        let (group, kind) = ownership_kind.group_and_kind();
-        DeleteTarget {
-            kind: Kind::new(group, kind),
-            namespace: name.namespace.clone(),
-            name: name.name.clone(),
-            uid: uid.clone(),
-        }
+impl ApiCall {
+    fn delete(ownership_kind: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) -> ApiCall {
+        let NamespacedName { namespace, name } = name.clone();
+        ApiCall::Delete { object: ObjectRef::new(ownership_kind.kind(), namespace, name), uid: uid.clone() }
     }
 }
 

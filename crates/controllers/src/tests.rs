@@ -11,7 +11,7 @@ mod stateful_set;
 
 use std::collections::BTreeMap;
 
-use model::{Moment, Object, What};
+use model::{Moment, Object, ObjectRef, What};
 use serde_json::{Value, json};
 use testobjects::node;
 
@@ -135,11 +135,10 @@ impl FakeCluster {
                 }
                 self.set(object);
             }
-            ApiCall::Delete(target) => {
-                let key =
-                    (target.kind.kind.to_string(), target.namespace.to_string(), target.name.to_string());
+            ApiCall::Delete { object: ObjectRef { kind, namespace, name }, uid } => {
+                let key = (kind.kind.to_string(), namespace.to_string(), name.to_string());
                 let mut object = self.objects[&key].clone();
-                assert_eq!(object["metadata"]["uid"], *target.uid);
+                assert_eq!(object["metadata"]["uid"], *uid);
                 self.api_calls.push(format!("delete {} {}", key.0, key.2));
                 object["metadata"]["deletionTimestamp"] = self.now.to_string().into();
                 self.set(object);

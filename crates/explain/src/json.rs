@@ -29,7 +29,7 @@ pub(crate) fn pod_document(explained: &ExplainedPod) -> Value {
                 SettingsSource::File(name) => json!({"from": "file", "name": name}),
                 SettingsSource::History(name) => json!({"from": "history", "name": name}),
             },
-            "leftOut": choice.settings.left_out,
+            "leftOut": choice.settings.unsupported_features,
         },
         "nodes": explanation.nodes.iter().map(node).collect::<Vec<_>>(),
     });

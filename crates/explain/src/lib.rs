@@ -148,7 +148,7 @@ fn explain_snapshot(
     let moment = snapshot.as_of.moment();
     warn_of_gaps(open_history, &source, moment, listener)?;
     let choice = SchedulerChoice::resolve(open_history, &source, &[moment], &settings.scheduler)?;
-    for sentence in &choice.settings.left_out {
+    for sentence in &choice.settings.unsupported_features {
         listener.warn(sentence);
     }
     let mut cluster = ClusterState::read(open_history, &source, snapshot.as_of, &snapshot.key)?;

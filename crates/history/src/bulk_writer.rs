@@ -18,6 +18,7 @@ use crate::pack::{Block, KeyframeSchedule, insert_keyframe, pack_keyframe};
 use crate::prune_steps::record_pruning;
 use crate::schema::{self, Durability};
 use crate::stream_state::VersionReader;
+use crate::writer::Writer;
 
 /// An import in progress. If it is dropped before [`finish`](BulkWriter::finish), it leaves no trace.
 ///
@@ -28,7 +29,7 @@ pub struct BulkWriter {
     /// The temporary file of a new history.
     temporary_file: Option<TemporaryFile>,
     connection: Option<Connection>,
-    intake: ChangeIndexer,
+    indexer: ChangeIndexer,
     pending: HashMap<i64, (Arc<Stream>, PendingVersions)>,
     /// The last moment of each source before the import.
     ends: HashMap<Arc<str>, Option<Moment>>,
@@ -43,6 +44,7 @@ pub struct BulkWriter {
 impl BulkWriter {
     /// Begins an import into `path`, which may be an existing history.
     pub fn open(path: &Path) -> Result<BulkWriter> {
+        pack_remaining_rows(path)?;
         let lock = WriterLock::take(path)?;
         let scratch = (!schema::exists(path)?).then(|| TemporaryFile::beside(path));
         let connection = match &scratch {
@@ -55,7 +57,7 @@ impl BulkWriter {
             path: path.to_owned(),
             temporary_file: scratch,
             connection: Some(connection),
-            intake: indexer,
+            indexer,
             pending: HashMap::new(),
             ends: HashMap::new(),
             codec: FrameCodec::new(),
@@ -70,9 +72,9 @@ impl BulkWriter {
     /// Adds a change. In a source that existed before, it must be later than all existing changes.
     pub fn push(&mut self, observed: &IncomingChange) -> Result<()> {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
-        self.intake.refuse_overlap(connection, &mut self.ends, &observed.key.source, observed.seen)?;
+        self.indexer.refuse_overlap(connection, &mut self.ends, &observed.key.source, observed.seen)?;
         let object = observed.what.object();
-        let (stream, row) = self.intake.index(connection, observed, object.content_hash())?;
+        let (stream, row) = self.indexer.index(connection, observed, object.content_hash())?;
         self.buffer_change(&stream, row, object.as_str())
     }
 
@@ -81,21 +83,21 @@ impl BulkWriter {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
         let object = observed.what.object();
         let (stream, row) =
-            self.intake.index_with_seq(connection, observed, object.content_hash(), seq, at)?;
+            self.indexer.index_with_seq(connection, observed, object.content_hash(), seq, at)?;
         self.buffer_change(&stream, row, object.as_str())
     }
 
     /// Adds a gap.
     pub fn push_gap(&mut self, gap: &Gap) -> Result<()> {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
-        let source = self.intake.source_id(connection, &gap.source)?;
+        let source = self.indexer.source_id(connection, &gap.source)?;
         gaps::insert(connection, &self.path, source, gap)
     }
 
     /// Marks the times of a source as derived rather than read from the input.
     pub fn mark_times_inferred(&mut self, source: &Arc<str>) -> Result<()> {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
-        let id = self.intake.source_id(connection, source)?;
+        let id = self.indexer.source_id(connection, source)?;
         connection
             .execute("UPDATE source SET inferred = 1 WHERE id = ?1", [id])
             .context("write to", &self.path)?;
@@ -105,14 +107,14 @@ impl BulkWriter {
     /// Adds a watch position.
     pub(crate) fn push_position(&mut self, position: &WatchPosition) -> Result<()> {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
-        let source = self.intake.source_id(connection, &position.source)?;
+        let source = self.indexer.source_id(connection, &position.source)?;
         position.insert(connection, &self.path, source)
     }
 
     /// Marks the changes added so far as those of a pruned history.
     pub(crate) fn mark_pruned(&mut self, start: Moment, last_seq: i64) -> Result<()> {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
-        self.intake.write_updates(connection)?;
+        self.indexer.write_updates(connection)?;
         record_pruning(connection, start, last_seq).context("write to", &self.path)
     }
 
@@ -136,7 +138,7 @@ impl BulkWriter {
         for stream in streams(&connection, &self.path)? {
             write_index(&connection, &self.path, &mut self.index_schedule, &stream)?;
         }
-        self.intake.write_updates(&connection)?;
+        self.indexer.write_updates(&connection)?;
         connection.execute_batch("COMMIT").context("commit to", &self.path)?;
         schema::close(connection, &self.path)?;
         if let Some(scratch) = self.temporary_file.take() {
@@ -172,6 +174,18 @@ impl BulkWriter {
         self.index_schedule.count_block(stream);
         write_index(connection, &self.path, &mut self.index_schedule, stream)
     }
+}
+
+/// Packs the rows that a killed writer left in an existing history: blocks of an import must not come before rows with
+/// earlier changes.
+fn pack_remaining_rows(path: &Path) -> Result<()> {
+    if !schema::exists(path)? {
+        return Ok(());
+    }
+    let connection = schema::open_readable(path)?;
+    let has_rows = connection.query_row("SELECT EXISTS (SELECT 1 FROM change)", [], |row| row.get(0));
+    drop(connection);
+    if has_rows.context("read", path)? { Writer::open(path)?.close() } else { Ok(()) }
 }
 
 /// Writes all index segments of a stream that are due.

@@ -28,7 +28,7 @@ pub(crate) struct ChangeIndexer {
     next_seq: i64,
     sources: HashMap<Arc<str>, SourceState>,
     streams: HashMap<(i64, Kind), Arc<Stream>>,
-    /// That of the last change: a batch has changes of one stream.
+    /// The stream of the last change: consecutive changes usually have the same one.
     last_stream: Option<Arc<Stream>>,
     namespaces: HashMap<Box<str>, i64>,
     live_objects: HashMap<NameHash, LiveObject>,

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use model::{Change, Key, Meta, Moment, Object, Outline, Window};
+use model::{Change, Key, Meta, Moment, Object, ObjectOutline, Window};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::change_indexer::{self, Stream};
@@ -158,7 +158,7 @@ impl Iterator for Changes {
 
 /// The key and the object of a stored text.
 pub(crate) fn key_and_object(path: &Path, stream: &Stream, seq: i64, text: &str) -> Result<(Key, Object)> {
-    let outline = Outline::of_prefix(text);
+    let outline = ObjectOutline::of_prefix(text);
     let meta = match &outline {
         Some(outline) => Some(Meta::of_outline(outline, text)),
         None => Meta::read_prefix(text),

@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::error::{Error, ErrorContext, Result};
 use crate::schema;
 
-/// SQLite VM instructions between two calls of `go_on`. A row takes a few, and a frame is a row: some megabytes.
+/// SQLite VM instructions between two calls of `go_on`. A row takes a few. A frame is one row, so a check
+/// happens every few megabytes.
 const INSTRUCTIONS_PER_CHECK: i32 = 1_000;
 
 /// Copies the history at `path`, as it is now, into a new file. A recorder need not stop for it.

@@ -196,7 +196,7 @@ impl Error {
                 matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem)
                     || source.raw_os_error() == Some(EIO)
             }
-            Error::Stopped { is_transient: may_pass, .. } => *may_pass,
+            Error::Stopped { is_transient, .. } => *is_transient,
             error => error.is_busy(),
         }
     }

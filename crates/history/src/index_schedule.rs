@@ -14,7 +14,7 @@ use crate::members::{self, Member};
 /// have none yet; with this number both take about the same time.
 const SEGMENT_BLOCKS: usize = if cfg!(test) { 3 } else { 128 };
 
-/// Decides which segment is written next: the first that is missing. Many are if the file was of an earlier version.
+/// Decides which segment is written next: the first that is missing. A migrated file lacks many.
 #[derive(Default)]
 pub(crate) struct IndexSchedule {
     streams: HashMap<i64, IndexProgress>,
@@ -25,7 +25,7 @@ struct IndexProgress {
     is_stopped: bool,
     /// Blocks up to this change have segments.
     until: i64,
-    /// At least the number of blocks after that.
+    /// Upper bound of the number of blocks after `until`.
     blocks: usize,
 }
 
@@ -79,7 +79,7 @@ impl IndexProgress {
         }
         // The last block is not indexed, because it may be replaced by a larger one.
         while self.blocks > SEGMENT_BLOCKS {
-            let next = next_covered(connection, stream.id, self.until).context(doing, path)?;
+            let next = next_segment_bounds(connection, stream.id, self.until).context(doing, path)?;
             let until = next.map_or(i64::MAX, |(seq, _)| seq - 1);
             let most = SEGMENT_BLOCKS as i64 + 1;
             let blocks = blocks_between(connection, path, stream, self.until, until, most)?;
@@ -98,7 +98,7 @@ impl IndexProgress {
     }
 }
 
-/// A block, as far as the index needs it.
+/// A block's bounds and member list.
 pub(crate) struct ListedBlock {
     pub(crate) first_seq: i64,
     pub(crate) last_seq: i64,
@@ -124,7 +124,11 @@ fn blocks_segment(stream: &Stream, blocks: &[ListedBlock]) -> IndexSegment {
 }
 
 /// The first segment that begins after `after`: its first and last sequence number.
-fn next_covered(connection: &Connection, stream: i64, after: i64) -> rusqlite::Result<Option<(i64, i64)>> {
+fn next_segment_bounds(
+    connection: &Connection,
+    stream: i64,
+    after: i64,
+) -> rusqlite::Result<Option<(i64, i64)>> {
     connection
         .prepare_cached(
             "SELECT seq, last_seq FROM object_index WHERE stream = ?1 AND seq > ?2 ORDER BY seq LIMIT 1",

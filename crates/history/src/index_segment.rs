@@ -1,7 +1,9 @@
-//! Segments of the object index: which of some adjacent blocks hold versions of an object.
+//! Segments of the object index: for each object, the blocks that hold its versions, for up to 128 adjacent
+//! blocks.
 //!
-//! A segment is stored as leaves of some hundred entries. Each leaf states under its checksum which segment it belongs
-//! to and which objects it is about, so that a missing, damaged or misplaced leaf cannot hide a version.
+//! A segment is stored as leaves of up to 128 entries. Each leaf states under its checksum which segment it
+//! belongs to and which objects it is about, so that a missing, damaged or misplaced leaf cannot hide a
+//! version.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};

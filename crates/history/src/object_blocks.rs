@@ -47,11 +47,11 @@ impl BlockSearch<'_> {
         let key = IndexKey::new(self.stream, self.object);
         let is_indexed = schema::has_object_index(self.connection).context(doing, self.path)?;
         let mut until = until;
+        // Segments that cannot be read are skipped as if they did not exist.
         while is_indexed && until > after {
             let segment = SegmentId::last_until(self.connection, self.stream.id, until);
-            let Some(segment) = segment.context(doing, self.path)? else { break };
-            // A segment that cannot be read is skipped as if it did not exist.
-            let found = segment.find(self.connection, key).context(doing, self.path)?;
+            let Some(segment) = none_if_damaged(segment.context(doing, self.path))? else { break };
+            let found = none_if_damaged(segment.find(self.connection, key).context(doing, self.path))?;
             let covered_until = found.as_ref().map_or(segment.seq.saturating_sub(1), |found| found.last_seq);
             if self.scan(after.max(covered_until), until, &mut each)?.is_break() {
                 return Ok(());
@@ -124,7 +124,10 @@ impl BlockSearch<'_> {
         let mut rows = statement.query([self.stream.id, first_seq]).context(doing, self.path)?;
         match rows.next().context(doing, self.path)? {
             Some(row) => self.object_block(row),
-            None => Err(self.damaged(format!("the block from change {first_seq} is missing"))),
+            None => Err(Error::Damaged {
+                path: self.path.to_owned(),
+                what: format!("the block of {} from change {first_seq} is missing", self.stream.kind),
+            }),
         }
     }
 
@@ -140,5 +143,12 @@ impl BlockSearch<'_> {
 
     fn damaged(&self, what: String) -> Error {
         Error::Damaged { path: self.path.to_owned(), what: format!("{what} of {}", self.stream.kind) }
+    }
+}
+
+fn none_if_damaged<T>(read: Result<Option<T>>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.is_damage() => Ok(None),
+        read => read,
     }
 }

@@ -275,7 +275,7 @@ impl Packer {
         for stream in streams(&self.connection, &self.path)? {
             while self.pack_block(&stream, false)? {}
         }
-        let Packer { path, connection, reader: tools, outbox, requests, backlog, .. } = self;
+        let Packer { path, connection, reader, outbox, requests, backlog, .. } = self;
         let mut step = |step: PruneStep| {
             loop {
                 match requests.try_recv() {
@@ -288,7 +288,7 @@ impl Packer {
             outbox.deliver(0, 0, PackedOutputKind::PruneStep(step))
         };
         let pruned =
-            prune_steps::run_prune(connection, path, tools, moment, PruneBound::BehindWriter, &mut step);
+            prune_steps::run_prune(connection, path, reader, moment, PruneBound::BehindWriter, &mut step);
         // A prune removes index segments, and if it fails, does not replace them.
         self.index_schedule = IndexSchedule::default();
         pruned

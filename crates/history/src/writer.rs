@@ -227,8 +227,8 @@ impl WriterThread {
                 let _ = self.connection.execute_batch("ROLLBACK");
                 // The file was opened as a history, so if it is not one any more it is damaged.
                 let is_damage = error.is_damage() || matches!(error, Error::NotAHistory { .. });
-                let (why, may_pass) = (describe(&error), error.is_transient());
-                self.failure.get_or_insert(WriterFailure { why, is_transient: may_pass, is_damage });
+                let (why, is_transient) = (describe(&error), error.is_transient());
+                self.failure.get_or_insert(WriterFailure { why, is_transient, is_damage });
             }
             for reply in replies.flushed {
                 let _ = reply.send(self.result().map(|()| self.last_seq));
@@ -264,8 +264,8 @@ impl WriterThread {
 
     fn result(&self) -> Result<()> {
         self.failure.as_ref().map_or(Ok(()), |failed| {
-            let WriterFailure { why, is_transient: may_pass, is_damage } = failed;
-            Err(Error::Stopped { why: why.clone(), is_transient: *may_pass, is_damage: *is_damage })
+            let WriterFailure { why, is_transient, is_damage } = failed;
+            Err(Error::Stopped { why: why.clone(), is_transient: *is_transient, is_damage: *is_damage })
         })
     }
 

@@ -1,5 +1,5 @@
-//! Files of earlier versions: they are read as they are, and migrated when they are opened for writing, whoever reads
-//! them meanwhile and whenever the writer is killed.
+//! Files of earlier versions: they are read as they are, and migrated when they are opened for writing, with
+//! concurrent readers, and after a kill at any time.
 
 #![allow(
     clippy::unwrap_used,

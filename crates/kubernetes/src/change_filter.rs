@@ -11,7 +11,7 @@ mod rule_scan;
 
 use std::collections::HashMap;
 
-use model::{Key, Kind, Object, Outline, What};
+use model::{Key, Kind, Object, ObjectOutline, What};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -173,7 +173,8 @@ impl ChangeFilter {
     pub fn filter(&mut self, key: &Key, what: &What) -> FilterVerdict {
         let object = what.object();
         let rules = self.rules_of(&key.kind);
-        let mark = object.outline().and_then(Outline::filter_mark).filter(|mark| mark.rules == rules.id);
+        let mark =
+            object.outline().and_then(ObjectOutline::filter_mark).filter(|mark| mark.rules == rules.id);
         let (fingerprint, stored) = match mark {
             Some(mark) => (mark.fingerprint, object.clone()),
             None => {

@@ -5,9 +5,9 @@
 //! [`change_filter`](crate::change_filter) for the text of objects, by `live` for kinds and watches, and by
 //! `recorder` for what it writes.
 //!
-//! Two rules always hold. Secrets ([`is_secret`](crate::kinds::is_secret)) are neither watched nor written. What is
-//! written of an object is decided by [`change_filter::sanitize`](crate::change_filter::sanitize), which removes the
-//! data of ConfigMaps except those of [`CONFIG_MAPS_WITH_DATA`].
+//! Two rules hold whatever the user chooses ([`change_filter::sanitize`](crate::change_filter::sanitize)): Secrets
+//! ([`is_secret`](crate::kinds::is_secret)) are neither watched nor written, and the data of ConfigMaps is removed,
+//! except of those in [`CONFIG_MAPS_WITH_DATA`].
 
 use model::Kind;
 

@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use model::{Kind, Moment};
+use model::{Kind, Moment, ObjectRef};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use serde_json::Value;
@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 pub use crate::translate::OWNER_ANNOTATION;
-use crate::translate::{ApiOperation, ObjectAddress, Translator};
+use crate::translate::{ApiOperation, Translator};
 use crate::{Connection, Error, Result};
 pub use cleanup::{CleanupReport, clean};
 pub use foreign::kinds_before_run;
@@ -54,8 +54,8 @@ pub struct Applier {
     order: Mutex<OperationOrder>,
     progress: Mutex<Progress>,
     outcomes: Mutex<OutcomeCounts>,
-    /// Objects that the run must not change: others created them, or those that it expected to find are gone.
-    foreign: Mutex<HashSet<ObjectAddress>>,
+    /// Objects that the run must not change: created by others, or not found when the run was resumed.
+    untouchable: Mutex<HashSet<ObjectRef>>,
     /// Kinds defined by this run: the server may need a while until it serves them.
     defined_kinds: Mutex<HashSet<Kind>>,
     /// The target uids of objects that this run deleted; `None` if they are not tracked.
@@ -84,7 +84,7 @@ impl Applier {
             order: Mutex::default(),
             progress: Mutex::default(),
             outcomes: Mutex::default(),
-            foreign: Mutex::default(),
+            untouchable: Mutex::default(),
             defined_kinds: Mutex::default(),
             deleted: Mutex::default(),
             rng: Mutex::new(Pcg64::seed_from_u64(1)),
@@ -98,24 +98,24 @@ impl Applier {
     /// Resumes a run that ended early: objects it created are found by their label. `translator` has advanced to the
     /// position at which the run resumes.
     pub async fn recover_created(&self, translator: &Translator) -> Result<()> {
-        let mut missing: HashSet<ObjectAddress> =
-            translator.expected_objects().map(|(address, _)| address.clone()).collect();
-        let kinds: HashSet<_> = missing.iter().map(|address| address.kind.clone()).collect();
+        let mut missing: HashSet<ObjectRef> =
+            translator.expected_objects().map(|(object_ref, _)| object_ref.clone()).collect();
+        let kinds: HashSet<_> = missing.iter().map(|object_ref| object_ref.kind.clone()).collect();
         let _ = self.is_resuming.set(());
         for kind in kinds.into_iter().filter(|kind| self.target.has_kind(kind)) {
             let objects = self.target.list_labeled(&kind, Some(&self.target.run)).await;
             let objects =
                 objects.map_err(|failure| Error::Server { doing: "list the objects of the run", failure })?;
-            for (address, object) in objects {
+            for (object_ref, object) in objects {
                 let metadata = &object["metadata"];
                 let recorded_uid = metadata["annotations"].get(UID_ANNOTATION).and_then(Value::as_str);
                 if let (Some(recorded_uid), Some(target_uid)) = (recorded_uid, metadata["uid"].as_str()) {
                     lock(&self.uids).insert(recorded_uid, target_uid);
                 }
-                missing.remove(&address);
+                missing.remove(&object_ref);
             }
         }
-        *lock(&self.foreign) = missing;
+        *lock(&self.untouchable) = missing;
         Ok(())
     }
 

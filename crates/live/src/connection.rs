@@ -243,25 +243,25 @@ impl Connection {
         self.inner.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A client with newer credentials than those of generation `age`; `None` if there is none yet.
-    async fn renew(&self, age: u64) -> Option<Client> {
+    /// A client with newer credentials than those of `generation`; `None` if there is none yet.
+    async fn renew(&self, generation: u64) -> Option<Client> {
         let mut last_renewal = self.inner.last_renewal.clone().lock_owned().await;
         let is_due = last_renewal.is_none_or(|last| last.elapsed() >= RENEWAL_INTERVAL);
-        if self.client().0 == age && is_due {
+        if self.client().0 == generation && is_due {
             *last_renewal = Some(Instant::now());
             let inner = self.inner.clone();
             // In its own task: a caller that is cancelled must not abort the renewal for the others.
             let task = tokio::spawn(async move {
                 let outcome = inner.source.client().await;
                 if let Ok(client) = outcome {
-                    *inner.client.write().unwrap_or_else(PoisonError::into_inner) = (age + 1, client);
+                    *inner.client.write().unwrap_or_else(PoisonError::into_inner) = (generation + 1, client);
                 }
                 drop(last_renewal);
             });
             let _ = task.await;
         }
         let (current_generation, client) = self.client();
-        (current_generation != age).then_some(client)
+        (current_generation != generation).then_some(client)
     }
 }
 

@@ -19,7 +19,7 @@ pub enum EventChoice {
 }
 
 /// A predicate for the objects of a kind that are recorded. Which of their fields are recorded is decided by
-/// [`kubernetes::change_filter::sanitize`].
+/// [`kubernetes::change_filter`].
 pub(crate) fn event_filter(kind: &Kind, events: EventChoice) -> fn(&Object) -> bool {
     match events {
         EventChoice::Scheduling if is_event(kind) => is_from_scheduler,

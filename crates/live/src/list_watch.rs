@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubernetes::change_filter::ObjectReader;
-use model::{IncomingChange, Kind, Moment, Object, What};
+use model::{IncomingChange, Kind, Moment, NamespacedName, Object, What};
 
-use crate::events::{ObjectName, VersionId, WatchBatch, WatchState};
+use crate::recording_event::{VersionId, WatchBatch, WatchState};
 use decode::{EventType, ListPage, WatchLine};
 pub use failure::RequestFailure;
 
@@ -88,7 +88,7 @@ pub struct Reflector {
     subject: WatchSubject,
     /// Reads objects in the form in which they are kept; `None`: as they are received.
     reader: Option<ObjectReader>,
-    objects: HashMap<ObjectName, CachedVersion>,
+    objects: HashMap<NamespacedName, CachedVersion>,
     /// The number of lists started.
     list_round: u32,
     phase: ListWatchPhase,
@@ -184,7 +184,7 @@ impl Reflector {
     pub fn new(
         subject: WatchSubject,
         position: Option<&str>,
-        objects: impl IntoIterator<Item = (ObjectName, VersionId)>,
+        objects: impl IntoIterator<Item = (NamespacedName, VersionId)>,
         until: Option<Moment>,
     ) -> Reflector {
         let (version, moment) = position.map_or(("", None), |text| match text.split_once('@') {
@@ -436,7 +436,7 @@ impl Reflector {
 
     fn finish_list(&mut self, version: String, list_start: Moment, now: Moment) {
         let round = self.list_round;
-        let mut deleted_names: Vec<ObjectName> = self
+        let mut deleted_names: Vec<NamespacedName> = self
             .objects
             .iter()
             .filter(|(_, entry)| entry.list_round != round)
@@ -495,12 +495,12 @@ impl Reflector {
     }
 
     /// Reports an object as deleted for which the server sent no DELETED event.
-    fn push_inferred_delete(&mut self, name: &ObjectName, now: Moment) {
+    fn push_inferred_delete(&mut self, name: &NamespacedName, now: Moment) {
         let Some(entry) = self.objects.remove(name) else { return };
         self.output.batch.changes.push(self.subject.inferred_delete(name, &entry.version, now));
     }
 
-    fn push_change(&mut self, name: &ObjectName, what: What, seen: Moment) {
+    fn push_change(&mut self, name: &NamespacedName, what: What, seen: Moment) {
         let key = self.subject.key(name);
         self.output.batch.changes.push(IncomingChange { seen, key, what, inferred: false });
     }
@@ -581,9 +581,9 @@ impl ListWatchPhase {
     }
 }
 
-fn name_and_version(object: &Object) -> (ObjectName, VersionId) {
+fn name_and_version(object: &Object) -> (NamespacedName, VersionId) {
     let meta = object.meta();
-    let name = ((*meta.namespace).into(), (*meta.name).into());
+    let name = NamespacedName::new(&*meta.namespace, &*meta.name);
     let uid = meta.uid.as_deref().unwrap_or_default().into();
     (name, VersionId { uid, resource_version: meta.resource_version.as_deref().unwrap_or_default().into() })
 }

@@ -1,6 +1,6 @@
 //! The recording of a cluster: one task per watch, and a supervisor that starts them as kinds appear.
 
-mod kind_progress;
+mod kind_watch_state;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubernetes::change_filter::{FilterOptions, ObjectReader};
-use model::{ContentHash, Gap, IncomingChange, Kind, Moment, Object, What};
+use model::{ContentHash, Gap, IncomingChange, Kind, Moment, NamespacedName, Object, What};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -21,11 +21,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::connection::Connection;
 use crate::event_filter::{EventChoice, event_filter, is_event};
-use crate::events::{ObjectName, RecordingEvent, ResumeState, VersionId, WatchBatch};
 use crate::kinds::{KindChoice, ServedKind, discover};
 use crate::list_watch::{Reflector, WatchSubject};
+use crate::recording_event::{RecordingEvent, ResumeState, VersionId, WatchBatch};
 use crate::{Error, Result};
-use kind_progress::KindProgress;
+use kind_watch_state::KindWatchState;
 use scope::{KindPositions, KindScope, RecordedSpan, Resumption, ScopeChange, ScopeFilter, ScopeGap};
 use usage::UsageSampler;
 use watch_task::WatchTask;
@@ -59,13 +59,13 @@ pub struct WatchScope {
     pub in_order: bool,
 }
 
-/// The state from which the recording of a kind resumes.
+/// A kind's watches and known objects, ready to start.
 struct ResumedKind {
     subject: WatchSubject,
-    progress: KindProgress,
+    kind_state: KindWatchState,
     /// One per watch.
     positions: Vec<Option<String>>,
-    objects: HashMap<ObjectName, VersionId>,
+    objects: HashMap<NamespacedName, VersionId>,
     /// Why the objects that are now listed were not recorded before.
     gap_reason: Option<String>,
     /// The end of its earlier recording.
@@ -88,13 +88,14 @@ struct Shared {
     reconnected: Notify,
 }
 
+/// Discovers kinds and starts their watches; reports scope changes and the server version.
 struct RecordingSupervisor {
     shared: Arc<Shared>,
     scope: WatchScope,
     resume_state: ResumeState,
     stop: watch::Receiver<bool>,
     tasks: JoinSet<()>,
-    started: HashMap<Kind, Arc<KindProgress>>,
+    started: HashMap<Kind, Arc<KindWatchState>>,
     /// The last reported server version.
     reported_version: Option<String>,
     /// Discovery is failing, and this has been reported.
@@ -118,7 +119,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(900);
 /// Records until `stop` is set or the receiver is closed. Returns an error if it cannot start; later failures are
 /// reported as events and retried.
 ///
-/// While `events` is full nothing is read from the server, which then throttles or ends the watches.
+/// While `events` is full, each watch reads about 1 MiB ahead, or one page of a list. Then it stops reading,
+/// and the server throttles or ends the watch.
 pub async fn record(
     cluster: RecordedCluster,
     scope: WatchScope,
@@ -164,7 +166,7 @@ pub fn end_recording(source: &Arc<str>, resume_state: &ResumeState, now: Moment)
         merged.gaps.extend(batch.gaps);
         merged.closed_gaps.extend(batch.closed_gaps);
         merged.positions.extend(batch.positions);
-        let mut objects: Vec<(&ObjectName, &VersionId)> =
+        let mut objects: Vec<(&NamespacedName, &VersionId)> =
             resume_state.objects.get(kind).into_iter().flatten().collect();
         objects.sort_unstable_by_key(|(name, _)| *name);
         merged
@@ -269,7 +271,7 @@ impl RecordingSupervisor {
         let mut removed: Vec<ServedKind> = Vec::new();
         for (kind, objects) in &self.resume_state.objects {
             if !objects.is_empty() && served.iter().all(|candidate| candidate.kind != *kind) {
-                let is_namespaced = objects.keys().any(|(namespace, _)| !namespace.is_empty());
+                let is_namespaced = objects.keys().any(|name| !name.namespace.is_empty());
                 removed.push(ServedKind::guessed(kind.clone(), is_namespaced));
             }
         }
@@ -324,7 +326,7 @@ impl RecordingSupervisor {
             Ok(kinds) => {
                 for kind in kinds {
                     match self.started.get(&kind.kind) {
-                        Some(progress) => progress.set_served(kind),
+                        Some(kind_state) => kind_state.set_served(kind),
                         // The kind did not exist before.
                         None => drop(self.start_kind(kind, false).await),
                     }
@@ -354,13 +356,13 @@ impl RecordingSupervisor {
     async fn start_kind(&mut self, served: ServedKind, was_excluded: bool) -> u32 {
         let Some(scope) = self.scope.kind_scope(&served) else { return 0 };
         let resumed = self.resume_kind(served, &scope, was_excluded).await;
-        let ResumedKind { subject, progress, positions, mut objects, gap_reason, until } = resumed;
-        let progress = Arc::new(progress);
-        self.started.insert(progress.kind.clone(), progress.clone());
+        let ResumedKind { subject, kind_state, positions, mut objects, gap_reason, until } = resumed;
+        let kind_state = Arc::new(kind_state);
+        self.started.insert(kind_state.kind.clone(), kind_state.clone());
         for (namespace, position) in scope.watched_namespaces().zip(positions) {
             let rng = Pcg64::seed_from_u64((self.shared.clock)().nanos() as u64 ^ self.tasks.len() as u64);
             let contains = |name: &str| namespace.is_empty() || namespace == name;
-            let objects = objects.extract_if(|(namespace, _), _| contains(namespace));
+            let objects = objects.extract_if(|name, _| contains(&name.namespace));
             let reader =
                 self.scope.filter.as_ref().and_then(|filter| ObjectReader::new(&subject.kind, filter));
             let mut reflector =
@@ -368,7 +370,7 @@ impl RecordingSupervisor {
             if let Some(gap_reason) = &gap_reason {
                 reflector = reflector.with_gap_reason(gap_reason.clone());
             }
-            let task = WatchTask::new(self.shared.clone(), progress.clone(), namespace, reflector, rng);
+            let task = WatchTask::new(self.shared.clone(), kind_state.clone(), namespace, reflector, rng);
             self.tasks.spawn(task.run(self.stop.clone()));
         }
         scope.watched_namespaces().count() as u32
@@ -394,15 +396,15 @@ impl RecordingSupervisor {
         let Resumption { positions, dropped, change } = resumption;
         let gap_reason = change.as_ref().and_then(|change| change.gap_reason.clone());
         let subject = self.subject(&served);
-        let mut progress = KindProgress::new(served, scope.filter.clone(), dropped);
+        let mut kind_state = KindWatchState::new(served, scope.filter.clone(), dropped);
         for (namespace, position) in scope.watched_namespaces().zip(&positions) {
             // Without this, the first position of one watch would overwrite those of the others.
             if let Some(position) = position {
-                progress.set_position(namespace, position);
+                kind_state.set_position(namespace, position);
             }
         }
         if let Some(change) = change {
-            let text = progress.joint_position(&*progress.by_namespace.lock().await);
+            let text = kind_state.joint_position(&*kind_state.by_namespace.lock().await);
             // If the receiver is closed, the next run detects the change again.
             let _ = self
                 .shared
@@ -410,9 +412,9 @@ impl RecordingSupervisor {
                 .send(RecordingEvent::Batch(batch_for_scope_change(&subject, change, text)))
                 .await;
         }
-        let out_of_scope = objects.extract_if(|(namespace, _), _| !scope.has_namespace(namespace)).collect();
+        let out_of_scope = objects.extract_if(|name, _| !scope.has_namespace(&name.namespace)).collect();
         self.push_inferred_deletes(&subject, out_of_scope, now).await;
-        ResumedKind { subject, progress, positions, objects, gap_reason, until }
+        ResumedKind { subject, kind_state, positions, objects, gap_reason, until }
     }
 
     /// Reports that a kind is no longer recorded, if it was.
@@ -436,7 +438,7 @@ impl RecordingSupervisor {
     async fn push_inferred_deletes(
         &self,
         subject: &WatchSubject,
-        mut objects: Vec<(ObjectName, VersionId)>,
+        mut objects: Vec<(NamespacedName, VersionId)>,
         now: Moment,
     ) {
         objects.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));

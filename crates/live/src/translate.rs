@@ -23,7 +23,7 @@ mod volumes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Change, Key, Kind, Moment, Object, What};
+use model::{Change, Key, Kind, Moment, Object, ObjectRef, What};
 use serde_json::{Map, Value};
 
 pub use builtin::AppliedLevel;
@@ -31,9 +31,9 @@ pub(crate) use builtin::reset_for_create;
 use builtin::{Deletion, TransformedObject};
 pub use description::describe;
 pub use merge::merge_patch;
-pub use operation::{ApiOperation, ObjectAddress, Verb};
+pub use operation::{ApiOperation, Verb};
 pub use rule::{ExclusionReason, Rule, RuleTrigger};
-pub use rule_file::{FileRule, parse_rules};
+pub use rule_file::{UserRule, parse_rules};
 pub(crate) use simkube::{COMPLETE_LABEL, COMPLETE_TIME_ANNOTATION};
 pub use simkube::{OWNER_ANNOTATION, SimkubeMode, StartupDelays};
 pub use templates::PodTemplatePaths;
@@ -69,7 +69,7 @@ pub struct TranslateOptions {
 pub struct Translator {
     options: TranslateOptions,
     /// Every existing object after the rules, as it is expected in the target.
-    expected: BTreeMap<ObjectAddress, ExpectedObject>,
+    expected: BTreeMap<ObjectRef, ExpectedObject>,
     /// The number of changes excluded by rules, by reason.
     excluded: BTreeMap<ExclusionReason, u64>,
 }
@@ -78,18 +78,18 @@ pub struct Translator {
 #[derive(Debug)]
 struct ExpectedObject {
     uid: Box<str>,
-    /// Its last version after the rules for updates.
+    /// The last version, transformed by the update rules.
     object: Value,
-    /// It was created and not updated yet, and the rules for updates give a different result.
+    /// Creation and update rules gave different results, and no update was translated yet.
     has_pending_rule_patch: bool,
     /// Its deletion was requested.
     is_deleting: bool,
 }
 
-/// A recorded version of an object, with its recorded address and its address in the target.
+/// A recorded version of an object, with references to it in the recording and in the target.
 struct RecordedVersion<'v> {
-    recorded: &'v ObjectAddress,
-    address: &'v ObjectAddress,
+    recorded: &'v ObjectRef,
+    object_ref: &'v ObjectRef,
     state: &'v Object,
 }
 
@@ -117,15 +117,15 @@ impl Translator {
     }
 
     fn translate(&mut self, at: Moment, key: &Key, what: &What) -> Vec<ApiOperation> {
-        let recorded = ObjectAddress::from_key(key);
-        let address = self
+        let recorded = ObjectRef::from(key);
+        let object_ref = self
             .options
             .simkube
             .as_ref()
-            .map_or_else(|| recorded.clone(), |simkube| simkube.target_address(&recorded));
+            .map_or_else(|| recorded.clone(), |simkube| simkube.target_ref(&recorded));
         let operation =
-            |uid: &str, verb| ApiOperation { at, address: address.clone(), uid: uid.into(), verb };
-        let previous = self.expected.remove(&address);
+            |uid: &str, verb| ApiOperation { at, object_ref: object_ref.clone(), uid: uid.into(), verb };
+        let previous = self.expected.remove(&object_ref);
         // Imported objects may have no uid, and the object of a delete may be a stub.
         let uid: Box<str> = match (&what.object().meta().uid, &previous) {
             (Some(uid), _) => (**uid).into(),
@@ -150,14 +150,14 @@ impl Translator {
             }));
             return operations;
         };
-        let version = RecordedVersion { recorded: &recorded, address: &address, state };
+        let version = RecordedVersion { recorded: &recorded, object_ref: &object_ref, state };
         let TransformedObject { object, deletion } = match self.apply_rules(&version, previous.is_some()) {
             Ok(transformed) => transformed,
             Err(why) => {
                 *self.excluded.entry(why).or_default() += 1;
                 // An object that was applied and is now excluded stays unchanged until it is deleted.
                 if let Some(previous) = previous {
-                    self.expected.insert(address, previous);
+                    self.expected.insert(object_ref, previous);
                 }
                 return operations;
             }
@@ -191,7 +191,7 @@ impl Translator {
             expected.is_deleting = true;
             operations.push(operation(&expected.uid, Verb::Delete { grace_period_seconds }));
         }
-        self.expected.insert(address, expected);
+        self.expected.insert(object_ref, expected);
         operations
     }
 
@@ -212,14 +212,14 @@ impl Translator {
         is_update: bool,
     ) -> Result<TransformedObject, ExclusionReason> {
         let TransformedObject { mut object, deletion } = self.apply_builtin_rules(version, is_update)?;
-        let address = version.address;
+        let object_ref = version.object_ref;
         let trigger = if is_update { RuleTrigger::Updated } else { RuleTrigger::Created };
-        self.options.rules.iter().try_for_each(|rule| rule.apply(address, trigger, &mut object))?;
+        self.options.rules.iter().try_for_each(|rule| rule.apply(object_ref, trigger, &mut object))?;
         let has_metadata = |field: &str, name: &str| {
             let found = object.pointer("/metadata").and_then(|metadata| metadata.get(field));
             found.map_or(name.is_empty(), |found| *found == name)
         };
-        if !has_metadata("name", &address.name) || !has_metadata("namespace", &address.namespace) {
+        if !has_metadata("name", &object_ref.name) || !has_metadata("namespace", &object_ref.namespace) {
             return Err("a rule changes or removes its name".into());
         }
         Ok(TransformedObject { object, deletion })
@@ -231,11 +231,11 @@ impl Translator {
         version: &RecordedVersion<'_>,
         is_update: bool,
     ) -> Result<TransformedObject, ExclusionReason> {
-        let RecordedVersion { recorded, address, state } = version;
+        let RecordedVersion { recorded, object_ref, state } = version;
         let options = &self.options;
         let mut transformed = builtin::transform(options, &recorded.kind, state, is_update)?;
         if let Some(simkube) = &options.simkube {
-            simkube.transform(&options.templates, recorded, address, &mut transformed.object);
+            simkube.transform(&options.templates, recorded, object_ref, &mut transformed.object);
         }
         Ok(transformed)
     }
@@ -252,8 +252,8 @@ impl Translator {
     }
 
     /// All existing objects after the rules: the state of the target if no other component changes it.
-    pub fn expected_objects(&self) -> impl Iterator<Item = (&ObjectAddress, &Value)> {
-        self.expected.iter().map(|(address, expected)| (address, &expected.object))
+    pub fn expected_objects(&self) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+        self.expected.iter().map(|(object_ref, expected)| (object_ref, &expected.object))
     }
 }
 

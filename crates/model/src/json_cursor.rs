@@ -115,9 +115,12 @@ impl<'a> JsonCursor<'a> {
         }
     }
 
-    /// Reads a member's key and stops before its value.
+    /// Reads a member's key and stops before its value. The members of a list have none: there it fails.
     #[inline]
     pub fn key(&mut self) -> Cow<'a, str> {
+        if self.open & 1 == 0 {
+            self.fail();
+        }
         let start = self.at + 1;
         let has_escapes = self.string(true);
         let end = self.at.saturating_sub(1);
@@ -334,7 +337,7 @@ impl<'a> JsonCursor<'a> {
 
 /// The texts of members of a map by name; `None` for one that is missing. Fails if the text is no map, or has one of
 /// them twice.
-pub fn members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[Option<&'a str>; N]> {
+pub fn json_members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[Option<&'a str>; N]> {
     let (mut cursor, mut texts) = (JsonCursor::new(json), [None; N]);
     if cursor.peek() != b'{' {
         return None;

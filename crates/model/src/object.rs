@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use memchr::memchr2;
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::json_cursor::MAX_DEPTH;
-use crate::outline::{IdentifyingField, Outline};
+use crate::outline::{IdentifyingField, ObjectOutline};
 use crate::{JsonStr, Key, Kind};
 
 /// A Kubernetes object: the bytes received, never re-encoded, validated as JSON with an apiVersion, a kind and a
@@ -21,7 +23,7 @@ use crate::{JsonStr, Key, Kind};
 pub struct Object {
     json: Arc<str>,
     /// `None` if the text was not scanned, or is unusual.
-    outline: Option<Arc<Outline>>,
+    outline: Option<Arc<ObjectOutline>>,
 }
 
 /// The fields that identify an object and its version.
@@ -73,7 +75,7 @@ pub enum BadObject {
 impl Object {
     /// Parses the text of one JSON object, checking everything that later readers rely on.
     pub fn parse(json: &str) -> Result<Object, BadObject> {
-        let outline = Outline::scan(json);
+        let outline = ObjectOutline::scan(json);
         let meta = match &outline {
             Some(outline) => Meta::of_outline(outline, json),
             None => {
@@ -91,7 +93,7 @@ impl Object {
     }
 
     /// The same for a text whose outline is known.
-    pub fn from_trusted_outline(json: impl Into<Arc<str>>, outline: Option<Outline>) -> Object {
+    pub fn from_trusted_outline(json: impl Into<Arc<str>>, outline: Option<ObjectOutline>) -> Object {
         Object { json: json.into(), outline: outline.map(Arc::new) }
     }
 
@@ -112,7 +114,7 @@ impl Object {
     }
 
     /// The outline of its text, if it is known.
-    pub fn outline(&self) -> Option<&Outline> {
+    pub fn outline(&self) -> Option<&ObjectOutline> {
         self.outline.as_deref()
     }
 
@@ -169,10 +171,12 @@ impl<'a> Meta<'a> {
             api_version: JsonStr<'b>,
             #[serde(borrow)]
             kind: JsonStr<'b>,
-            #[serde(borrow)]
+            #[serde(borrow, deserialize_with = "from_map")]
             metadata: Metadata<'b>,
         }
-        let Outer { api_version, kind, metadata } = serde_json::from_str(json)?;
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        let Outer { api_version, kind, metadata } = from_map(&mut deserializer)?;
+        deserializer.end()?;
         Ok(Meta::new(api_version, kind, metadata))
     }
 
@@ -186,7 +190,7 @@ impl<'a> Meta<'a> {
     }
 
     /// The identifying fields of a text whose outline is known.
-    pub fn of_outline(outline: &Outline, json: &'a str) -> Meta<'a> {
+    pub fn of_outline(outline: &ObjectOutline, json: &'a str) -> Meta<'a> {
         let text = |field| Cow::Borrowed(outline.text(field, json));
         let unless_empty = |field| Some(text(field)).filter(|text| !text.is_empty());
         Meta {
@@ -226,6 +230,25 @@ impl<'a> Meta<'a> {
             resource_version: unless_empty(metadata.resource_version),
         }
     }
+}
+
+/// Deserializes a struct from a map only. A derived implementation also accepts a list of the fields' values.
+fn from_map<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    struct MapVisitor<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for MapVisitor<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(fields))
+        }
+    }
+
+    deserializer.deserialize_map(MapVisitor(PhantomData))
 }
 
 #[derive(Deserialize)]

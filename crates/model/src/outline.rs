@@ -1,11 +1,11 @@
-//! The outline of an object's text: where its identifying fields are, and the result of the filter that it has passed.
+//! The outline of an object's text: the offsets of its identifying fields, and the result of its filter.
 
 use crate::json_cursor::JsonCursor;
 
-/// What is known about an object's text since the pass that validated it, so that later readers need not parse it
-/// again.
+/// Offsets of the identifying fields in an object's text, and the result of the filter that it has passed.
+/// The pass that validates the text finds them, so that later readers need not parse it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outline {
+pub struct ObjectOutline {
     /// By [`IdentifyingField`].
     identifying: [TextRange; 6],
     filter_mark: Option<FilterMark>,
@@ -42,20 +42,20 @@ struct TextRange {
 
 /// Collects the outline of a text from the members of the object and of its metadata.
 #[derive(Default)]
-pub struct OutlineBuilder {
-    outline: Outline,
+pub struct ObjectOutlineBuilder {
+    outline: ObjectOutline,
     has_metadata: bool,
     /// An identifying field is a duplicate, no string, or contains escapes.
     is_unusual: bool,
 }
 
-// === impl Outline ===
+// === impl ObjectOutline ===
 
-impl Outline {
+impl ObjectOutline {
     /// Validates the text of an object and returns its outline. `None` if the text is invalid, or valid but unlike what
     /// API servers write.
-    pub(crate) fn scan(json: &str) -> Option<Outline> {
-        let (mut cursor, mut builder) = (JsonCursor::new(json), OutlineBuilder::default());
+    pub(crate) fn scan(json: &str) -> Option<ObjectOutline> {
+        let (mut cursor, mut builder) = (JsonCursor::new(json), ObjectOutlineBuilder::default());
         cursor.enter();
         while cursor.has_next() {
             scan_member(&mut cursor, &mut builder);
@@ -65,8 +65,8 @@ impl Outline {
 
     /// The outline of a text that is known to be an object. It is read only until all identifying fields are found,
     /// which API servers write first. `None` if the text is unlike what they write.
-    pub fn of_prefix(json: &str) -> Option<Outline> {
-        let (mut cursor, mut builder) = (JsonCursor::new(json), OutlineBuilder::default());
+    pub fn of_prefix(json: &str) -> Option<ObjectOutline> {
+        let (mut cursor, mut builder) = (JsonCursor::new(json), ObjectOutlineBuilder::default());
         cursor.enter();
         while !builder.has_members() && cursor.has_next() {
             scan_member(&mut cursor, &mut builder);
@@ -80,17 +80,17 @@ impl Outline {
         &json[start as usize..end as usize]
     }
 
-    /// The outline of an object whose text was changed from byte `unchanged` on; `None` if that may concern the
+    /// The outline of an object whose text was changed from byte `offset` on; `None` if that may concern the
     /// identifying fields.
-    pub fn until(self, unchanged: usize) -> Option<Outline> {
-        let is_unchanged = |range: &TextRange| (range.end as usize) < unchanged;
+    pub fn if_unchanged_before(self, offset: usize) -> Option<ObjectOutline> {
+        let is_unchanged = |range: &TextRange| (range.end as usize) < offset;
         self.identifying.iter().all(is_unchanged).then_some(self)
     }
 
     /// Adds the result of a filter.
     #[must_use]
-    pub fn with_filter_mark(self, mark: FilterMark) -> Outline {
-        Outline { filter_mark: Some(mark), ..self }
+    pub fn with_filter_mark(self, mark: FilterMark) -> ObjectOutline {
+        ObjectOutline { filter_mark: Some(mark), ..self }
     }
 
     /// The result of the filter that the object has passed, if there was one.
@@ -100,7 +100,7 @@ impl Outline {
 }
 
 /// Reads a member of an object, and notes what identifies the object.
-fn scan_member(cursor: &mut JsonCursor<'_>, builder: &mut OutlineBuilder) {
+fn scan_member(cursor: &mut JsonCursor<'_>, builder: &mut ObjectOutlineBuilder) {
     let name = cursor.key();
     let start = cursor.at();
     if name == "metadata" && cursor.peek() == b'{' {
@@ -117,9 +117,9 @@ fn scan_member(cursor: &mut JsonCursor<'_>, builder: &mut OutlineBuilder) {
     builder.note_member(&name, start, cursor.since(start));
 }
 
-// === impl OutlineBuilder ===
+// === impl ObjectOutlineBuilder ===
 
-impl OutlineBuilder {
+impl ObjectOutlineBuilder {
     /// Notes a member of the object: its name, and its value as text, which begins at an offset.
     #[inline]
     pub fn note_member(&mut self, name: &str, start: usize, value: &str) {
@@ -147,7 +147,7 @@ impl OutlineBuilder {
     }
 
     /// The outline. `None` if a field is missing, or so unusual that the text has to be parsed to read it.
-    pub fn finish(self) -> Option<Outline> {
+    pub fn finish(self) -> Option<ObjectOutline> {
         let is_complete = self.has_members() && self.has(IdentifyingField::Name);
         (is_complete && !self.is_unusual).then_some(self.outline)
     }
@@ -191,13 +191,13 @@ mod tests {
         cursor.skip();
         let is_tree = serde_json::from_str::<Value>(json).is_ok() && check_depth_and_scalars(json).is_ok();
         assert_eq!(cursor.is_valid_end(), is_tree, "{json}");
-        if let Some(outline) = Outline::scan(json) {
+        if let Some(outline) = ObjectOutline::scan(json) {
             assert!(is_tree, "{json}");
             assert_eq!(Meta::of_outline(&outline, json), Meta::read(json).unwrap());
         }
         match (Object::parse(json), parse_without_scan(json)) {
             (Ok(object), Ok(meta)) => {
-                if let Some(outline) = Outline::of_prefix(json) {
+                if let Some(outline) = ObjectOutline::of_prefix(json) {
                     assert_eq!(Some(Meta::of_outline(&outline, json)), Meta::read_prefix(json));
                 }
                 assert_eq!((object.as_str(), object.meta()), (json, meta));
@@ -222,7 +222,10 @@ mod tests {
             POD.replace("}}", r#"},"spec":{},"status":null}"#),
             POD.replace("}}", r#","labels":{"k:{\"a\":1}":"\u003c"}}, "spec" : [ 1 , true ] } "#),
         ] {
-            assert!(Outline::scan(&json).is_some() && Outline::of_prefix(&json).is_some(), "{json}");
+            assert!(
+                ObjectOutline::scan(&json).is_some() && ObjectOutline::of_prefix(&json).is_some(),
+                "{json}"
+            );
             check_scan(&json);
         }
     }
@@ -230,16 +233,37 @@ mod tests {
     #[test]
     fn unusual_objects_have_no_outline_and_are_read_nevertheless() {
         for json in [POD.replace("web-1", r"web\u002d1"), POD.replace(r#""uid":"u1""#, r#""uid":null"#)] {
-            assert_eq!(Outline::scan(&json), None, "{json}");
+            assert_eq!(ObjectOutline::scan(&json), None, "{json}");
             assert_eq!(Object::parse(&json).unwrap().meta(), Meta::read(&json).unwrap());
+        }
+    }
+
+    /// A struct may be read from a list, and a cursor enters lists and maps alike.
+    #[test]
+    fn lists_are_no_objects() {
+        let in_list = format!("[{}]", &POD[1..POD.len() - 1]);
+        for json in [
+            in_list.as_str(),
+            r#"["v1","Pod",{"name":"web-1"}]"#,
+            r#"["v1","Pod",["web-1"]]"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":["web-1"]}"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":["name":"web-1"]}"#,
+        ] {
+            assert!(
+                ObjectOutline::scan(json).is_none() && ObjectOutline::of_prefix(json).is_none(),
+                "{json}"
+            );
+            assert!(Object::parse(json).is_err(), "{json}");
+            check_scan(json);
         }
     }
 
     #[test]
     fn a_changed_text_keeps_its_outline_only_behind_the_identifying_fields() {
         let end = POD.find("\"}}").unwrap();
-        for unchanged in 0..POD.len() {
-            assert_eq!(Outline::scan(POD).unwrap().until(unchanged).is_some(), unchanged > end);
+        for offset in 0..POD.len() {
+            let outline = ObjectOutline::scan(POD).unwrap().if_unchanged_before(offset);
+            assert_eq!(outline.is_some(), offset > end);
         }
     }
 

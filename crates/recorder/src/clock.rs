@@ -18,7 +18,8 @@ pub struct RecordingClock {
     state: Mutex<ClockState>,
 }
 
-/// A jump of the wall clock relative to monotonic time, reported as a gap.
+/// A disturbance of the recording's time, reported as a gap: a jump of the wall clock relative to monotonic
+/// time or to the API server's, a suspension of the machine, or a history that ends in the future.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockStep {
     pub(super) from: Moment,

@@ -25,7 +25,7 @@ use super::{ApiServerConfig, Assignment, NoticeSender, RecorderMetrics};
 const QUEUE_CAPACITY: usize = 2;
 /// The maximum number of events written in one transaction.
 const MAX_EVENTS_PER_WRITE: usize = 2;
-/// The interval of the retention check.
+/// The interval of the periodic checks (clock, file, retention), and of the control plane's retries.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The retry interval while the disk is full.
 const DISK_RETRY_INTERVAL: Duration = Duration::from_secs(2);
@@ -251,7 +251,7 @@ impl ClusterRecorder<'_> {
         None
     }
 
-    /// Waits until the disk accepts writes. Meanwhile nothing is read from the server.
+    /// Waits until the disk accepts writes. Meanwhile no events are received, and the watches stop reading.
     async fn pause(
         &mut self,
         recording: &mut Recording,

@@ -178,7 +178,7 @@ mod tests {
     use live::EventChoice;
 
     use super::*;
-    use crate::policy::Detail;
+    use crate::policy::RecordingDetail;
 
     #[test]
     fn context_names_become_file_names() {
@@ -267,7 +267,7 @@ mod tests {
         };
         let second = RecordingPolicy {
             events: EventChoice::None,
-            detail: Detail::Everything,
+            detail: RecordingDetail::Everything,
             retention: first.retention,
             ..RecordingPolicy::default()
         };

@@ -18,8 +18,8 @@ use model::{Key, Kind, Object, What};
 
 /// The objects and fields of a cluster that are recorded, and their retention.
 ///
-/// Independently of it, Secrets are neither watched nor written, and [`change_filter::sanitize`] decides which fields of an
-/// object may be written.
+/// Independently of it, Secrets are neither watched nor written, and the data of ConfigMaps is removed unless
+/// they belong to an autoscaler ([`change_filter::sanitize`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingPolicy {
     /// Kinds that replace the [default ones](kubernetes::recording::DEFAULT_KINDS), named as in kubectl.
@@ -39,7 +39,7 @@ pub struct RecordingPolicy {
     /// The interval at which usage is sampled from `metrics.k8s.io`; `None`: never.
     pub usage: Option<Duration>,
     /// Which changes and fields are written.
-    pub detail: Detail,
+    pub detail: RecordingDetail,
     /// The key by which values of environment variables are replaced with tokens; `None`: they are written unchanged.
     pub redaction: Option<RedactKey>,
     /// How long written data is kept.
@@ -50,7 +50,7 @@ pub struct RecordingPolicy {
 
 /// Which changes and fields are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
+pub enum RecordingDetail {
     /// Those that matter to scheduling, by the rules that `--show-rules` prints.
     #[default]
     Significant,
@@ -87,7 +87,7 @@ impl RecordingPolicy {
     /// fields. The order matters because its replayer creates a pod only if its namespace exists.
     pub fn with_simulator_defaults(self) -> RecordingPolicy {
         let kinds = self.kinds.unwrap_or_else(|| SIMULATOR_KINDS.map(str::to_owned).to_vec());
-        RecordingPolicy { kinds: Some(kinds), detail: Detail::Everything, in_order: true, ..self }
+        RecordingPolicy { kinds: Some(kinds), detail: RecordingDetail::Everything, in_order: true, ..self }
     }
 
     /// Rejects Secrets without contacting a server.
@@ -138,8 +138,8 @@ impl RecordingPolicy {
     /// The options of the change filter; `None` if every change is written.
     fn filter_options(&self) -> Option<FilterOptions> {
         match self.detail {
-            Detail::Significant => Some(FilterOptions { redact: self.redaction.clone() }),
-            Detail::Everything => None,
+            RecordingDetail::Significant => Some(FilterOptions { redact: self.redaction.clone() }),
+            RecordingDetail::Everything => None,
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
     /// With every combination of detail and redaction.
     fn policies() -> Vec<RecordingPolicy> {
         let mut all = Vec::new();
-        for detail in [Detail::Significant, Detail::Everything] {
+        for detail in [RecordingDetail::Significant, RecordingDetail::Everything] {
             for redaction in [None, Some(RedactKey([7; 16]))] {
                 all.push(RecordingPolicy { detail, redaction, ..RecordingPolicy::default() });
             }
@@ -227,7 +227,7 @@ mod tests {
         };
         let fields = r#","managedFields":[]"#;
         for policy in policies() {
-            let kept = if policy.detail == Detail::Everything { fields } else { "" };
+            let kept = if policy.detail == RecordingDetail::Everything { fields } else { "" };
             let written = written(&policy, &pod(fields, r#""x""#)).unwrap();
             match policy.redaction {
                 None => assert_eq!(written, pod(kept, r#""x""#)),
@@ -249,7 +249,7 @@ mod tests {
             let mut filter = policy.filter();
             filter.prime(&key, &node("1"));
             let again = filter.apply(&key, &What::Modified(node("2")));
-            assert_eq!(again.is_some(), policy.detail == Detail::Everything);
+            assert_eq!(again.is_some(), policy.detail == RecordingDetail::Everything);
             assert!(filter.apply(&key, &What::Deleted(node("3"))).is_some());
         }
     }

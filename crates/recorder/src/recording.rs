@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use history::{Batch, History, PruneHandle, Retention, Selection, WatchPosition, Writer};
 use live::{ResumeState, VersionId, WatchBatch};
-use model::{Gap, IncomingChange, Kind, Moment, Object, Outline, What};
+use model::{Gap, IncomingChange, Kind, Moment, NamespacedName, Object, ObjectOutline, What};
 
 use super::Assignment;
 use super::clock::{ClockStep, RecordingClock};
@@ -19,7 +19,7 @@ use super::policy::{RecordFilter, is_of_control_plane};
 pub(super) struct Recording {
     path: PathBuf,
     source: Arc<str>,
-    /// `None` while the disk is full.
+    /// `None` after a failed write, until it is retried.
     writer: Option<Writer>,
     filter: RecordFilter,
     retention: Retention,
@@ -372,7 +372,7 @@ const CONTROL_PLANE_SUFFIX: &str = "@control-plane";
 
 /// The length of an object's text as it was received.
 fn received_bytes(object: &Object) -> usize {
-    let mark = object.outline().and_then(Outline::filter_mark);
+    let mark = object.outline().and_then(ObjectOutline::filter_mark);
     mark.map_or(object.as_str().len(), |mark| mark.received_bytes)
 }
 
@@ -414,7 +414,7 @@ fn load_resume_state(
         filter.prime(&version.key, &version.object);
         let is_control = control_namespaces.iter().any(|namespace| **namespace == *version.key.namespace);
         let role = if is_control { ApiServerRole::ControlPlane } else { ApiServerRole::Cluster };
-        let name = (version.key.namespace.clone(), version.key.name.clone());
+        let name = NamespacedName::new(version.key.namespace.clone(), version.key.name.clone());
         let resume_state = resume_states.entry(role).or_default();
         resume_state.objects.entry(version.key.kind.clone()).or_default().insert(name, version_id);
     })?;

@@ -12,11 +12,11 @@ use simulation::{EvictionCause, Observer, PodDemand, PodId, SimulationEvent};
 use crate::demand_cache::DemandCache;
 use crate::demands::{EvictionKind, RecordedDemands};
 use crate::error::Error;
-use crate::metrics::{ClusterMetrics, MetricsAccumulator, WaitComparison};
+use crate::metrics::{ClusterMetrics, MetricsAccumulator, PendingTimeComparison};
 use crate::play::ReplayObserver;
 use crate::recording_metrics::NodeCountCurve;
 
-/// Observes a replay, and compares it with the recording.
+/// Observes a run, compares it with the recording, and computes the metrics of the replay.
 pub struct RunComparison<'a> {
     demands: DemandCache<'a>,
     metrics: MetricsAccumulator,
@@ -39,7 +39,8 @@ pub struct Fidelity {
     /// Evictions.
     pub evictions: EvictionFidelity,
     /// Pending times.
-    pub waits: WaitComparison,
+    #[serde(rename = "waits")]
+    pub pending_times: PendingTimeComparison,
 }
 
 /// How many recorded bindings the replay matches.
@@ -124,10 +125,10 @@ impl<'a> RunComparison<'a> {
     ) -> Result<(ClusterMetrics, Fidelity, NodeCountCurve), Error> {
         self.demands.finish().map_err(Error::temp_file)?;
         let replayed = self.metrics.finish(end);
-        let waits = replayed.compare_waits(recorded);
+        let pending_times = replayed.compare_pending_times(recorded);
         Ok((
             replayed,
-            Fidelity { placements: self.placements, evictions: self.evictions, waits },
+            Fidelity { placements: self.placements, evictions: self.evictions, pending_times },
             self.node_counts,
         ))
     }

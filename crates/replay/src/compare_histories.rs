@@ -12,9 +12,10 @@ use crate::compare::{EvictionFidelity, Fidelity, PlacementFidelity};
 use crate::demands::{EvictionKind, ObservedIncarnation, RecordedDemands};
 use crate::metrics::ClusterMetrics;
 
-/// Matches pods of the replay with recorded ones: by annotation, or else by their order among the pods of one owner.
+/// Matches pods of a live replay with recorded ones: by annotation, or else by their order among the pods of
+/// one owner. Only live replays use it: in virtual time, pods are matched by their demand and incarnation.
 #[derive(Debug)]
-pub struct Counterparts {
+pub struct PodMatcher {
     annotations: CounterpartAnnotations,
     recorded: PodsByOwner,
     replayed: PodsByOwner,
@@ -48,12 +49,12 @@ struct PodOutcome {
     eviction: Option<EvictionKind>,
 }
 
-// === impl Counterparts ===
+// === impl PodMatcher ===
 
-impl Counterparts {
-    /// Creates an empty matching.
-    pub fn new(annotations: CounterpartAnnotations) -> Counterparts {
-        Counterparts {
+impl PodMatcher {
+    /// Creates a matcher without pods.
+    pub fn new(annotations: CounterpartAnnotations) -> PodMatcher {
+        PodMatcher {
             annotations,
             recorded: PodsByOwner::default(),
             replayed: PodsByOwner::default(),
@@ -123,7 +124,8 @@ impl Counterparts {
                 evictions.count_eviction(recorded.and_then(|recorded| recorded.eviction), outcome.eviction);
             }
         })?;
-        Ok(Fidelity { placements, evictions, waits: replayed_metrics.compare_waits(recorded_metrics) })
+        let pending_times = replayed_metrics.compare_pending_times(recorded_metrics);
+        Ok(Fidelity { placements, evictions, pending_times })
     }
 }
 

@@ -49,7 +49,8 @@ pub struct Decision {
     pub eviction_cause: Option<EvictionCause>,
     /// How long the pod had been pending, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub waited: Option<f64>,
+    #[serde(rename = "waited")]
+    pub pending_time: Option<f64>,
     /// The number of unschedulable attempts before.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "refusals")]
@@ -175,7 +176,7 @@ impl Decision {
             recorded_nodes: None,
             reason: String::new(),
             eviction_cause: None,
-            waited: None,
+            pending_time: None,
             failed_attempts: None,
             recorded: None,
             recorded_node: None,
@@ -252,7 +253,7 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
             pod: Some(qualified_name(pod)),
             node: Some(placement.node.clone()),
             reason: placement_reason(placement),
-            waited: Some(at.nanos_since(created).max(0) as f64 / 1e9),
+            pending_time: Some(at.nanos_since(created).max(0) as f64 / 1e9),
             failed_attempts: Some(failed_attempts),
             recorded: Some(recorded),
             recorded_node: placement.recorded_node.filter(|_| is_elsewhere).map(describe_outcome),

@@ -30,7 +30,7 @@ impl<'a> DemandCache<'a> {
         if !self.open.contains_key(&id.demand) {
             match self.demands.get(id.demand) {
                 Ok(demand) => drop(self.open.insert(id.demand, demand)),
-                Err(error) => self.error = Some(error),
+                Err(error) => drop(self.error.get_or_insert(error)),
             }
         }
         let demand = self.open.get(&id.demand)?;

@@ -85,7 +85,8 @@ pub struct RecordedDemand {
 pub enum DemandAction {
     /// The owner no longer wants it.
     Withdrawn,
-    /// A user deletes its pod.
+    /// Its pod is deleted or evicted by something that the replay does not simulate; its owner may recreate
+    /// it.
     Deleted,
     /// Its pod, which had ended, is deleted.
     CleanedUp,

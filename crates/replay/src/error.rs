@@ -13,7 +13,7 @@ pub enum Error {
     History(#[from] history::Error),
     #[error(transparent)]
     InvalidPod(#[from] InvalidPod),
-    #[error("cannot write temporary files to {}", folder.display())]
+    #[error("cannot use temporary files in {}", folder.display())]
     TempFile { folder: PathBuf, source: io::Error },
     #[error("the replay was stopped")]
     Stopped,

@@ -26,10 +26,10 @@ pub(crate) const IGNORED_KINDS: [&str; 2] = ["Event", "Lease"];
 /// It assigns pods to demands by their order: it must be given the pods that the extractor was given, in the same order.
 pub struct InputStream<'a> {
     demands: &'a RecordedDemands,
-    /// Whether the replay decides about a node.
-    adds_and_removes: &'a (dyn Fn(&NodeView) -> bool + Sync),
+    /// Whether a node belongs to a group that the replay scales.
+    is_in_scaled_group: &'a (dyn Fn(&NodeView) -> bool + Sync),
     incarnations: IncarnationReader<'a>,
-    pods: FxHashMap<Arc<str>, ScriptedPod>,
+    pods: FxHashMap<Arc<str>, InputPod>,
     /// Demands whose first pod has scheduling gates.
     gated: FxHashMap<Arc<str>, DemandId>,
     /// Nodes that were input.
@@ -39,9 +39,8 @@ pub struct InputStream<'a> {
     window_began: bool,
 }
 
-/// An existing pod.
-struct ScriptedPod {
-    /// Its demand.
+/// An existing recorded pod and its demand.
+struct InputPod {
     demand: DemandId,
     /// A hash of the fields that users may change.
     fields_hash: u64,
@@ -54,11 +53,11 @@ impl<'a> InputStream<'a> {
     /// Creates a stream of these demands.
     pub fn new(
         demands: &'a RecordedDemands,
-        adds_and_removes: &'a (dyn Fn(&NodeView) -> bool + Sync),
+        is_in_scaled_group: &'a (dyn Fn(&NodeView) -> bool + Sync),
     ) -> InputStream<'a> {
         InputStream {
             demands,
-            adds_and_removes,
+            is_in_scaled_group,
             incarnations: demands.incarnations(),
             pods: FxHashMap::default(),
             gated: FxHashMap::default(),
@@ -135,11 +134,11 @@ impl<'a> InputStream<'a> {
                         }
                     }
                     What::Added(pod) | What::Modified(pod) => match self.pods.get_mut(&uid) {
-                        Some(scripted) => {
+                        Some(input_pod) => {
                             let previous_hash =
-                                std::mem::replace(&mut scripted.fields_hash, mutable_fields_hash(pod));
-                            let changed = previous_hash != scripted.fields_hash;
-                            Ok(changed.then(|| Input::PodChanged(scripted.demand, pod.clone())))
+                                std::mem::replace(&mut input_pod.fields_hash, mutable_fields_hash(pod));
+                            let changed = previous_hash != input_pod.fields_hash;
+                            Ok(changed.then(|| Input::PodChanged(input_pod.demand, pod.clone())))
                         }
                         None => self.pod_first_seen(at, uid, pod),
                     },
@@ -150,15 +149,18 @@ impl<'a> InputStream<'a> {
                 Ok(self.node_input(name, what))
             }
             (_, kind) if IGNORED_KINDS.contains(&kind) => Ok(None),
-            _ if self.window_began && self.demands.controller_pods.creates(what.object()) => Ok(None),
-            _ => Ok(Some(Input::Object(what))),
+            _ => Ok(if self.window_began && self.is_controller_object(what.object())? {
+                None
+            } else {
+                Some(Input::Object(what))
+            }),
         }
     }
 
     fn pod_first_seen(&mut self, at: Moment, uid: Arc<str>, pod: &Object) -> Result<Option<Input>, Error> {
         let Some(parsed) = ParsedPod::parse(pod) else { return Ok(None) };
         let (demand, is_first) = self.incarnations.next().map_err(Error::temp_file)?;
-        self.pods.insert(uid.clone(), ScriptedPod { demand, fields_hash: mutable_fields_hash(pod) });
+        self.pods.insert(uid.clone(), InputPod { demand, fields_hash: mutable_fields_hash(pod) });
         if !is_first {
             // Further incarnations are decided by the replay.
             return Ok(None);
@@ -169,6 +171,11 @@ impl<'a> InputStream<'a> {
             return Ok(None);
         }
         self.demand_input(at, demand, pod, parsed)
+    }
+
+    /// Whether a controller of the replay creates such an object.
+    fn is_controller_object(&self, object: &Object) -> Result<bool, Error> {
+        self.demands.controller_pods.creates(object).map_err(Error::temp_file)
     }
 
     fn demand_input(
@@ -184,7 +191,7 @@ impl<'a> InputStream<'a> {
         }
         let recorded = self.demands.get(id).map_err(Error::temp_file)?;
         // The actions of its owner are decided by the owner's controller, if the replay has that.
-        let is_controller_pod = self.demands.controller_pods.creates(pod);
+        let is_controller_pod = self.is_controller_object(pod)?;
         for (due_at, action) in recorded
             .actions
             .iter()
@@ -231,7 +238,7 @@ impl<'a> InputStream<'a> {
         match what {
             What::Deleted(node) => {
                 let view = NodeView::parse(&node);
-                let is_autoscaler_removal = (self.adds_and_removes)(&view) && is_being_removed(&view);
+                let is_autoscaler_removal = (self.is_in_scaled_group)(&view) && is_being_removed(&view);
                 (self.nodes.remove(&name) && !is_autoscaler_removal)
                     .then_some(Input::Object(What::Deleted(node)))
             }
@@ -240,10 +247,10 @@ impl<'a> InputStream<'a> {
                 if self.nodes.contains(&name) {
                     // Changes by an autoscaler to a node that it removes are decided by the replay.
                     let is_autoscaler_removal =
-                        self.window_began && is_being_removed(&view) && (self.adds_and_removes)(&view);
+                        self.window_began && is_being_removed(&view) && (self.is_in_scaled_group)(&view);
                     return (!is_autoscaler_removal).then_some(Input::Object(What::Modified(node)));
                 }
-                if self.window_began && (self.adds_and_removes)(&view) {
+                if self.window_began && (self.is_in_scaled_group)(&view) {
                     return None;
                 }
                 self.nodes.insert(name);
@@ -272,7 +279,7 @@ fn mutable_fields_hash(pod: &Object) -> u64 {
                 "tolerations" if is_spec => {
                     let start = cursor.at();
                     cursor.skip();
-                    tolerations = Some(cursor.since(start));
+                    tolerations = Some(cursor.since(start)).filter(|json| *json != "null");
                 }
                 _ => cursor.skip(),
             }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use live::apply::{Applier, CleanupReport};
-use live::translate::{self, FileRule, Rule, StartupDelays};
+use live::translate::{self, Rule, StartupDelays, UserRule};
 use model::Moment;
 
 use crate::Speed;
@@ -136,7 +136,7 @@ pub struct LiveProgress {
 }
 
 /// Reads files of rules that change objects or leave them out.
-pub fn read_rules(files: &[PathBuf]) -> anyhow::Result<Vec<FileRule>> {
+pub fn read_rules(files: &[PathBuf]) -> anyhow::Result<Vec<UserRule>> {
     let mut rules = Vec::new();
     for path in files {
         let file = query::read_yaml(path)

@@ -14,7 +14,7 @@ pub struct MetricsAccumulator {
     now: Moment,
     start: Moment,
     bound: u64,
-    waited: Histogram,
+    pending_time: Histogram,
     evictions: BTreeMap<&'static str, u64>,
     failed_attempts: u64,
     requested: Requests,
@@ -53,7 +53,8 @@ pub struct ClusterMetrics {
     /// Pods that were bound.
     pub pods_bound: u64,
     /// How long those pods had been pending, in seconds.
-    pub waited: WaitTimes,
+    #[serde(rename = "waited")]
+    pub pending_time: PendingTimes,
     /// The number of unschedulable attempts, where known.
     #[serde(rename = "refusals")]
     pub failed_attempts: u64,
@@ -75,13 +76,13 @@ pub struct ClusterMetrics {
     pub pending_pods: f64,
     /// The distribution of pending times.
     #[serde(skip)]
-    wait_histogram: Histogram,
+    pending_histogram: Histogram,
 }
 
 /// Statistics of pending times, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
-pub struct WaitTimes {
+pub struct PendingTimes {
     pub mean: f64,
     pub p50: f64,
     pub p90: f64,
@@ -92,7 +93,7 @@ pub struct WaitTimes {
 /// Pending times of a replay, compared with those recorded. Where many pods were pending almost equally long, a few
 /// pods move quantiles far; shares of pods are robust.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct WaitComparison {
+pub struct PendingTimeComparison {
     /// The share of pods below the recorded median.
     pub p50: f64,
     /// The share below the recorded 90th percentile.
@@ -121,7 +122,7 @@ impl MetricsAccumulator {
             now: start,
             start,
             bound: 0,
-            waited: Histogram::default(),
+            pending_time: Histogram::default(),
             evictions: BTreeMap::new(),
             failed_attempts: 0,
             requested: Requests::default(),
@@ -151,7 +152,7 @@ impl MetricsAccumulator {
     /// A pod was bound that was created at `created`.
     pub fn pod_bound(&mut self, at: Moment, created: Moment) {
         self.bound += 1;
-        self.waited.add(at.nanos_since(created).max(0));
+        self.pending_time.add(at.nanos_since(created).max(0));
     }
 
     /// A pod claims resources on a node. A deleted node has none.
@@ -235,12 +236,12 @@ impl MetricsAccumulator {
         let share = |requested: f64, room: f64| if room > 0.0 { requested / room } else { 0.0 };
         ClusterMetrics {
             pods_bound: self.bound,
-            waited: WaitTimes {
-                mean: self.waited.mean(),
-                p50: self.waited.quantile(0.5),
-                p90: self.waited.quantile(0.9),
-                p99: self.waited.quantile(0.99),
-                longest: self.waited.longest as f64 / 1e9,
+            pending_time: PendingTimes {
+                mean: self.pending_time.mean(),
+                p50: self.pending_time.quantile(0.5),
+                p90: self.pending_time.quantile(0.9),
+                p99: self.pending_time.quantile(0.99),
+                longest: self.pending_time.longest as f64 / 1e9,
             },
             failed_attempts: self.failed_attempts,
             evictions: self.evictions,
@@ -252,7 +253,7 @@ impl MetricsAccumulator {
             nodes_added: self.nodes_added,
             nodes_removed: self.nodes_removed,
             pending_pods: self.integrals.pending_pods / seconds,
-            wait_histogram: self.waited,
+            pending_histogram: self.pending_time,
         }
     }
 }
@@ -261,13 +262,14 @@ impl MetricsAccumulator {
 
 impl ClusterMetrics {
     /// Compares pending times with those recorded.
-    pub fn compare_waits(&self, recorded: &ClusterMetrics) -> WaitComparison {
-        let below = |share| self.wait_histogram.share_below(recorded.wait_histogram.bucket_at(share));
+    pub fn compare_pending_times(&self, recorded: &ClusterMetrics) -> PendingTimeComparison {
+        let below = |share| self.pending_histogram.share_below(recorded.pending_histogram.bucket_at(share));
         let difference = |bucket: &i32| {
-            (self.wait_histogram.share_below(*bucket) - recorded.wait_histogram.share_below(*bucket)).abs()
+            (self.pending_histogram.share_below(*bucket) - recorded.pending_histogram.share_below(*bucket))
+                .abs()
         };
-        let buckets = self.wait_histogram.buckets.keys().chain(recorded.wait_histogram.buckets.keys());
-        WaitComparison {
+        let buckets = self.pending_histogram.buckets.keys().chain(recorded.pending_histogram.buckets.keys());
+        PendingTimeComparison {
             p50: below(0.5),
             p90: below(0.9),
             p99: below(0.99),
@@ -332,21 +334,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_compared_by_shares_of_pods() {
+    fn pending_times_are_compared_by_shares_of_pods() {
         let at = |nanos: i64| Moment::from_nanos(nanos);
-        let metrics = |waits: &dyn Fn(i64) -> i64| {
+        let metrics = |pending_time: &dyn Fn(i64) -> i64| {
             let mut accumulator = MetricsAccumulator::new(at(0));
-            (1..=1000).for_each(|pod| accumulator.pod_bound(at(waits(pod)), at(0)));
+            (1..=1000).for_each(|pod| accumulator.pod_bound(at(pending_time(pod)), at(0)));
             accumulator.finish(at(1_000_000_000))
         };
         let recorded = metrics(&|pod| pod * 1_000_000);
         // A tenth of the pods, of the slower half, is ten times as fast.
         let replayed = metrics(&|pod| if pod > 900 { pod * 100_000 } else { pod * 1_000_000 });
-        let waits = replayed.compare_waits(&recorded);
+        let times = replayed.compare_pending_times(&recorded);
         let near = |a: f64, b: f64| (a - b).abs() < 0.02;
-        assert!(near(waits.p50, 0.6) && near(waits.p90, 1.0) && near(waits.p99, 1.0), "{waits:?}");
-        assert!(near(waits.max_difference, 0.1), "{waits:?}");
-        let same = recorded.compare_waits(&recorded);
+        assert!(near(times.p50, 0.6) && near(times.p90, 1.0) && near(times.p99, 1.0), "{times:?}");
+        assert!(near(times.max_difference, 0.1), "{times:?}");
+        let same = recorded.compare_pending_times(&recorded);
         assert!(near(same.p50, 0.5) && near(same.p90, 0.9) && same.max_difference == 0.0, "{same:?}");
     }
 

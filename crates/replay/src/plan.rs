@@ -5,7 +5,7 @@ mod execution;
 mod node_scaling;
 mod recording_analysis;
 mod reported_settings;
-mod run;
+mod resolved_replay;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::report::{Caveat, CaveatTopic};
 pub use self::execution::OutputFiles;
 pub use self::node_scaling::NodeScaling;
 pub use self::recording_analysis::RecordingAnalysis;
-pub use self::run::{MeasuredSettings, ResolvedReplay, RunOutcome};
+pub use self::resolved_replay::{MeasuredSettings, ResolvedReplay, RunOutcome};
 
 /// Options of a replay. Those left out are taken from the history or the defaults.
 #[derive(Clone, Default)]
@@ -74,8 +74,8 @@ pub trait ReplayListener {
 
 /// A replay with its settings and where each of them comes from.
 pub struct ReplayPlan {
-    /// The run.
-    pub run: ResolvedReplay,
+    /// Its settings, resolved.
+    pub resolved: ResolvedReplay,
     /// The scheduler.
     pub scheduler: SchedulerChoice,
     /// The autoscaler and its node groups.
@@ -142,7 +142,7 @@ impl ReplayPlan {
             Some(NodesDecidedBy::Recording | NodesDecidedBy::Nothing) | None => from,
         };
         let is_beginning = open_history.history.span()?.is_some_and(|(start, _)| start == from);
-        let run = ResolvedReplay {
+        let resolved = ResolvedReplay {
             part: HistoryPart { source, window: Window { from, to: end.plus_nanos(1) } },
             end,
             seed: options.seed.or(recorded.as_ref().map(|recorded| recorded.seed)).unwrap_or(1),
@@ -167,7 +167,7 @@ impl ReplayPlan {
             latencies: recorded.map_or_else(Latencies::typical, |recorded| recorded.latencies),
         };
         let edits = options.set.iter().map(ConfigEdit::to_string).collect();
-        Ok(ReplayPlan { run, scheduler, autoscaler, edits, caveats })
+        Ok(ReplayPlan { resolved, scheduler, autoscaler, edits, caveats })
     }
 
     /// Extracts the demands and measures latencies. A recording without pods or nodes is refused.
@@ -176,24 +176,24 @@ impl ReplayPlan {
         open_history: &OpenHistory,
         listener: &mut dyn ReplayListener,
     ) -> anyhow::Result<RecordingAnalysis> {
-        let analyzed = self.run.analyze_recording(&open_history.history, |at| {
+        let analyzed = self.resolved.analyze_recording(&open_history.history, |at| {
             listener.on_progress(at);
             listener.check_cancelled().is_ok()
         });
         // The error of a cancelled analysis is the listener's.
         listener.check_cancelled()?;
         let (analysis, unmeasured) = analyzed?;
-        let (from, end) = (self.run.part.window.from, self.run.end);
+        let (from, end) = (self.resolved.part.window.from, self.resolved.end);
         if analysis.demands.totals.demands == 0 && analysis.demands.controller_pods.controllers().is_empty() {
             bail!("no pods from {from} to {end}: nothing to replay");
         }
-        if analysis.node_counts.0.is_empty() && self.run.node_scaling != NodeScaling::Autoscaled {
+        if analysis.node_counts.0.is_empty() && self.resolved.node_scaling != NodeScaling::Autoscaled {
             bail!("no nodes from {from} to {end}: pods cannot be scheduled");
         }
         if unmeasured {
             self.caveats.push(ResolvedReplay::unmeasured_caveat());
-        } else if self.run.measured.provisioning {
-            self.autoscaler.groups.clone_from(&self.run.groups);
+        } else if self.resolved.measured.provisioning {
+            self.autoscaler.groups.clone_from(&self.resolved.groups);
         }
         Ok(analysis)
     }
@@ -201,21 +201,21 @@ impl ReplayPlan {
     /// Settings that are not simulated or have no effect.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
         let of_autoscaler =
-            self.autoscaler.warnings().filter(|_| self.run.node_scaling == NodeScaling::Autoscaled);
-        self.scheduler.settings.left_out.iter().chain(of_autoscaler)
+            self.autoscaler.warnings().filter(|_| self.resolved.node_scaling == NodeScaling::Autoscaled);
+        self.scheduler.settings.unsupported_features.iter().chain(of_autoscaler)
     }
 
     /// Starts a recording of the replay. It begins with the settings.
     pub fn start_recording(&self, path: &Path) -> anyhow::Result<ReplayRecording> {
-        let mut recording = ReplayRecording::create(path, self.run.part.source.clone())?;
-        let from = self.run.part.window.from;
+        let mut recording = ReplayRecording::create(path, self.resolved.part.source.clone())?;
+        let from = self.resolved.part.window.from;
         let mut configuration = self.scheduler.configuration.clone();
         configuration["metadata"] = serde_json::json!({"name": "kube-scheduler"});
         let configuration = Object::parse(&configuration.to_string())
             .context("cannot write the KubeSchedulerConfiguration to the history")?;
         recording.push_first(from, configuration);
         recording.push_first(from, self.replay_settings().to_object(from)?);
-        if self.run.node_scaling == NodeScaling::Autoscaled {
+        if self.resolved.node_scaling == NodeScaling::Autoscaled {
             // The status of the recorded autoscaler does not hold in the replay.
             let settings = &self.autoscaler.settings;
             recording.skip(Kind::new("", "ConfigMap"), &settings.namespace, &settings.status_config_map_name);
@@ -225,27 +225,27 @@ impl ReplayPlan {
 
     /// Ends a recording.
     pub fn end_recording(&self, recording: &mut ReplayRecording) -> anyhow::Result<()> {
-        recording.push_last(self.run.end, self.replay_settings().to_object(self.run.end)?);
+        recording.push_last(self.resolved.end, self.replay_settings().to_object(self.resolved.end)?);
         Ok(())
     }
 
     /// The settings as they are stored in a history.
     fn replay_settings(&self) -> ReplaySettings {
-        let nodes = match self.run.node_scaling {
+        let nodes = match self.resolved.node_scaling {
             NodeScaling::AsRecorded => NodesDecidedBy::Recording,
             NodeScaling::Fixed => NodesDecidedBy::Nothing,
             NodeScaling::Autoscaled => NodesDecidedBy::Autoscaler {
                 version: self.autoscaler.requested_version.map(|version| version.to_string()),
                 settings: self.autoscaler.settings_document.clone(),
                 flags: self.autoscaler.flags.clone(),
-                start: self.run.autoscaler_start.to_string(),
+                start: self.resolved.autoscaler_start.to_string(),
             },
         };
         ReplaySettings {
-            seed: self.run.seed,
-            level: self.run.level,
+            seed: self.resolved.seed,
+            level: self.resolved.level,
             scheduler_version: self.scheduler.settings.version.to_string(),
-            latencies: self.run.latencies.clone(),
+            latencies: self.resolved.latencies.clone(),
             node_groups: match nodes {
                 NodesDecidedBy::Recording => serde_json::Value::Null,
                 NodesDecidedBy::Nothing | NodesDecidedBy::Autoscaler { .. } => {
@@ -253,16 +253,16 @@ impl ReplayPlan {
                 }
             },
             nodes,
-            node_names: self.run.node_names.clone(),
+            node_names: self.resolved.node_names.clone(),
         }
     }
 
     /// All caveats that are known before the replay.
     pub fn caveats(&self, open_history: &OpenHistory) -> anyhow::Result<Vec<Caveat>> {
-        let mut caveats = self.run.recording_caveats(&open_history.history)?;
+        let mut caveats = self.resolved.recording_caveats(&open_history.history)?;
         caveats.extend(self.caveats.iter().cloned());
-        caveats.extend(self.run.settings_caveats());
-        if self.run.node_scaling == NodeScaling::Autoscaled {
+        caveats.extend(self.resolved.settings_caveats());
+        if self.resolved.node_scaling == NodeScaling::Autoscaled {
             let others = self.autoscaler.caveats().chain(&self.autoscaler.assumptions);
             caveats.extend(others.map(|text| Caveat::new(CaveatTopic::Autoscaler, text)));
         }
@@ -305,7 +305,7 @@ pub fn window(
 
 /// Whether the history holds workloads.
 fn has_workloads(open_history: &OpenHistory) -> anyhow::Result<bool> {
-    Ok(open_history.history.kinds()?.iter().any(|kind| Controller::for_kind(&kind.kind).is_some()))
+    Ok(open_history.history.kinds()?.iter().any(|kind| Controller::for_kind(kind).is_some()))
 }
 
 fn refuse_without(open_history: &OpenHistory, kind: &str, remedy: &str) -> anyhow::Result<()> {

@@ -60,12 +60,12 @@ pub fn play(
     history: &History,
     part: &HistoryPart,
     demands: &RecordedDemands,
-    adds_and_removes: &(dyn Fn(&NodeView) -> bool + Sync),
+    is_in_scaled_group: &(dyn Fn(&NodeView) -> bool + Sync),
     setup: RunSetup,
     observer: impl ReplayObserver,
 ) -> Result<PlayEnd, Error> {
     let from = part.window.from;
-    let mut inputs = InputStream::new(demands, adds_and_removes);
+    let mut inputs = InputStream::new(demands, is_in_scaled_group);
     let mut pod_matcher = ControllerPodMatcher::new(demands);
     let mut run = new_run(setup, demands, &mut pod_matcher, observer);
     let selection = input_selection(history, part)?;

@@ -48,6 +48,11 @@ impl ReplayRecording {
         }
     }
 
+    /// The error that ended it, if there is one. The history is not completed.
+    pub fn into_error(self) -> Option<history::Error> {
+        self.error
+    }
+
     fn push(&mut self, at: Moment, what: What) {
         if self.error.is_none() {
             self.error = self.bulk.push(&IncomingChange::received(at, &self.source, what)).err();

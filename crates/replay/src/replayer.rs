@@ -23,7 +23,7 @@ pub use events::{ScalingEvent, ScalingEventKind};
 pub use replay::ReplayBuilder;
 pub use report::{Batch, ReplayReport};
 
-/// A recorded cluster.
+/// The library's handle on the history of one cluster.
 pub struct Replayer {
     history: History,
     source: Arc<str>,

@@ -87,7 +87,8 @@ pub struct SchedulerSettings {
     /// Its KubeSchedulerConfiguration.
     pub configuration: Value,
     /// Parts of the configuration that are not simulated.
-    pub left_out: Vec<String>,
+    #[serde(rename = "leftOut")]
+    pub unsupported_features: Vec<String>,
 }
 
 /// The settings of the autoscaler.
@@ -115,7 +116,8 @@ pub struct AutoscalerSettings {
     #[serde(rename = "assumed")]
     pub assumptions: Vec<String>,
     /// Flags that are not simulated.
-    pub left_out: Vec<String>,
+    #[serde(rename = "leftOut")]
+    pub unsupported_flags: Vec<String>,
 }
 
 /// The settings of latencies.

@@ -25,12 +25,12 @@ const KIND: &str = "KubeSchedulerConfiguration";
 
 /// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid scheduler configuration: {place}: {why}")]
+#[error("invalid scheduler configuration: {path}: {reason}")]
 pub struct BadConfiguration {
-    /// Where: `profiles[0].pluginConfig[1].args.scoringStrategy.resources[0].weight`.
-    pub place: String,
+    /// The path of the field: `profiles[0].pluginConfig[1].args.scoringStrategy.resources[0].weight`.
+    pub path: String,
     /// What is wrong, and what would be right.
-    pub why: String,
+    pub reason: String,
 }
 
 // === impl Settings ===
@@ -79,9 +79,9 @@ impl Default for Settings {
 // === impl BadConfiguration ===
 
 impl BadConfiguration {
-    fn new(place: &str, why: impl Into<String>) -> BadConfiguration {
-        let place = if place.is_empty() { "the document" } else { place };
-        BadConfiguration { place: place.to_owned(), why: why.into() }
+    fn new(path: &str, reason: impl Into<String>) -> BadConfiguration {
+        let path = if path.is_empty() { "the document" } else { path };
+        BadConfiguration { path: path.to_owned(), reason: reason.into() }
     }
 }
 
@@ -119,9 +119,10 @@ fn settings(version: Version, fields: &ConfigFields<'_>) -> Result<Settings, Bad
         )));
     }
 
-    let Extenders { ignored_resources: ignored, mut left_out } = Extenders::read(&fields.get("extenders"))?;
+    let Extenders { ignored_resources: ignored, mut unsupported_features } =
+        Extenders::read(&fields.get("extenders"))?;
     let profiles = ProfileReader { version, ignored_resources: &ignored }
-        .read(&fields.get("profiles"), &mut left_out)?;
+        .read(&fields.get("profiles"), &mut unsupported_features)?;
     Ok(Settings {
         version,
         profiles,
@@ -129,6 +130,6 @@ fn settings(version: Version, fields: &ConfigFields<'_>) -> Result<Settings, Bad
         initial_backoff_seconds,
         max_backoff_seconds,
         seed: 0,
-        left_out,
+        unsupported_features,
     })
 }

@@ -146,7 +146,7 @@ impl<'a> CycleState<'a> {
             Plugin::NodeVolumeLimits => self.volumes.limits.is_some(),
             Plugin::VolumeBinding => self.volumes.binding.is_some(),
             Plugin::VolumeZone => self.volumes.zone.is_some(),
-            // These have no filter, or one that is node-local and not in this list. A further one would run for all pods.
+            // No filter, or a node-local one. A new cluster filter listed here is active for every pod.
             Plugin::SchedulingGates
             | Plugin::PrioritySort
             | Plugin::NodeUnschedulable
@@ -239,7 +239,7 @@ impl<'a> CycleState<'a> {
         verdicts: &mut Option<&mut CachedVerdicts>,
         filter_cache: &mut FilterCache,
     ) -> Option<u32> {
-        // Of most pods and nodes the cached verdict is all there is to know.
+        // For most pods the cached verdict decides.
         if let Some(cached_verdicts) = verdicts
             && self.active_filters.is_empty()
             && !self.may_have_nominated_pods(node)
@@ -292,8 +292,9 @@ impl<'a> CycleState<'a> {
         verdict.rejected_status()
     }
 
-    /// Runs the filters on a node as if it had so many pods with these requests in total. The pod's verdicts must depend
-    /// only on the node's object and its free resources. Returns whether the node is feasible.
+    /// Runs the filters on a node as if it had `used.0` pods that request `used.1` in total. The pod's
+    /// verdicts must depend only on the node's object and its free resources. Returns whether the node is
+    /// feasible.
     pub(super) fn is_feasible_with_usage(
         &self,
         node: NodeId,
@@ -508,6 +509,7 @@ impl<'a> CycleState<'a> {
                 states.limits.as_ref().is_some_and(|state| state.passes(&node, &self.cache.storage))
             }
             Plugin::VolumeBinding => states.binding.as_ref().is_some_and(|state| state.passes(&node)),
+            // Without a quick check a plugin is only slower: its filter decides.
             _ => false,
         }
     }
@@ -522,8 +524,9 @@ impl<'a> CycleState<'a> {
         self.cache.nodes.spec(node)
     }
 
-    /// Whether the filters depend only on the node and its pods, also if pods are added or removed.
-    pub(super) fn depends_only_on_nodes(&self) -> bool {
+    /// Whether dry runs of preemption for the pod can be cached: its filters depend only on the node and its
+    /// pods, also if pods are added or removed.
+    pub(super) fn has_cacheable_dry_runs(&self) -> bool {
         // DynamicResources also depends on device classes, a change of which clears the filter cache.
         let is_local = |(_, plugin): &(u8, Plugin)| *plugin == Plugin::DynamicResources;
         self.framework.missing_state_errors.is_empty()

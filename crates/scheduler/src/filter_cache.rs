@@ -10,7 +10,8 @@ use super::ids::NodeId;
 use super::pod::SchedulingSpec;
 use super::status::{CommonStatus, Status};
 
-/// Cached verdicts of all specs, and all statuses, interned.
+/// Cached verdicts of all specs. It also interns statuses: [`Diagnosis`](crate::cycle::Diagnosis) and the
+/// dry-run cache hold their identifiers, which are valid until it is cleared.
 #[derive(Debug, Default)]
 pub(super) struct FilterCache {
     by_spec: FxHashMap<u32, CachedVerdicts>,

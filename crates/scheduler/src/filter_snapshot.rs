@@ -74,7 +74,7 @@ impl FilterSnapshot {
     /// Applies an object other than a node or a pod. Returns whether filters depend on its kind.
     pub fn apply(&mut self, group: &str, kind: &str, object: &Object, present: bool) -> bool {
         let storage_kind = StorageKind::of(&Kind::new(group, kind));
-        let selector_kind = RelatedObjectKind::of(group, kind);
+        let related_kind = RelatedObjectKind::of(group, kind);
         if let Some(kind) = storage_kind {
             let meta = object.meta();
             if present {
@@ -84,7 +84,7 @@ impl FilterSnapshot {
                 self.cache.storage.remove(kind, &Arc::from(&*meta.namespace), &Arc::from(&*meta.name));
             }
         }
-        if let Some(kind) = selector_kind
+        if let Some(kind) = related_kind
             && self.cache.related_objects.apply(kind, object, present)
         {
             self.cache.invalidate_pre_filter_states();
@@ -92,7 +92,7 @@ impl FilterSnapshot {
                 self.filter_cache.clear();
             }
         }
-        storage_kind.is_some() || selector_kind.is_some()
+        storage_kind.is_some() || related_kind.is_some()
     }
 
     /// The names of scalar resources, needed to read objects.
@@ -137,7 +137,7 @@ impl FilterSnapshot {
     }
 
     /// Returns the nodes whose generation changed since the last call, even if it was restored since.
-    pub fn take_touched(&mut self) -> Vec<NodeId> {
+    pub fn take_generation_changes(&mut self) -> Vec<NodeId> {
         self.cache.nodes.take_generation_changes()
     }
 
@@ -257,8 +257,8 @@ impl FilterSnapshot {
         pre_filter_state.affinity.has_existing_anti_affinity()
     }
 
-    /// Changes with everything besides nodes and other pods' positions that decides whether a pod [depends only on the
-    /// node](FilterSnapshot::depends_only_on_node).
+    /// Changes whenever [`depends_only_on_node`](FilterSnapshot::depends_only_on_node) may change for a
+    /// reason other than a node or the assignment of a pod.
     pub fn pre_filter_generation(&self) -> (u64, u64) {
         self.cache.pre_filter_generation()
     }

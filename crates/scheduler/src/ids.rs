@@ -1,10 +1,10 @@
 //! Identifiers of pods and nodes: indexes into the scheduler's tables. A freed identifier may be reused.
 
-/// A pod.
+/// The identifier of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodId(pub u32);
 
-/// A node.
+/// The identifier of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 

@@ -360,7 +360,7 @@ impl Scheduler {
         let mut rejection = Rejection::new(message, diagnosis.unschedulable_plugins.clone());
         let options = PostFilterOptions {
             now: now.nanos(),
-            candidate_offset: &mut |nodes| rng.random_range(0..nodes),
+            node_offset: &mut |nodes| rng.random_range(0..nodes),
             clears_nominations: self.clears_nominations,
         };
         let (filter_cache, dry_run_cache) = (&mut self.retained.filter_cache, &mut self.dry_run_cache);

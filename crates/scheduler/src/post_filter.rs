@@ -26,8 +26,8 @@ pub(super) enum NominationChange {
 pub(super) struct PostFilterOptions<'a> {
     /// The start time of pods that have none, in nanoseconds.
     pub now: i64,
-    /// Returns the index of the first candidate, below the number of nodes it is given.
-    pub candidate_offset: &'a mut dyn FnMut(usize) -> usize,
+    /// `node_offset(n)` returns the index, below `n`, of the first node to dry-run.
+    pub node_offset: &'a mut dyn FnMut(usize) -> usize,
     /// Whether the nominations of lower-priority pods to the same node are cleared.
     pub clears_nominations: bool,
 }
@@ -64,7 +64,7 @@ pub(super) fn post_filter(
                     filter_cache,
                     dry_run_cache,
                     options.now,
-                    options.candidate_offset,
+                    options.node_offset,
                 );
                 match result {
                     PreemptionResult::NotEligible(reason) => messages.push(reason),

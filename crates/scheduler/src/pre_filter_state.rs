@@ -6,15 +6,16 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::cache::{ClusterCache, CountsId};
+use super::cache::{ClusterCache, DomainCountsId};
 use super::framework::Framework;
 use super::ids::PodId;
 use super::plugin::Plugin;
 use super::plugins::{inter_pod_affinity, pod_topology_spread};
 use super::pod::Controller;
 
-/// The PreFilter and PreScore state of PodTopologySpread and InterPodAffinity, which equal pods share. The volume plugins
-/// keep theirs in [`CycleState`](crate::cycle_state::CycleState).
+/// The PreFilter state of PodTopologySpread and InterPodAffinity, including the part of PreScore. Pods with
+/// the same spec, labels and controller share it across cycles. The volume plugins keep their state in
+/// [`CycleState`](crate::cycle_state::CycleState).
 #[derive(Clone, Debug, Default)]
 pub(super) struct PreFilterState {
     pub hard_constraints: pod_topology_spread::HardConstraints,
@@ -22,7 +23,8 @@ pub(super) struct PreFilterState {
     pub affinity: inter_pod_affinity::AffinityState,
 }
 
-/// States computed before, valid for one generation of the cache.
+/// States computed in this and earlier cycles, valid for one generation of the cluster cache. A state is also
+/// invalid once one of its counts has been evicted.
 #[derive(Debug, Default)]
 pub(super) struct PreFilterStateCache {
     states: FxHashMap<StateKey, CachedState>,
@@ -33,7 +35,7 @@ pub(super) struct PreFilterStateCache {
 struct CachedState {
     state: Arc<PreFilterState>,
     /// The counts it refers to, with their serials. The state is invalid once one of them has been evicted.
-    counts: SmallVec<[(CountsId, u64); 4]>,
+    counts: SmallVec<[(DomainCountsId, u64); 4]>,
 }
 
 /// The serials of spec and labels, and the controller whose selector counts.
@@ -45,7 +47,7 @@ const MAX_STATES: (usize, usize) = (1 << 12, 1 << 15);
 // === impl PreFilterState ===
 
 impl PreFilterState {
-    fn counts(&self) -> impl Iterator<Item = CountsId> {
+    fn counts(&self) -> impl Iterator<Item = DomainCountsId> {
         self.hard_constraints.counts().chain(self.soft_constraints.counts()).chain(self.affinity.counts())
     }
 }

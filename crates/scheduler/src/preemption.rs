@@ -12,7 +12,7 @@ use crate::message;
 use crate::plugin::Plugin;
 use crate::pod::Pod;
 use crate::status::{Code, Status};
-use dry_run::{CandidateCost, DryRunner, no_victims_status};
+use dry_run::{CandidateCost, DryRunner, is_preemption_allowed, no_victims_status};
 
 pub(crate) use dry_run_cache::DryRunCache;
 
@@ -29,8 +29,8 @@ pub(crate) enum PreemptionResult {
     Nominated(NodeId, Vec<PodId>),
 }
 
-/// Runs preemption for an unschedulable pod. `offset` returns the index of the first candidate below the
-/// number of nodes it is given, `now` is the start time of pods that have none.
+/// Runs preemption for an unschedulable pod. `offset(n)` returns the index, below `n`, of the first node to
+/// dry-run; `now` is the start time of pods that have none.
 pub(crate) fn preempt(
     cycle_state: &CycleState<'_>,
     diagnosis: &Diagnosis,
@@ -161,8 +161,9 @@ fn ineligibility(
         return None;
     }
     let mut pods = cycle_state.cache.nodes.usage(node).pods.iter().map(|pod| cycle_state.cache.pod(*pod));
-    let is_terminating_victim =
-        |pod: &Pod| has_lower_priority(pod, cycle_state.pod) && pod.terminating && pod.preempted;
+    let is_terminating_victim = |pod: &Pod| {
+        is_preemption_allowed(pod.priority(), cycle_state.pod.priority()) && pod.terminating && pod.preempted
+    };
     pods.any(is_terminating_victim).then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
@@ -193,8 +194,4 @@ fn num_candidates(cycle_state: &CycleState<'_>, nodes: usize) -> usize {
     let candidate_limit =
         (nodes as i64 * args.min_candidate_nodes_percentage / 100).max(args.min_candidate_nodes_absolute);
     usize::try_from(candidate_limit).unwrap_or(0).min(nodes)
-}
-
-fn has_lower_priority(pod: &Pod, preemptor: &Pod) -> bool {
-    pod.priority() < preemptor.priority()
 }

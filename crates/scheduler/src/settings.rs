@@ -26,7 +26,7 @@ pub struct Settings {
     /// The seed for kube-scheduler's random choices.
     pub seed: u64,
     /// Configured features that are not simulated, as messages for the user.
-    pub left_out: Vec<String>,
+    pub unsupported_features: Vec<String>,
 }
 
 /// A version of kube-scheduler. Only the newest is compared with the real scheduler's decisions.

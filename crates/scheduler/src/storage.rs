@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use model::{Kind, Object};
+use model::{Kind, NamespacedName, Object};
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 
@@ -32,7 +32,7 @@ use read::ObjectFields;
 
 pub(crate) use assigned_pods::VolumeOwner;
 pub(crate) use assume::VolumeReservation;
-pub(crate) use attachable::{AttachableVolume, ClaimKey};
+pub(crate) use attachable::AttachableVolume;
 pub(crate) use in_tree::InTreeVolume;
 pub(crate) use node_volumes::{LimitedDriver, NodeVolumes, VolumeUses};
 pub(crate) use objects::{
@@ -46,15 +46,16 @@ pub(crate) use read::{ReadResult, UnreadableObject};
 /// The cache of storage objects.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct StorageCache {
-    claims: FxHashMap<ClaimKey, ClaimEntry>,
+    claims: FxHashMap<NamespacedName, ClaimEntry>,
     volumes: FxHashMap<Arc<str>, VolumeEntry>,
     /// The names of volumes that claims can be bound to.
     candidates: FxHashMap<CandidateKey, BTreeSet<Arc<str>>>,
     classes: FxHashMap<Arc<str>, ClassEntry>,
     drivers: FxHashMap<Arc<str>, ReadResult<CsiDriver>>,
     /// The class each capacity is listed under.
-    capacities: FxHashMap<ClaimKey, Option<Arc<str>>>,
-    capacities_by_class: FxHashMap<Option<Arc<str>>, BTreeMap<ClaimKey, ReadResult<CsiStorageCapacity>>>,
+    capacities: FxHashMap<NamespacedName, Option<Arc<str>>>,
+    capacities_by_class:
+        FxHashMap<Option<Arc<str>>, BTreeMap<NamespacedName, ReadResult<CsiStorageCapacity>>>,
     attachments: FxHashMap<Arc<str>, AttachmentEntry>,
     nodes: NodeVolumesTable,
     /// Unreadable attachments whose node is unknown.
@@ -91,7 +92,7 @@ struct CandidateKey {
     /// `None` if it is unreadable.
     class: Option<Arc<str>>,
     /// The claim that the volume is pre-bound to, if any.
-    claim: Option<ClaimKey>,
+    claim: Option<NamespacedName>,
 }
 
 /// A claim and the pods that use it, whether it exists or not.
@@ -109,21 +110,21 @@ struct ClaimEntry {
 struct VolumeEntry {
     slot: Option<AssumeSlot<PersistentVolume>>,
     candidate_key: Option<CandidateKey>,
-    claims: BTreeSet<ClaimKey>,
+    claims: BTreeSet<NamespacedName>,
     attachments: BTreeSet<Arc<str>>,
 }
 
 /// A class and the claims of it, whether it exists or not.
 #[derive(Debug, Default, PartialEq)]
 struct ClassEntry {
-    known: Option<ReadResult<StorageClass>>,
-    claims: BTreeSet<ClaimKey>,
+    class: Option<ReadResult<StorageClass>>,
+    claims: BTreeSet<NamespacedName>,
 }
 
 /// An attachment, and what is counted for it.
 #[derive(Debug, PartialEq)]
 struct AttachmentEntry {
-    known: ReadResult<VolumeAttachment>,
+    attachment: ReadResult<VolumeAttachment>,
     /// `None` if it is unreadable.
     node: Option<Arc<str>>,
     counted: Result<Option<AttachableVolume>, Arc<UnreadableObject>>,
@@ -136,7 +137,7 @@ impl StorageCache {
     /// error.
     pub(crate) fn apply(&mut self, kind: StorageKind, object: &Object) -> Result<(), Arc<UnreadableObject>> {
         let meta = object.meta();
-        let key = ClaimKey { namespace: (*meta.namespace).into(), name: (*meta.name).into() };
+        let key = NamespacedName { namespace: (*meta.namespace).into(), name: (*meta.name).into() };
         let title = match meta.namespace.is_empty() {
             true => format!("{kind} {}", meta.name),
             false => format!("{kind} {}/{}", meta.namespace, meta.name),
@@ -211,7 +212,7 @@ impl StorageCache {
 
     /// Removes an object, if it exists.
     pub(crate) fn remove(&mut self, kind: StorageKind, namespace: &Arc<str>, name: &Arc<str>) {
-        let key = ClaimKey::new(namespace, name);
+        let key = NamespacedName::new(namespace.clone(), name.clone());
         match kind {
             StorageKind::PersistentVolumeClaim => self.set_claim(&key, None),
             StorageKind::PersistentVolume => self.set_volume(name, None),
@@ -229,7 +230,11 @@ impl StorageCache {
         namespace: &Arc<str>,
         name: &Arc<str>,
     ) -> Option<&ReadResult<PersistentVolumeClaim>> {
-        self.claims.get(&ClaimKey::new(namespace, name))?.slot.as_ref().map(|slot| &slot.applied)
+        self.claims
+            .get(&NamespacedName::new(namespace.clone(), name.clone()))?
+            .slot
+            .as_ref()
+            .map(|slot| &slot.applied)
     }
 
     /// A claim with assumed changes.
@@ -238,12 +243,18 @@ impl StorageCache {
         namespace: &Arc<str>,
         name: &Arc<str>,
     ) -> Option<Result<&Arc<PersistentVolumeClaim>, &Arc<UnreadableObject>>> {
-        self.claims.get(&ClaimKey::new(namespace, name))?.slot.as_ref().map(AssumeSlot::latest)
+        self.claims
+            .get(&NamespacedName::new(namespace.clone(), name.clone()))?
+            .slot
+            .as_ref()
+            .map(AssumeSlot::latest)
     }
 
     /// Whether an assigned pod names the claim.
     pub(crate) fn is_mounted(&self, namespace: &Arc<str>, claim: &Arc<str>) -> bool {
-        self.claims.get(&ClaimKey::new(namespace, claim)).is_some_and(|entry| entry.mounts > 0)
+        self.claims
+            .get(&NamespacedName::new(namespace.clone(), claim.clone()))
+            .is_some_and(|entry| entry.mounts > 0)
     }
 
     /// A volume as last applied.
@@ -279,7 +290,7 @@ impl StorageCache {
     }
 
     pub(crate) fn class(&self, name: &str) -> Option<&ReadResult<StorageClass>> {
-        self.classes.get(name)?.known.as_ref()
+        self.classes.get(name)?.class.as_ref()
     }
 
     pub(crate) fn driver(&self, name: &str) -> Option<&ReadResult<CsiDriver>> {
@@ -323,7 +334,7 @@ impl StorageCache {
         self.attachments_without_node.values().next()
     }
 
-    fn set_claim(&mut self, key: &ClaimKey, parsed: Option<ReadResult<PersistentVolumeClaim>>) {
+    fn set_claim(&mut self, key: &NamespacedName, parsed: Option<ReadResult<PersistentVolumeClaim>>) {
         let new = parsed.as_ref().and_then(|parsed| parsed.as_ref().ok()).cloned();
         let entry = self.claims.entry(key.clone()).or_default();
         let old = entry.slot.as_ref().and_then(|slot| slot.applied.as_ref().ok()).cloned();
@@ -362,14 +373,14 @@ impl StorageCache {
 
     fn set_class(&mut self, name: &Arc<str>, parsed: Option<ReadResult<StorageClass>>) {
         let entry = self.classes.entry(name.clone()).or_default();
-        entry.known = parsed;
+        entry.class = parsed;
         entry.claims.clone().iter().for_each(|claim| self.refresh_claim(claim));
         self.update_class_entry(name, |_| ());
     }
 
     fn set_capacity(
         &mut self,
-        key: &ClaimKey,
+        key: &NamespacedName,
         parsed: Option<(ReadResult<CsiStorageCapacity>, Option<Arc<str>>)>,
     ) {
         if let Some(class) = self.capacities.remove(key)
@@ -399,7 +410,7 @@ impl StorageCache {
             if let Some(node) = &old.node {
                 self.nodes.update(node, |node| node.remove_attachment(name, &old.counted));
             }
-            if let Some(volume) = volume_of(&old.known) {
+            if let Some(volume) = volume_of(&old.attachment) {
                 self.update_volume_entry(&volume, |entry| entry.attachments.remove(name));
             }
         }
@@ -407,7 +418,8 @@ impl StorageCache {
         if let Some(volume) = volume_of(&parsed) {
             self.update_volume_entry(&volume, |entry| entry.attachments.insert(name.clone()));
         }
-        self.attachments.insert(name.clone(), AttachmentEntry { known: parsed, node, counted: Ok(None) });
+        self.attachments
+            .insert(name.clone(), AttachmentEntry { attachment: parsed, node, counted: Ok(None) });
         self.refresh_attachment(name);
     }
 
@@ -415,7 +427,7 @@ impl StorageCache {
     fn update_claim_lists<R>(
         &mut self,
         claim: &PersistentVolumeClaim,
-        change: impl Fn(&mut BTreeSet<ClaimKey>) -> R,
+        change: impl Fn(&mut BTreeSet<NamespacedName>) -> R,
     ) {
         if !claim.volume.is_empty() {
             self.update_volume_entry(&claim.volume, |entry| change(&mut entry.claims));
@@ -426,7 +438,7 @@ impl StorageCache {
     }
 
     /// Updates the entry of a claim, and removes it if it is empty.
-    fn update_claim_entry<R>(&mut self, key: &ClaimKey, change: impl FnOnce(&mut ClaimEntry) -> R) {
+    fn update_claim_entry<R>(&mut self, key: &NamespacedName, change: impl FnOnce(&mut ClaimEntry) -> R) {
         let entry = self.claims.entry(key.clone()).or_default();
         change(entry);
         if entry.slot.is_none() && entry.pods.is_empty() && entry.mounts == 0 {
@@ -447,7 +459,7 @@ impl StorageCache {
     fn update_class_entry<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut ClassEntry) -> R) {
         let entry = self.classes.entry(name.clone()).or_default();
         change(entry);
-        if entry.known.is_none() && entry.claims.is_empty() {
+        if entry.class.is_none() && entry.claims.is_empty() {
             self.classes.remove(name);
         }
     }

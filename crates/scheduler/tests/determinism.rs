@@ -17,10 +17,10 @@ const WRITES: &str = "a string takes whatever is written to it";
 
 /// A cluster: objects whose order must not matter, nodes in order, and assigned and pending pods.
 struct Snapshot {
-    others: Vec<Value>,
+    unordered: Vec<Value>,
     nodes: Vec<Value>,
-    placed: Vec<Value>,
-    waiting: Vec<Value>,
+    assigned: Vec<Value>,
+    pending: Vec<Value>,
 }
 
 #[test]
@@ -37,8 +37,8 @@ fn the_order_of_unordered_objects_does_not_matter() {
         for shuffle in 1..=5 {
             let mut other = Snapshot::new(seed, "").with_priorities();
             let mut chance = Pcg64::seed_from_u64(shuffle);
-            other.others.shuffle(&mut chance);
-            other.waiting.shuffle(&mut chance);
+            other.unordered.shuffle(&mut chance);
+            other.pending.shuffle(&mut chance);
             assert_eq!(other.decisions(), right, "seed {seed}, shuffled by {shuffle}");
         }
     }
@@ -50,7 +50,7 @@ fn assigned_pods_may_be_applied_in_any_order() {
         let right = Snapshot::new(seed, "").decisions();
         for shuffle in 1..=5 {
             let mut other = Snapshot::new(seed, "");
-            other.placed.shuffle(&mut Pcg64::seed_from_u64(shuffle));
+            other.assigned.shuffle(&mut Pcg64::seed_from_u64(shuffle));
             assert_eq!(other.decisions(), right, "seed {seed}, shuffled by {shuffle}");
         }
     }
@@ -91,8 +91,8 @@ fn explain_changes_no_later_decision() {
     for seed in 1..=10 {
         let snapshot = Snapshot::new(seed, "").with_priorities();
         let (mut explaining, mut plain) = (snapshot.scheduler(), snapshot.scheduler());
-        for pod in &snapshot.waiting {
-            for other in &snapshot.waiting {
+        for pod in &snapshot.pending {
+            for other in &snapshot.pending {
                 explaining.explain(NOW, text(other, "namespace"), text(other, "name"));
             }
             let (namespace, name) = (text(pod, "namespace"), text(pod, "name"));
@@ -145,15 +145,15 @@ impl Snapshot {
             }
         }
         let mut snapshot =
-            Snapshot { others: storage(), nodes: Vec::new(), placed: Vec::new(), waiting: Vec::new() };
+            Snapshot { unordered: storage(), nodes: Vec::new(), assigned: Vec::new(), pending: Vec::new() };
         objects.extend((0..2).map(pod_with_volume));
         for mut object in objects {
             object["metadata"]["uid"] = json!(format!("{uid}{}", text(&object, "name")));
             let list = match object["kind"].as_str() {
                 Some("Node") => &mut snapshot.nodes,
-                Some("Pod") if object["spec"]["nodeName"].is_null() => &mut snapshot.waiting,
-                Some("Pod") => &mut snapshot.placed,
-                _ => &mut snapshot.others,
+                Some("Pod") if object["spec"]["nodeName"].is_null() => &mut snapshot.pending,
+                Some("Pod") => &mut snapshot.assigned,
+                _ => &mut snapshot.unordered,
             };
             list.push(object);
         }
@@ -162,7 +162,7 @@ impl Snapshot {
 
     /// Gives pending pods priorities, so that they may preempt.
     fn with_priorities(mut self) -> Snapshot {
-        for pod in &mut self.waiting {
+        for pod in &mut self.pending {
             pod["spec"]["priority"] = json!(text(pod, "name").len() % 3);
         }
         self
@@ -170,7 +170,7 @@ impl Snapshot {
 
     fn scheduler(&self) -> Scheduler {
         let mut scheduler = Scheduler::new(Settings::default());
-        for json in self.others.iter().chain(&self.nodes).chain(&self.placed).chain(&self.waiting) {
+        for json in self.unordered.iter().chain(&self.nodes).chain(&self.assigned).chain(&self.pending) {
             scheduler.apply(NOW, &What::Added(object(json)));
         }
         scheduler
@@ -181,7 +181,7 @@ impl Snapshot {
         let mut scheduler = self.scheduler();
         let mut log = String::new();
         let mut pods: Vec<_> =
-            self.waiting.iter().map(|pod| (text(pod, "namespace"), text(pod, "name"))).collect();
+            self.pending.iter().map(|pod| (text(pod, "namespace"), text(pod, "name"))).collect();
         pods.sort();
         for (namespace, name) in pods {
             writeln!(log, "{:?}", scheduler.explain(NOW, namespace, name)).expect(WRITES);

@@ -145,8 +145,8 @@ impl PreemptionTest {
     }
 
     fn change(&mut self) {
-        self.now = self.now.plus_nanos(self.below(3) as i64 * SECOND);
-        match self.below(22) {
+        self.now = self.now.plus_nanos(self.random_below(3) as i64 * SECOND);
+        match self.random_below(22) {
             0..4 => self.add_pod(true),
             4..11 => self.add_pod(false),
             11 => self.delete_running_pod(),
@@ -155,7 +155,7 @@ impl PreemptionTest {
             14..17 => self.set_budget(),
             17 => self.delete_budget(),
             18 => {
-                let node = self.below(self.nodes + 1).min(7);
+                let node = self.random_below(self.nodes + 1).min(7);
                 self.set_node(node);
             }
             19 => self.set_device_class(),
@@ -180,8 +180,8 @@ impl PreemptionTest {
                 for victim in rejection.victims {
                     let key = (victim.namespace.to_string(), victim.name.to_string());
                     let victim = self.running[&key].clone();
-                    // Some victims take their time.
-                    if self.below(4) == 0 {
+                    // Some victims terminate slowly.
+                    if self.random_below(4) == 0 {
                         self.terminate(&key, true);
                     } else {
                         self.running.remove(&key);
@@ -195,11 +195,11 @@ impl PreemptionTest {
 
     fn set_node(&mut self, index: usize) {
         self.nodes = self.nodes.max(index + 1);
-        let taints = match self.below(6) {
+        let taints = match self.random_below(6) {
             0 => json!([{"key": "t", "effect": "NoSchedule"}]),
             _ => json!([]),
         };
-        let gpus = ["0", "2"][self.below(2)];
+        let gpus = ["0", "2"][self.random_below(2)];
         let name = format!("n{index}");
         self.apply(&What::Modified(object(&json!({
             "apiVersion": "v1", "kind": "Node",
@@ -212,18 +212,18 @@ impl PreemptionTest {
     /// Adds a pod, which may be running on a node already.
     fn add_pod(&mut self, is_running: bool) {
         self.created += 1;
-        let (namespace, name) = (NAMESPACES[self.below(2)].to_owned(), format!("p{}", self.created));
-        let cpu = ["500m", "1", "2", "3"][self.below(4)];
+        let (namespace, name) = (NAMESPACES[self.random_below(2)].to_owned(), format!("p{}", self.created));
+        let cpu = ["500m", "1", "2", "3"][self.random_below(4)];
         let mut requests = json!({"cpu": cpu});
-        if self.below(6) == 0 {
+        if self.random_below(6) == 0 {
             requests["example.com/gpu"] = json!("1");
         }
-        let priority = if is_running { self.below(3) } else { self.below(5) };
+        let priority = if is_running { self.random_below(3) } else { self.random_below(5) };
         let mut container = json!({"name": "c", "image": "i", "resources": {"requests": requests}});
-        if self.below(8) == 0 {
+        if self.random_below(8) == 0 {
             container["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
         }
-        let labels = match self.below(6) {
+        let labels = match self.random_below(6) {
             0 => json!({}),
             _ => json!({"app": self.some_app()}),
         };
@@ -232,7 +232,7 @@ impl PreemptionTest {
             "metadata": {"namespace": namespace, "name": name, "uid": name, "labels": labels},
             "spec": {"schedulerName": "default-scheduler", "priority": priority, "containers": [container]},
         });
-        if self.below(8) == 0 {
+        if self.random_below(8) == 0 {
             let term = json!({"topologyKey": "kubernetes.io/hostname",
                 "labelSelector": {"matchLabels": {"app": self.some_app()}}});
             pod["spec"]["affinity"]["podAntiAffinity"] =
@@ -240,9 +240,9 @@ impl PreemptionTest {
         }
         let key = (namespace, name);
         if is_running {
-            let node = self.below(self.nodes);
+            let node = self.random_below(self.nodes);
             pod["spec"]["nodeName"] = json!(format!("n{node}"));
-            if self.below(3) > 0 {
+            if self.random_below(3) > 0 {
                 pod["status"] = json!({"phase": "Running", "startTime": self.some_time().to_string()});
             }
             self.running.insert(key, pod.clone());
@@ -269,7 +269,7 @@ impl PreemptionTest {
 
     fn terminate_pod(&mut self) {
         if let Some((key, _)) = self.pick(&self.running.clone()) {
-            let preempted = self.below(2) == 0;
+            let preempted = self.random_below(2) == 0;
             self.terminate(&key, preempted);
         }
     }
@@ -290,7 +290,7 @@ impl PreemptionTest {
     fn update_pod(&mut self) {
         if let Some((key, mut pod)) = self.pick(&self.running.clone()) {
             pod["metadata"]["annotations"] = json!({"updated": self.now.to_string()});
-            if self.below(2) == 0 {
+            if self.random_below(2) == 0 {
                 pod["status"]["startTime"] = json!(self.some_time().to_string());
             }
             self.apply(&What::Modified(object(&pod)));
@@ -300,13 +300,13 @@ impl PreemptionTest {
 
     /// Adds a disruption budget, or changes its status or its selector.
     fn set_budget(&mut self) {
-        let key = (NAMESPACES[self.below(2)].to_owned(), format!("budget-{}", self.below(3)));
-        let selector = match self.below(6) {
+        let key = (NAMESPACES[self.random_below(2)].to_owned(), format!("budget-{}", self.random_below(3)));
+        let selector = match self.random_below(6) {
             0 => json!({}),
             1 => json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
             _ => json!({"matchLabels": {"app": self.some_app()}}),
         };
-        let disrupted = match (self.below(3), self.pick(&self.running.clone())) {
+        let disrupted = match (self.random_below(3), self.pick(&self.running.clone())) {
             (0, Some(((_, name), _))) => json!({name: "2026-01-01T00:00:00Z"}),
             _ => json!({}),
         };
@@ -314,8 +314,8 @@ impl PreemptionTest {
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"namespace": key.0, "name": key.1},
-            "spec": {"selector": old_selector.filter(|_| self.below(2) == 0).unwrap_or(selector)},
-            "status": {"disruptionsAllowed": self.below(4), "disruptedPods": disrupted},
+            "spec": {"selector": old_selector.filter(|_| self.random_below(2) == 0).unwrap_or(selector)},
+            "status": {"disruptionsAllowed": self.random_below(4), "disruptedPods": disrupted},
         });
         self.apply(&What::Modified(object(&budget)));
         self.budgets.insert(key, budget);
@@ -333,7 +333,7 @@ impl PreemptionTest {
             "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
             "spec": {"extendedResourceName": "example.com/gpu"},
         }));
-        let what = if self.below(2) == 0 { What::Modified(class) } else { What::Deleted(class) };
+        let what = if self.random_below(2) == 0 { What::Modified(class) } else { What::Deleted(class) };
         self.apply(&what);
     }
 
@@ -359,19 +359,19 @@ impl PreemptionTest {
 
     /// A time around now.
     fn some_time(&mut self) -> Moment {
-        self.now.plus_nanos((self.below(60) as i64 - 50) * SECOND)
+        self.now.plus_nanos((self.random_below(60) as i64 - 50) * SECOND)
     }
 
     fn some_app(&mut self) -> &'static str {
-        APPS[self.below(3)]
+        APPS[self.random_below(3)]
     }
 
     fn pick(&mut self, objects: &BTreeMap<(String, String), Value>) -> Option<((String, String), Value)> {
-        let index = self.below(objects.len().max(1));
+        let index = self.random_below(objects.len().max(1));
         objects.iter().nth(index).map(|(key, value)| (key.clone(), value.clone()))
     }
 
-    fn below(&mut self, sides: usize) -> usize {
-        self.rng.random_range(0..sides)
+    fn random_below(&mut self, bound: usize) -> usize {
+        self.rng.random_range(0..bound)
     }
 }

@@ -207,12 +207,12 @@ impl ReplayRegistry {
 
     fn add(&self, history: &str, plan: &ReplayPlan) -> Arc<ReplayJob> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let from = plan.run.part.window.from;
+        let from = plan.resolved.part.window.from;
         let replay = Arc::new(ReplayJob {
             id,
             history: history.to_owned(),
             from,
-            to: plan.run.end,
+            to: plan.resolved.end,
             read_to: AtomicI64::new(from.nanos()),
             played_to: AtomicI64::new(from.nanos()),
             is_cancelled: AtomicBool::new(false),

@@ -74,7 +74,7 @@ struct SimulatedGroup {
     machines_created: u64,
     /// The numbers of machines by instance id. A name that is used twice has two machines.
     numbers_by_id: BTreeSet<(Arc<str>, u64)>,
-    /// The same as instances, computed on demand.
+    /// `machines` as instances, computed on demand.
     instances: OnceLock<Arc<[Instance]>>,
 }
 

@@ -28,7 +28,7 @@ pub enum Input {
     PodChanged(DemandId, Object),
 }
 
-/// A demand for one pod at a time: if the pod is lost, another one may take its place.
+/// A demand for one pod at a time: if the pod is evicted or deleted, another one may take its place.
 #[derive(Clone, Debug)]
 pub struct PodDemand {
     /// The demand's number.
@@ -39,7 +39,7 @@ pub struct PodDemand {
     pub after: Option<DemandId>,
     /// The state of its pod at the start of the run, if the pod exists then.
     pub initial_state: Option<InitialPodState>,
-    /// Whether and when its owner recreates a lost pod.
+    /// Whether and when its owner recreates an evicted or deleted pod.
     pub recreate: RecreatePolicy,
     /// The uid of its ReplicaSet, whose pods are interchangeable.
     pub replica_set: Option<Arc<str>>,
@@ -47,7 +47,8 @@ pub struct PodDemand {
     pub exit: Option<ContainerExit>,
     /// Its pods as recorded, oldest first.
     pub incarnations: Vec<PodIncarnation>,
-    /// If the last recorded pod was lost: how long its owner had not recreated it when the recording ended.
+    /// If the last recorded pod was evicted or deleted: how long its owner had not recreated it when the
+    /// recording ended.
     pub not_recreated_for: Option<Duration>,
 }
 
@@ -77,7 +78,7 @@ pub struct InitialPodState {
     pub is_terminating: bool,
 }
 
-/// Whether and when a lost pod is recreated.
+/// Whether and when an evicted or deleted pod is recreated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecreatePolicy {
     /// It is not recreated.
@@ -106,13 +107,14 @@ pub struct PodIncarnation {
     pub uid: Arc<str>,
     /// The node it was bound to.
     pub node: Option<Arc<str>>,
-    /// The time from its creation to its binding, where only the API server was waited for.
+    /// The time from its creation to its binding, if both were observed. `None` if the pod waited for another
+    /// pod or for a node, unless another scheduler bound it.
     pub bind_duration: Option<ObservedDuration>,
     /// The time from its binding to the start of its containers.
     pub start_duration: Option<ObservedDuration>,
     /// The time from the start of its deletion until it was gone.
     pub deletion_duration: Option<ObservedDuration>,
-    /// The time its owner took to create it after the pod before was lost or finished.
+    /// The time its owner took to create it after the pod before was evicted, deleted or finished.
     pub recreate_duration: Option<ObservedDuration>,
 }
 

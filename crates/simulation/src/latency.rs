@@ -37,8 +37,8 @@ pub enum LatencyKind {
     /// The same for a pod without containers to stop: one without a node, or one that has finished.
     #[serde(rename = "vanish")]
     ForcedPodDeletion,
-    /// From when a controller can see that a pod is lost until its replacement exists. A ReplicaSet sees it by the
-    /// deletion timestamp, a StatefulSet when the pod is gone.
+    /// From when a controller can see that a pod is evicted or deleted until its replacement exists. A
+    /// ReplicaSet sees it by the deletion timestamp, a StatefulSet when the pod is gone.
     #[serde(rename = "again")]
     PodRecreation,
     /// From the success of a Job's pod until the next pod exists.

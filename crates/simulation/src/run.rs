@@ -7,7 +7,7 @@ mod api_calls;
 mod autoscaling;
 mod binding;
 mod creation;
-mod informers;
+mod event_receivers;
 mod nodes;
 mod notification;
 mod termination;
@@ -27,7 +27,7 @@ use crate::pod_template::InvalidPod;
 use crate::setup::RunSetup;
 use crate::store::{DemandTable, NodeTable, ObjectTable, PodTable};
 use crate::timeline::{RunTask, Timeline};
-use informers::Informers;
+use event_receivers::EventReceivers;
 
 /// A cluster in virtual time: its objects, the components that decide about them, and an observer.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Run<'m, O> {
     nodes: NodeTable,
     objects: ObjectTable,
     taint_eviction: TaintEviction<PodId>,
-    informers: Informers<'m, O>,
+    receivers: EventReceivers<'m, O>,
 }
 
 /// FNV-1a, to hash names.
@@ -63,7 +63,7 @@ impl<'m, O: Observer> Run<'m, O> {
             nodes: NodeTable::default(),
             objects: ObjectTable::default(),
             taint_eviction: TaintEviction::default(),
-            informers: Informers::new(scheduler, autoscaler, observer),
+            receivers: EventReceivers::new(scheduler, autoscaler, observer),
         }
     }
 
@@ -76,24 +76,24 @@ impl<'m, O: Observer> Run<'m, O> {
         recorded_hashes: Option<TemplateHashes>,
         recorded_pods: Option<&'m mut dyn RecordedPodSource>,
     ) -> Run<'m, O> {
-        self.informers.controllers =
+        self.receivers.controllers =
             Some(ControllerLoop::new(enabled, self.seed, recorded_hashes, recorded_pods));
         self
     }
 
     /// The observer.
     pub fn observer(&self) -> &O {
-        &self.informers.observer
+        &self.receivers.observer
     }
 
     /// The observer, mutable.
     pub fn observer_mut(&mut self) -> &mut O {
-        &mut self.informers.observer
+        &mut self.receivers.observer
     }
 
     /// Ends the run and returns its observer.
     pub fn into_observer(self) -> O {
-        self.informers.observer
+        self.receivers.observer
     }
 
     /// The current virtual time.
@@ -103,7 +103,7 @@ impl<'m, O: Observer> Run<'m, O> {
 
     /// Each unsupported controller feature that was requested, with its count.
     pub fn unsupported(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.informers.controllers.iter().flat_map(ControllerLoop::unsupported)
+        self.receivers.controllers.iter().flat_map(ControllerLoop::unsupported)
     }
 
     /// Whether no state is left of deleted pods.
@@ -113,13 +113,13 @@ impl<'m, O: Observer> Run<'m, O> {
     }
 
     #[cfg(test)]
-    pub(crate) fn has_no_substitutes(&self) -> bool {
+    pub(crate) fn has_no_withdrawal_state(&self) -> bool {
         self.demands.has_no_substitutes() && self.pods.has_no_unassigned()
     }
 
     #[cfg(test)]
     pub(crate) fn autoscaler_mut(&mut self) -> Option<&mut AutoscalerLoop> {
-        self.informers.autoscaler.as_mut()
+        self.receivers.autoscaler.as_mut()
     }
 
     /// Advances the clock to a moment, with everything that is due before it.
@@ -134,7 +134,7 @@ impl<'m, O: Observer> Run<'m, O> {
     /// Applies an input at this moment. The run must have been advanced to it.
     pub fn apply_input(&mut self, at: Moment, input: Input) -> Result<(), InvalidPod> {
         self.timeline.advance_to(at);
-        self.informers.scheduler.wake();
+        self.receivers.scheduler.wake();
         match input {
             Input::Object(what) => self.apply_object(what),
             Input::Demand(parsed_demand) => self.add_demand(*parsed_demand),
@@ -171,23 +171,23 @@ impl<'m, O: Observer> Run<'m, O> {
     /// autoscaler has found no scale-up for the pending pods. Running containers may still exit and nodes may still
     /// become unneeded, which takes longer.
     pub fn is_stable(&self) -> bool {
-        let scheduler = &self.informers.scheduler;
+        let scheduler = &self.receivers.scheduler;
         !self.timeline.agenda.is_busy()
             && scheduler.is_idle()
-            && self.informers.autoscaler.as_ref().is_none_or(|autoscaler| {
+            && self.receivers.autoscaler.as_ref().is_none_or(|autoscaler| {
                 !autoscaler.awaits_node() && (!scheduler.has_unschedulable() || autoscaler.is_idle())
             })
     }
 
     fn awaits_node(&self) -> bool {
-        self.informers.autoscaler.as_ref().is_some_and(AutoscalerLoop::awaits_node)
+        self.receivers.autoscaler.as_ref().is_some_and(AutoscalerLoop::awaits_node)
     }
 
     /// When the next event is due, apart from inputs.
     fn next_event_time(&self) -> Option<Moment> {
         let now = self.now();
-        let scheduler = self.informers.scheduler.next(now);
-        let autoscaler = self.informers.autoscaler.as_ref().map(AutoscalerLoop::next);
+        let scheduler = self.receivers.scheduler.next(now);
+        let autoscaler = self.receivers.autoscaler.as_ref().map(AutoscalerLoop::next);
         let next = [scheduler, autoscaler, self.next_controller_wake(), self.timeline.agenda.next()]
             .into_iter()
             .flatten()
@@ -197,19 +197,19 @@ impl<'m, O: Observer> Run<'m, O> {
 
     /// When the controllers' next timer fires.
     fn next_controller_wake(&self) -> Option<Moment> {
-        self.informers.controllers.as_ref()?.next()
+        self.receivers.controllers.as_ref()?.next()
     }
 
     /// Handles one event that is due now: tasks first, then controllers, then the scheduler, then the autoscaler.
     fn step(&mut self) {
         let now = self.now();
         if let Some(task) = self.timeline.agenda.take(now) {
-            self.informers.scheduler.wake();
+            self.receivers.scheduler.wake();
             self.run_task(task);
         } else if self.next_controller_wake().is_some_and(|next| next <= now) {
-            self.informers.scheduler.wake();
+            self.receivers.scheduler.wake();
             self.sync_controllers();
-        } else if let Some(attempt) = self.informers.scheduler.schedule_one(now) {
+        } else if let Some(attempt) = self.receivers.scheduler.schedule_one(now) {
             self.handle_attempt(attempt);
         } else {
             self.run_autoscaler();

@@ -266,7 +266,7 @@ fn a_replica_set_removes_pending_pods_before_running_ones() {
         "{:?}",
         run.observer().decisions_so_far()
     );
-    assert!(run.has_no_substitutes());
+    assert!(run.has_no_withdrawal_state());
 }
 
 #[test]

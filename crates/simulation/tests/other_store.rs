@@ -7,7 +7,7 @@ use std::time::Duration;
 use autoscaler::{Action, NodeGroups};
 use controllers::{ApiCall, Controller};
 use kubernetes::objects::{NodeView, Phase, PodEvent, PodView};
-use model::{Kind, Moment, NamespacedName, Object, What};
+use model::{Kind, Moment, NamespacedName, Object, ObjectRef, What};
 use scheduler::{Decision, SchedulingAttempt};
 use serde_json::{Value, json};
 use simulation::components::{AutoscalerLoop, ControllerLoop, SchedulerLoop, TaintEviction};
@@ -135,14 +135,14 @@ impl ControlPlane {
     }
 
     fn handle_attempt(&mut self, attempted: SchedulingAttempt) {
-        self.scheduler.spend_attempt(self.now, &mut self.latencies);
+        self.scheduler.begin_attempt(self.now, &mut self.latencies);
         match attempted.decision {
             Decision::Scheduled(placement) => {
                 let at = self.now.plus_nanos(10_000_000);
                 self.agenda.put(at, ControlPlaneTask::Bind(attempted.pod, placement.node));
             }
             Decision::Unschedulable(rejection) => {
-                self.scheduler.spend_status_write(self.now, &mut self.latencies);
+                self.scheduler.wait_for_status_patch(self.now, &mut self.latencies);
                 let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                     "message": rejection.full_message(), "lastTransitionTime": self.now.to_string()});
                 self.change_pod(&attempted.pod, |pod| pod["status"]["conditions"] = json!([condition]));
@@ -188,9 +188,8 @@ impl ControlPlane {
                 match api_call {
                     ApiCall::Create(object) | ApiCall::Update(object) => self.write(json_of(&object)),
                     ApiCall::RemovePodFinalizer { .. } => panic!("there is no Job in this test"),
-                    ApiCall::Delete(target) => {
-                        let name = NamespacedName { namespace: target.namespace, name: target.name };
-                        self.delete(&target.kind, &name);
+                    ApiCall::Delete { object: ObjectRef { kind, namespace, name }, .. } => {
+                        self.delete(&kind, &NamespacedName { namespace, name });
                     }
                 }
             }

@@ -27,7 +27,7 @@ impl Settings {
                 "scheduler" => {
                     parser.settings.scheduler =
                         scheduler::Settings::read_for(version.scheduler_version(), value)
-                            .map_err(|error| bad(&format!("scheduler.{}", error.place), &error.why))?;
+                            .map_err(|error| bad(&format!("scheduler.{}", error.path), &error.reason))?;
                 }
                 _ => set_field(&mut parser, name, value)?,
             }

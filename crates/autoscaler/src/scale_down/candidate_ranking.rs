@@ -76,11 +76,11 @@ impl CandidateRanking {
             previously_unneeded: previous.iter().filter_map(|name| snapshot.find_node(name)).collect(),
             can_scale_down: groups.ids().map(|id| groups.get(id).target > groups.get(id).min).collect(),
         };
-        let touched_nodes = context.cluster.snapshot.filter_snapshot.take_touched();
+        let changed_nodes = context.cluster.snapshot.filter_snapshot.take_generation_changes();
         let is_valid =
             self.valid_until.is_some_and(|until| !context.clock.is_past(until)) && self.inputs == inputs;
         if is_valid {
-            if self.update_ranks(&touched_nodes, context, groups, summaries) {
+            if self.update_ranks(&changed_nodes, context, groups, summaries) {
                 self.sort();
             }
         } else {

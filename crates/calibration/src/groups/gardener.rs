@@ -47,7 +47,7 @@ struct Assumptions {
 }
 
 /// Adds the groups of machine deployments.
-pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+pub(super) fn add_groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
     let machine_groups: Vec<MachineGroup<'_>> = source_objects
         .machine_deployments
         .iter()

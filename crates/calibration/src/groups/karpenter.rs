@@ -16,7 +16,7 @@ const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 const UNLIMITED: i64 = 1000;
 
 /// Adds the groups of node pools.
-pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+pub(super) fn add_groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
     let mut unseen = Vec::new();
     for pool in &source_objects.node_pools {
         let of_pool = source_objects.nodes.iter().filter(|node| label(node, POOL) == Some(name(pool)));

@@ -20,7 +20,7 @@ enum GroupKey<'a> {
 }
 
 /// Adds the groups of the kwok provider, if the cluster has one.
-pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+pub(super) fn add_groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
     if source_objects.cloud_provider().is_some_and(|cloud| cloud != "kwok") {
         return;
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{DerivedGroups, SourceObjects, label, name};
 
 /// Adds groups of similar nodes.
-pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+pub(super) fn add_groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
     let mut nodes_by_group: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     let mut ungrouped = Vec::new();
     for node in source_objects.nodes.iter().filter(|node| !is_of_control_plane(node)) {

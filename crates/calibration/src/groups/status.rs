@@ -18,7 +18,7 @@ struct StatusGroup<'a> {
 const NAME_MATCH_SCORE: usize = 1 << 16;
 
 /// Adds the groups of the status ConfigMap.
-pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
+pub(super) fn add_groups(source_objects: &SourceObjects, derived: &mut DerivedGroups) {
     let default_name = "cluster-autoscaler-status";
     let map = source_objects
         .autoscaler
@@ -38,16 +38,19 @@ pub(super) fn groups(source_objects: &SourceObjects, derived: &mut DerivedGroups
     };
     let reported: Vec<StatusGroup<'_>> =
         status["nodeGroups"].as_array().into_iter().flatten().filter_map(StatusGroup::parse).collect();
-    let mut owners: Vec<Vec<&Value>> = reported.iter().map(|_| Vec::new()).collect();
+    let mut nodes_by_group: Vec<Vec<&Value>> = reported.iter().map(|_| Vec::new()).collect();
     for node in &source_objects.nodes {
         if let Some(index) = best_group(node, &reported) {
-            owners[index].push(node);
+            nodes_by_group[index].push(node);
         }
     }
     let mut unknown = Vec::new();
-    for (index, (reported, nodes)) in reported.iter().zip(&owners).enumerate() {
-        let others =
-            owners.iter().enumerate().filter(|(other, _)| *other != index).flat_map(|(_, nodes)| nodes);
+    for (index, (reported, nodes)) in reported.iter().zip(&nodes_by_group).enumerate() {
+        let others = nodes_by_group
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index)
+            .flat_map(|(_, nodes)| nodes);
         match nodes::node_group(reported.name, nodes, reported.min, reported.max) {
             Some(group) => {
                 let members = common_pool_label(nodes, others).unwrap_or_else(|| group.members.clone());

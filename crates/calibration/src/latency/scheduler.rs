@@ -15,7 +15,7 @@ use simulation::latency::LatencyKind;
 use smallvec::SmallVec;
 
 use super::samples::LatencySamples;
-use super::{MAX_LAG, MeasuredPod, between, earlier};
+use super::{MAX_EVENT_LAG, MeasuredPod, between, earlier};
 
 /// Recent events of the scheduler, which may still arrive out of order.
 #[derive(Debug, Default)]
@@ -84,7 +84,8 @@ impl SchedulerLoopMeter {
         };
         let moment = event.series.map_or(event.event_time, |series| series.last_observed);
         // An Event that is late is from before the recording; one from the future is due to a clock difference.
-        let Some(moment) = moment.filter(|moment| earlier(at, MAX_LAG) < *moment && *moment <= at) else {
+        let Some(moment) = moment.filter(|moment| earlier(at, MAX_EVENT_LAG) < *moment && *moment <= at)
+        else {
             return;
         };
         if self.events.len() < MAX_PENDING_EVENTS {
@@ -151,13 +152,13 @@ impl SchedulerLoopMeter {
         is_first: bool,
         samples: &mut LatencySamples,
     ) {
-        let is_refusal = |scheduler_event: &SchedulerEvent| {
+        let is_unschedulable = |scheduler_event: &SchedulerEvent| {
             matches!(scheduler_event, SchedulerEvent::Unschedulable { .. })
         };
         let next = self
             .events
             .iter()
-            .find(|(_, scheduler_event)| is_refusal(scheduler_event))
+            .find(|(_, scheduler_event)| is_unschedulable(scheduler_event))
             .map(|((next, _), _)| between(moment, *next));
         match (write_duration, next) {
             (Some(write_duration), next) => {

@@ -78,8 +78,8 @@ pub(super) fn speed_factor(nanos: i64, took: Duration) -> f64 {
 
 impl ReadProgress {
     pub(super) fn new(out: &Printer, plan: &ReplayPlan) -> ReadProgress {
-        let from = plan.run.part.window.from;
-        ReadProgress { progress: Progress::reading(out, seconds(plan.run.end.nanos_since(from))), from }
+        let from = plan.resolved.part.window.from;
+        ReadProgress { progress: Progress::reading(out, seconds(plan.resolved.end.nanos_since(from))), from }
     }
 }
 
@@ -97,7 +97,7 @@ impl ReplayListener for ReadProgress {
 
 impl<'a> ReplayProgress<'a> {
     pub(super) fn new(out: &Printer, plan: &ReplayPlan, clock: &'a ReplayClock) -> ReplayProgress<'a> {
-        let window = plan.run.part.window;
+        let window = plan.resolved.part.window;
         let progress = Progress::replay(out, seconds(window.to.nanos_since(window.from)));
         ReplayProgress { clock, progress, last_refresh: Instant::now() }
     }

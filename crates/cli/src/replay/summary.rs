@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use replay::compare::{EvictionFidelity, PlacementFidelity};
-use replay::metrics::{ClusterMetrics, WaitComparison};
+use replay::metrics::{ClusterMetrics, PendingTimeComparison};
 use replay::plan::{NodeScaling, ReplayPlan};
 use replay::report::{GroupScaling, GroupSizeStats, Report, ScalingFidelity};
 
@@ -55,7 +55,7 @@ pub(super) fn write(
     took: Duration,
 ) -> anyhow::Result<()> {
     let plain = Style::new();
-    let nanos = plan.run.end.nanos_since(plan.run.part.window.from);
+    let nanos = plan.resolved.end.nanos_since(plan.resolved.part.window.from);
     let took_nanos = i64::try_from(took.as_nanos()).unwrap_or(i64::MAX);
     let speed = format!(
         "{} in {}, {} as fast",
@@ -66,7 +66,7 @@ pub(super) fn write(
     let (from, to) = (&report.window.from, &report.window.to);
     write_field(out, "Replayed", &format!("{} from {from} to {to}: {speed}", report.history), plain)?;
     write_field(out, "Scheduler", &plan.scheduler.to_string(), plain)?;
-    let autoscaler = match plan.run.node_scaling {
+    let autoscaler = match plan.resolved.node_scaling {
         NodeScaling::Autoscaled => plan.autoscaler.to_string(),
         NodeScaling::AsRecorded => "none: nodes are added and removed as recorded".to_owned(),
         NodeScaling::Fixed => "off: node groups keep their initial nodes".to_owned(),
@@ -109,10 +109,10 @@ fn rows(recorded: &ClusterMetrics, replayed: &ClusterMetrics) -> Vec<Row> {
     let lost = |metrics: &ClusterMetrics, why: &str| metrics.evictions.get(why).copied().unwrap_or(0);
     let mut rows = vec![
         count("Pods bound", recorded.pods_bound, replayed.pods_bound),
-        row("Time to bind p50", recorded.waited.p50, replayed.waited.p50, Unit::Seconds),
-        row("Time to bind p90", recorded.waited.p90, replayed.waited.p90, Unit::Seconds),
-        row("Time to bind p99", recorded.waited.p99, replayed.waited.p99, Unit::Seconds),
-        row("Time to bind max", recorded.waited.longest, replayed.waited.longest, Unit::Seconds),
+        row("Time to bind p50", recorded.pending_time.p50, replayed.pending_time.p50, Unit::Seconds),
+        row("Time to bind p90", recorded.pending_time.p90, replayed.pending_time.p90, Unit::Seconds),
+        row("Time to bind p99", recorded.pending_time.p99, replayed.pending_time.p99, Unit::Seconds),
+        row("Time to bind max", recorded.pending_time.longest, replayed.pending_time.longest, Unit::Seconds),
         row("Pending pods, mean", recorded.pending_pods, replayed.pending_pods, Unit::Average),
     ];
     for (name, why) in [
@@ -292,7 +292,7 @@ fn write_waits(out: &mut Printer, report: &Report) -> anyhow::Result<()> {
     if report.recorded.pods_bound == 0 || report.replayed.pods_bound == 0 {
         return Ok(());
     }
-    let WaitComparison { p50, p90, p99, max_difference: apart } = report.fidelity.waits;
+    let PendingTimeComparison { p50, p90, p99, max_difference: apart } = report.fidelity.pending_times;
     let (p50, p90, p99) = (percent(p50), percent(p90), percent(p99));
     let text =
         format!("{p50}, {p90} and {p99} of pods were bound faster than the recorded p50, p90 and p99;");

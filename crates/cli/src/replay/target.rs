@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use live::translate::{FileRule, Rule};
+use live::translate::{Rule, UserRule};
 use model::Moment;
 use replay::Speed;
 use replay::live_target::{self, LivePlan, LiveReplayOptions};
@@ -110,7 +110,7 @@ impl TargetArgs {
     }
 
     /// The options of a live replay.
-    fn options(&self, replay: &Replay, rules: Vec<FileRule>) -> LiveReplayOptions {
+    fn options(&self, replay: &Replay, rules: Vec<UserRule>) -> LiveReplayOptions {
         LiveReplayOptions {
             replay: replay.options(),
             kubeconfig: self.target.clone(),

@@ -6,7 +6,7 @@ use model::{IncomingChange, Moment};
 use rusqlite::Connection;
 use testobjects::pod;
 
-use crate::{Batch, History, Summary, Writer, doctor};
+use crate::{Batch, BulkWriter, History, Selection, Summary, Writer, doctor};
 
 /// Writes pods that are created, changed and deleted: more than fill a block, and some that stay unpacked.
 fn written(path: &Path) -> Writer {
@@ -87,5 +87,24 @@ fn a_file_without_counts_is_readable_and_gets_them_when_it_is_opened_for_writing
     Writer::open(&path).unwrap().close().unwrap();
     drop(version("3"));
     assert_eq!(summary(&path), today);
+    assert!(doctor(&path).unwrap().is_clean());
+}
+
+/// A killed writer leaves rows. They precede the blocks of the import.
+#[test]
+fn an_import_follows_the_changes_that_a_killed_writer_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    written(&path).abandon();
+    assert!(History::open(&path).unwrap().summary().unwrap().rows > 0);
+    let mut bulk = BulkWriter::open(&path).unwrap();
+    let imported = pod("pod-3").namespace("web").set("spec.nodeName", "imported").modified();
+    bulk.push(&IncomingChange::received(Moment::from_nanos(100), &"east".into(), imported.clone())).unwrap();
+    bulk.finish().unwrap();
+    let history = History::open(&path).unwrap();
+    let state = history.at(Moment::from_nanos(100), &Selection::default()).unwrap();
+    let of_pod = state.objects().iter().find(|version| *version.key.name == *"pod-3");
+    assert_eq!(of_pod.map(|version| &version.object), Some(imported.object()));
+    assert_eq!(history.summary().unwrap().rows, 0);
     assert!(doctor(&path).unwrap().is_clean());
 }

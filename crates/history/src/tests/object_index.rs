@@ -1,5 +1,6 @@
 //! Tests of the object index: complete or not, damaged or not, one object is read as without it.
 
+use std::fs;
 use std::path::Path;
 
 use model::{Change, IncomingChange, Key, Moment, ObjectVersion};
@@ -9,7 +10,7 @@ use testobjects::resource;
 use super::damage::folder;
 use crate::change_indexer::streams;
 use crate::index_schedule::IndexSchedule;
-use crate::schema::{self, Durability};
+use crate::schema::{self, Durability, PAGE_BYTES};
 use crate::{Batch, BulkWriter, History, Selection, Writer, doctor, prune, prune_incrementally};
 
 const MOMENTS: i64 = 700;
@@ -141,6 +142,24 @@ fn a_damaged_or_missing_leaf_is_found_and_reads_stay_right() {
         restore(&connection, &path, &rows);
     }
     assert_clean(&path);
+}
+
+#[test]
+fn one_object_is_read_although_a_page_of_the_index_is_damaged() {
+    let folder = folder();
+    let path = folder.path().join("h.kine");
+    import(&path);
+    let expected = single_objects(&path, 0);
+    let root_page: u32 = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT rootpage FROM sqlite_master WHERE name = 'object_index'", [], |row| row.get(0))
+        .unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let page_start = (root_page as usize - 1) * PAGE_BYTES;
+    bytes[page_start..page_start + PAGE_BYTES].fill(0);
+    fs::write(&path, bytes).unwrap();
+    assert!(single_objects(&path, 0) == expected);
+    assert!(!doctor(&path).unwrap().is_clean());
 }
 
 fn restore(connection: &Connection, path: &Path, rows: &[LeafRow]) {

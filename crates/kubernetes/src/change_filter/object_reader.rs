@@ -35,7 +35,7 @@ impl ObjectReader {
         let mut scan = RuleScan::of(json, FIELD_RULES, self.rules.bits, self.redact.as_ref());
         let outline = scan.outline()?;
         Meta::of_outline(&outline, json).check().ok()?;
-        let outline = outline.until(scan.stored_edits.unchanged_bytes(json))?;
+        let outline = outline.if_unchanged_before(scan.stored_edits.unchanged_bytes(json))?;
         let mark = FilterMark {
             rules: self.rules.id,
             fingerprint: scan.fingerprint(json),

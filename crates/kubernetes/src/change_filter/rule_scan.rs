@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
-use model::{JsonCursor, Object, Outline, OutlineBuilder};
+use model::{JsonCursor, Object, ObjectOutline, ObjectOutlineBuilder};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use super::json_edit::{JsonEdits, MemberRemoval};
@@ -18,7 +18,7 @@ pub(super) struct RuleScan<'a> {
     redact: Option<&'a RedactKey>,
     /// No member with environment variables begins at or behind this offset.
     variables_end: usize,
-    outline: OutlineBuilder,
+    outline: ObjectOutlineBuilder,
     /// Edits that turn the text into the stored form.
     pub(super) stored_edits: JsonEdits,
     /// Edits that turn the text into the form that is fingerprinted.
@@ -80,7 +80,7 @@ impl<'a> RuleScan<'a> {
             rules,
             redact,
             variables_end,
-            outline: OutlineBuilder::default(),
+            outline: ObjectOutlineBuilder::default(),
             stored_edits: JsonEdits::default(),
             fingerprint_edits: JsonEdits::default(),
         };
@@ -89,7 +89,7 @@ impl<'a> RuleScan<'a> {
     }
 
     /// The outline of the text; `None` if the text is invalid or unusual.
-    pub(super) fn outline(&mut self) -> Option<Outline> {
+    pub(super) fn outline(&mut self) -> Option<ObjectOutline> {
         let builder = std::mem::take(&mut self.outline);
         if self.cursor.is_valid_end() { builder.finish() } else { None }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Moment, NamespacedName};
+use model::{Kind, Moment, NamespacedName, ObjectRef};
 use serde::Deserialize;
 
 use crate::labels::Labels;
@@ -68,6 +68,13 @@ pub struct OwnerReference {
 /// The managing controller among the owners of an object: the first with `controller: true`.
 pub fn controller_of(owners: &[OwnerReference]) -> Option<&OwnerReference> {
     owners.iter().find(|owner| owner.controller == Some(true))
+}
+
+impl OwnerReference {
+    /// The owner, which is in the namespace of the object, or cluster-scoped.
+    pub fn object_ref(&self, namespace: &Arc<str>) -> ObjectRef {
+        ObjectRef::new(Kind::of(&self.api_version, &self.kind), namespace.clone(), self.name.clone())
+    }
 }
 
 impl ObjectMeta {

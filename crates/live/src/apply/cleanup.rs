@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Kind;
+use model::{Kind, ObjectRef};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::foreign::first_foreign_dependent;
 use super::target::TargetCluster;
-use crate::translate::ObjectAddress;
 use crate::{Connection, Result};
 
 /// The result of a cleanup.
@@ -18,7 +17,7 @@ pub struct CleanupReport {
     /// The number of deleted objects per kind.
     pub removed: BTreeMap<Kind, u64>,
     /// Objects that remain, and why.
-    pub remaining: Vec<(ObjectAddress, String)>,
+    pub remaining: Vec<(ObjectRef, String)>,
 }
 
 /// The maximum number of concurrent deletions.
@@ -48,11 +47,11 @@ pub async fn clean(connection: Connection, run: Option<&str>) -> Result<CleanupR
         let mut found = found.into_iter();
         let mut tasks = JoinSet::new();
         loop {
-            for (address, object) in found.by_ref().take(MAX_CONCURRENT_DELETIONS - tasks.len()) {
+            for (object_ref, object) in found.by_ref().take(MAX_CONCURRENT_DELETIONS - tasks.len()) {
                 let (target, run) = (target.clone(), run.clone());
                 tasks.spawn(async move {
-                    let removed = remove(&target, &address, &object, run.as_deref()).await;
-                    removed.map_err(|why| (address, why))
+                    let removed = remove(&target, &object_ref, &object, run.as_deref()).await;
+                    removed.map_err(|why| (object_ref, why))
                 });
             }
             match tasks.join_next().await {
@@ -66,9 +65,9 @@ pub async fn clean(connection: Connection, run: Option<&str>) -> Result<CleanupR
     Ok(report)
 }
 
-/// The address that stands for objects of a kind whose names are unknown.
-fn any_of(kind: &Kind) -> ObjectAddress {
-    ObjectAddress { kind: kind.clone(), namespace: "".into(), name: "*".into() }
+/// A reference that stands for objects of a kind whose names are unknown.
+fn any_of(kind: &Kind) -> ObjectRef {
+    ObjectRef { kind: kind.clone(), namespace: "".into(), name: "*".into() }
 }
 
 /// The position of a kind in the deletion order.
@@ -83,11 +82,11 @@ fn deletion_rank(kind: &Kind) -> usize {
 
 async fn remove(
     target: &TargetCluster,
-    address: &ObjectAddress,
+    object_ref: &ObjectRef,
     object: &Value,
     run: Option<&str>,
 ) -> std::result::Result<(), String> {
-    match first_foreign_dependent(target, address, run).await {
+    match first_foreign_dependent(target, object_ref, run).await {
         Ok(None) => {}
         Ok(Some(dependent)) => {
             return Err(format!("{dependent}, which the run did not create, would be deleted with it"));
@@ -97,9 +96,9 @@ async fn remove(
         }
     }
     let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-    match target.delete(address, uid, Some(0)).await {
+    match target.delete(object_ref, uid, Some(0)).await {
         Ok(response) => {
-            target.remove_finalizers(address, uid, &response).await.map_err(|failure| failure.to_string())
+            target.remove_finalizers(object_ref, uid, &response).await.map_err(|failure| failure.to_string())
         }
         // It was garbage collected, or another object has its name.
         Err(failure) if matches!(failure.status, Some(404 | 409)) => Ok(()),

@@ -63,11 +63,11 @@ impl Applier {
     }
 
     async fn attempt(&self, operation: &ApiOperation) -> Result<OperationOutcome> {
-        let address = &operation.address;
-        if !self.target.has_kind(&address.kind) && !self.wait_until_served(&address.kind).await? {
+        let object_ref = &operation.object_ref;
+        if !self.target.has_kind(&object_ref.kind) && !self.wait_until_served(&object_ref.kind).await? {
             return Ok(OperationOutcome::Skipped(SkipReason::KindNotServed));
         }
-        if !matches!(operation.verb, Verb::Create { .. }) && lock(&self.foreign).contains(address) {
+        if !matches!(operation.verb, Verb::Create { .. }) && lock(&self.untouchable).contains(object_ref) {
             return Ok(OperationOutcome::Skipped(SkipReason::NotCreatedByRun));
         }
         match &operation.verb {
@@ -96,14 +96,14 @@ impl Applier {
         lock(&self.uids).translate_references(&mut body);
         self.detach_foreign_storage(operation, &mut body).await?;
         self.target.add_run_metadata(&mut body, Some(&operation.uid));
-        let created = match self.target.create(&operation.address, &body).await {
+        let created = match self.target.create(&operation.object_ref, &body).await {
             Ok(created) => created,
             Err(failure) => match self.find_obstacle(operation, &failure).await? {
                 CreateObstacle::Other => return Err(failure),
                 CreateObstacle::AlreadyCreated(existing) => existing,
                 CreateObstacle::Cleared => {
                     // If there is another obstacle, the next attempt determines it.
-                    let retried = self.target.create(&operation.address, &body).await;
+                    let retried = self.target.create(&operation.object_ref, &body).await;
                     retried.map_err(|failure| match failure.status {
                         Some(404 | 409) => RequestFailure { status: None, ..failure },
                         _ => failure,
@@ -115,13 +115,13 @@ impl Applier {
                     if self.target.is_of_run(&existing) || have_common_owner(&body, &existing) {
                         self.learn_uid(operation, &existing);
                     }
-                    lock(&self.foreign).insert(operation.address.clone());
+                    lock(&self.untouchable).insert(operation.object_ref.clone());
                     return Ok(OperationOutcome::Skipped(SkipReason::AlreadyExisted));
                 }
             },
         };
         self.learn_uid(operation, &created);
-        lock(&self.foreign).remove(&operation.address);
+        lock(&self.untouchable).remove(&operation.object_ref);
         self.correct_created(operation, &body, &created).await?;
         self.write_status(operation, &body, &created).await?;
         Ok(OperationOutcome::Applied(AppliedEffect::Created))
@@ -136,16 +136,16 @@ impl Applier {
         match failure.status {
             Some(409) => {}
             Some(404)
-                if !operation.address.namespace.is_empty() && failure.message.contains("namespaces") =>
+                if !operation.object_ref.namespace.is_empty() && failure.message.contains("namespaces") =>
             {
-                self.target.create_namespace(&operation.address.namespace).await?;
+                self.target.create_namespace(&operation.object_ref.namespace).await?;
                 return Ok(CreateObstacle::Cleared);
             }
             _ => return Ok(CreateObstacle::Other),
         }
         let started = Instant::now();
         loop {
-            let Some(existing) = self.target.get(&operation.address).await? else {
+            let Some(existing) = self.target.get(&operation.object_ref).await? else {
                 return Ok(CreateObstacle::Cleared);
             };
             let is_ours = self.target.is_created_for(&existing, &operation.uid);
@@ -174,7 +174,7 @@ impl Applier {
     ) -> Result<()> {
         let Some(uid) = self.uid_of(operation) else { return Ok(()) };
         let mut patch = json!({});
-        match &*operation.address.kind.kind {
+        match &*operation.object_ref.kind.kind {
             "Namespace" if created["metadata"]["annotations"].get(UID_ANNOTATION).is_none() => {
                 for field in ["labels", "annotations"] {
                     patch["metadata"][field] = desired["metadata"][field].clone();
@@ -198,7 +198,7 @@ impl Applier {
     /// Most kinds ignore the status in a create request: it is written afterwards.
     async fn write_status(&self, operation: &ApiOperation, desired: &Value, created: &Value) -> Result<()> {
         let desired = desired.get("status").and_then(Value::as_object).filter(|status| !status.is_empty());
-        let Some(desired) = desired.filter(|_| self.target.has_status(&operation.address.kind)) else {
+        let Some(desired) = desired.filter(|_| self.target.has_status(&operation.object_ref.kind)) else {
             return Ok(());
         };
         let is_current = |(key, value): (&String, &Value)| created["status"].get(key) == Some(value);
@@ -217,7 +217,7 @@ impl Applier {
         let mut patch = patch.clone();
         lock(&self.uids).translate_references(&mut patch);
         self.detach_foreign_storage(operation, &mut patch).await?;
-        let status = if self.target.has_status(&operation.address.kind) {
+        let status = if self.target.has_status(&operation.object_ref.kind) {
             patch.as_object_mut().and_then(|patch| patch.remove("status"))
         } else {
             None
@@ -250,14 +250,14 @@ impl Applier {
             Verb::Patch { api_version, .. } => Some(&**api_version),
             _ => None,
         };
-        let failure = match self.target.patch_in(&operation.address, version, subresource, patch).await {
+        let failure = match self.target.patch_in(&operation.object_ref, version, subresource, patch).await {
             Ok(_) => return Ok(None),
             Err(failure) => failure,
         };
         match failure.status {
             Some(404) => Ok(Some(SkipReason::AlreadyGone)),
             // Some servers answer a different uid with 409, others with 422.
-            Some(409 | 422) => match self.target.get(&operation.address).await? {
+            Some(409 | 422) => match self.target.get(&operation.object_ref).await? {
                 None => Ok(Some(SkipReason::AlreadyGone)),
                 Some(existing) if existing["metadata"]["uid"] != *uid => {
                     Ok(Some(SkipReason::NotCreatedByRun))
@@ -287,25 +287,27 @@ impl Applier {
         let Some(uid) = self.uid_of(operation) else {
             return Ok(OperationOutcome::Skipped(self.missing_reason(operation)));
         };
-        match self.target.bind(&operation.address, &uid, node).await {
+        match self.target.bind(&operation.object_ref, &uid, node).await {
             Ok(()) => Ok(OperationOutcome::Applied(AppliedEffect::Bound)),
             Err(failure) if failure.status == Some(404) => {
                 Ok(OperationOutcome::Skipped(SkipReason::AlreadyGone))
             }
             // A request without a response may have been executed.
-            Err(failure) if failure.status == Some(409) => match self.target.get(&operation.address).await? {
-                None => Ok(OperationOutcome::Skipped(SkipReason::AlreadyGone)),
-                Some(pod) if pod["metadata"]["uid"] != *uid => {
-                    Ok(OperationOutcome::Skipped(SkipReason::NotCreatedByRun))
-                }
-                Some(pod) => match pod["spec"]["nodeName"].as_str() {
-                    Some(bound_node) if bound_node == node => {
-                        Ok(OperationOutcome::Applied(AppliedEffect::Bound))
+            Err(failure) if failure.status == Some(409) => {
+                match self.target.get(&operation.object_ref).await? {
+                    None => Ok(OperationOutcome::Skipped(SkipReason::AlreadyGone)),
+                    Some(pod) if pod["metadata"]["uid"] != *uid => {
+                        Ok(OperationOutcome::Skipped(SkipReason::NotCreatedByRun))
                     }
-                    Some(_) => Ok(OperationOutcome::Skipped(SkipReason::BoundElsewhere)),
-                    None => Err(failure),
-                },
-            },
+                    Some(pod) => match pod["spec"]["nodeName"].as_str() {
+                        Some(bound_node) if bound_node == node => {
+                            Ok(OperationOutcome::Applied(AppliedEffect::Bound))
+                        }
+                        Some(_) => Ok(OperationOutcome::Skipped(SkipReason::BoundElsewhere)),
+                        None => Err(failure),
+                    },
+                }
+            }
             Err(failure) => Err(failure),
         }
     }
@@ -345,7 +347,7 @@ impl Applier {
         };
         let outcome = match self.delete_unless_foreign(operation, &uid, Some(0)).await? {
             Ok(response) => {
-                self.target.remove_finalizers(&operation.address, &uid, &response).await?;
+                self.target.remove_finalizers(&operation.object_ref, &uid, &response).await?;
                 OperationOutcome::Applied(AppliedEffect::Deleted)
             }
             Err(skip_reason) => OperationOutcome::Skipped(skip_reason),
@@ -364,11 +366,13 @@ impl Applier {
         if let Some(deleted) = &mut *lock(&self.deleted) {
             deleted.insert(uid.into());
         }
-        if first_foreign_dependent(&self.target, &operation.address, Some(&self.target.run)).await?.is_some()
+        if first_foreign_dependent(&self.target, &operation.object_ref, Some(&self.target.run))
+            .await?
+            .is_some()
         {
             return Ok(Err(SkipReason::ContainsForeignObjects));
         }
-        match self.target.delete(&operation.address, uid, grace_period_seconds).await {
+        match self.target.delete(&operation.object_ref, uid, grace_period_seconds).await {
             Ok(response) => Ok(Ok(response)),
             Err(failure) if failure.status == Some(404) => Ok(Err(SkipReason::AlreadyGone)),
             Err(failure) if failure.status == Some(409) => Ok(Err(SkipReason::NotCreatedByRun)),

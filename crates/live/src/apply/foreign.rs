@@ -1,13 +1,13 @@
 //! Protection of objects in the target that the run did not create.
 
-use model::Kind;
+use model::{Kind, ObjectRef};
 use serde_json::Value;
 
 use super::Applier;
 use super::target::TargetCluster;
 use super::uid_map::NONEXISTENT_UID;
 use crate::list_watch::RequestFailure;
-use crate::translate::{ApiOperation, BIND_ANNOTATIONS, ObjectAddress};
+use crate::translate::{ApiOperation, BIND_ANNOTATIONS};
 use crate::{Connection, Error, Result};
 
 /// Kinds whose objects the control plane generates in every namespace or from other objects.
@@ -50,17 +50,17 @@ pub async fn kinds_before_run(connection: &Connection, run: &str) -> Result<Vec<
 /// never read, are not found.
 pub(super) async fn first_foreign_dependent(
     target: &TargetCluster,
-    address: &ObjectAddress,
+    object_ref: &ObjectRef,
     run: Option<&str>,
-) -> std::result::Result<Option<ObjectAddress>, RequestFailure> {
+) -> std::result::Result<Option<ObjectRef>, RequestFailure> {
     let is_generated = |kind: &Kind| GENERATED_KINDS.contains(&(&*kind.group, &*kind.kind));
-    let (kinds, namespace): (Vec<_>, _) = match (&*address.kind.group, &*address.kind.kind) {
+    let (kinds, namespace): (Vec<_>, _) = match (&*object_ref.kind.group, &*object_ref.kind.kind) {
         ("", "Namespace") => {
             let namespaced = target.served_kinds().into_iter().filter(|served| served.is_namespaced);
-            (namespaced.filter(|served| !is_generated(&served.kind)).collect(), &*address.name)
+            (namespaced.filter(|served| !is_generated(&served.kind)).collect(), &*object_ref.name)
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            let is_defined = |plural: &str, group: &str| format!("{plural}.{group}") == *address.name;
+            let is_defined = |plural: &str, group: &str| format!("{plural}.{group}") == *object_ref.name;
             let defined = target.served_kinds().into_iter();
             (defined.filter(|served| is_defined(&served.plural, &served.kind.group)).collect(), "")
         }
@@ -72,9 +72,9 @@ pub(super) async fn first_foreign_dependent(
             Err(failure) if failure.status == Some(404) => continue,
             found => found?,
         };
-        let first = objects.into_iter().find(|(address, object)| is_foreign(target, address, object));
-        if let Some((address, _)) = first {
-            return Ok(Some(address));
+        let first = objects.into_iter().find(|(object_ref, object)| is_foreign(target, object_ref, object));
+        if let Some((object_ref, _)) = first {
+            return Ok(Some(object_ref));
         }
     }
     Ok(None)
@@ -82,14 +82,14 @@ pub(super) async fn first_foreign_dependent(
 
 /// Whether an object is foreign. Objects with an owner in their namespace are deleted with it, and default objects
 /// exist in every namespace.
-fn is_foreign(target: &TargetCluster, address: &ObjectAddress, object: &Value) -> bool {
+fn is_foreign(target: &TargetCluster, object_ref: &ObjectRef, object: &Value) -> bool {
     let metadata = &object["metadata"];
     let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
     let is_owned = owners.into_iter().any(|owner| {
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
         target.is_namespaced(&Kind::of(text("apiVersion"), text("kind")))
     });
-    let is_default = DEFAULT_OBJECTS.contains(&(&*address.kind.kind, &*address.name));
+    let is_default = DEFAULT_OBJECTS.contains(&(&*object_ref.kind.kind, &*object_ref.name));
     !is_owned && !is_default
 }
 
@@ -100,15 +100,12 @@ impl Applier {
         operation: &ApiOperation,
         object: &mut Value,
     ) -> std::result::Result<(), RequestFailure> {
-        match (&*operation.address.kind.group, &*operation.address.kind.kind) {
+        match (&*operation.object_ref.kind.group, &*operation.object_ref.kind.kind) {
             ("", "PersistentVolumeClaim") => {
                 let Some(name) = object.pointer("/spec/volumeName").and_then(Value::as_str) else {
                     return Ok(());
                 };
-                if self
-                    .exists_as_foreign(&ObjectAddress::cluster_scoped("", "PersistentVolume", name))
-                    .await?
-                {
+                if self.exists_as_foreign(&ObjectRef::cluster_scoped("", "PersistentVolume", name)).await? {
                     unbind(object);
                 }
             }
@@ -117,13 +114,13 @@ impl Applier {
                     return Ok(());
                 };
                 let text = |field: &str| claim[field].as_str().unwrap_or_default();
-                let claim_address = ObjectAddress {
+                let claim_ref = ObjectRef {
                     kind: Kind::new("", "PersistentVolumeClaim"),
                     namespace: text("namespace").into(),
                     name: text("name").into(),
                 };
                 // With a uid it refers to a claim of this run, or to none.
-                if claim.get("uid").is_none() && self.exists_as_foreign(&claim_address).await? {
+                if claim.get("uid").is_none() && self.exists_as_foreign(&claim_ref).await? {
                     object["spec"]["claimRef"]["uid"] = NONEXISTENT_UID.into();
                 }
             }
@@ -133,9 +130,9 @@ impl Applier {
     }
 
     /// Whether such an object exists that this run did not create.
-    async fn exists_as_foreign(&self, address: &ObjectAddress) -> std::result::Result<bool, RequestFailure> {
-        let is_incomplete = address.name.is_empty();
-        let existing = if is_incomplete { None } else { self.target.get(address).await? };
+    async fn exists_as_foreign(&self, object_ref: &ObjectRef) -> std::result::Result<bool, RequestFailure> {
+        let is_incomplete = object_ref.name.is_empty();
+        let existing = if is_incomplete { None } else { self.target.get(object_ref).await? };
         Ok(existing.is_some_and(|existing| !self.target.is_of_run(&existing)))
     }
 }

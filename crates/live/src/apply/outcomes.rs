@@ -97,12 +97,12 @@ impl OutcomeCounts {
             *self.lateness_millis.entry(lateness.as_millis().try_into().unwrap_or(u64::MAX)).or_default() +=
                 1;
         }
-        let (address, verb) = (&operation.address, operation.verb.as_str());
+        let (object_ref, verb) = (&operation.object_ref, operation.verb.as_str());
         match outcome {
             OperationOutcome::Applied(effect) => *self.applied.entry(*effect).or_default() += 1,
             OperationOutcome::Finished => {}
             OperationOutcome::Skipped(reason) => {
-                let first = || format!("{verb} {address}");
+                let first = || format!("{verb} {object_ref}");
                 self.skipped
                     .entry(*reason)
                     .and_modify(|example| example.count += 1)
@@ -110,8 +110,8 @@ impl OutcomeCounts {
             }
             OperationOutcome::Failed(failure) => {
                 let status = failure.status.map_or("no response".to_owned(), |status| status.to_string());
-                let first = || format!("{address}: {failure}");
-                let key = format!("{verb} {}: {status}", address.kind);
+                let first = || format!("{object_ref}: {failure}");
+                let key = format!("{verb} {}: {status}", object_ref.kind);
                 self.failed
                     .entry(key)
                     .and_modify(|example| example.count += 1)

@@ -7,18 +7,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Moment, Object, What};
+use model::{Kind, Moment, Object, ObjectRef, What};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{Applier, RunTimes, lock};
-use crate::events::RecordingEvent;
 use crate::list_watch::RequestFailure;
-use crate::translate::{
-    COMPLETE_LABEL, COMPLETE_TIME_ANNOTATION, OWNER_ANNOTATION, ObjectAddress, reset_for_create,
-};
+use crate::recording_event::RecordingEvent;
+use crate::translate::{COMPLETE_LABEL, COMPLETE_TIME_ANNOTATION, OWNER_ANNOTATION, reset_for_create};
 
 /// Options for the lifecycle of pods.
 #[derive(Debug)]
@@ -73,9 +71,9 @@ pub async fn drive_pod_lifecycles(
                     && watched.is_interrupted()
                     && !applier.is_stopped()
                 {
-                    let (address, clone) = watched.next_clone();
+                    let (object_ref, clone) = watched.next_clone();
                     let applier = applier.clone();
-                    tasks.spawn(async move { applier.create_clone(&address, &clone).await });
+                    tasks.spawn(async move { applier.create_clone(&object_ref, &clone).await });
                 }
                 continue;
             }
@@ -89,8 +87,10 @@ pub async fn drive_pod_lifecycles(
             }
             if let Some(run_time) = options.run_times.run_time(&watched.owner, tracked.sequence) {
                 let end = now().plus_nanos((run_time.as_nanos() as f64 / options.speed) as i64);
-                let (address, applier) = (watched.address(), applier.clone());
-                tasks.spawn(async move { applier.write_completion_time(&address, &watched.uid, end).await });
+                let (object_ref, applier) = (watched.object_ref(), applier.clone());
+                tasks.spawn(
+                    async move { applier.write_completion_time(&object_ref, &watched.uid, end).await },
+                );
             }
         }
         while tasks.try_join_next().is_some() {}
@@ -100,15 +100,15 @@ pub async fn drive_pod_lifecycles(
 
 impl Applier {
     /// Writes the completion time to a pod.
-    async fn write_completion_time(&self, address: &ObjectAddress, uid: &str, end: Moment) {
+    async fn write_completion_time(&self, object_ref: &ObjectRef, uid: &str, end: Moment) {
         // KWOK parses whole seconds.
         let end = end.timestamp().strftime("%FT%TZ").to_string();
         let patch = json!({"metadata": {"uid": uid, "labels": {COMPLETE_LABEL: "true"}, "annotations": {COMPLETE_TIME_ANNOTATION: end}}});
-        retry(|| self.target.patch(address, "", &patch)).await;
+        retry(|| self.target.patch(object_ref, "", &patch)).await;
     }
 
-    async fn create_clone(&self, address: &ObjectAddress, object: &Value) {
-        retry(|| self.target.create(address, object)).await;
+    async fn create_clone(&self, object_ref: &ObjectRef, object: &Value) {
+        retry(|| self.target.create(object_ref, object)).await;
     }
 }
 
@@ -149,8 +149,13 @@ impl WatchedPod {
         self.text("/status/phase")
     }
 
-    fn address(&self) -> ObjectAddress {
-        ObjectAddress::pod(self.text("/metadata/namespace"), self.text("/metadata/name"))
+    fn object_ref(&self) -> ObjectRef {
+        self.pod_ref(self.text("/metadata/name"))
+    }
+
+    /// A pod in the same namespace.
+    fn pod_ref(&self, name: &str) -> ObjectRef {
+        ObjectRef::new(Kind::new("", "Pod"), self.text("/metadata/namespace"), name)
     }
 
     /// Whether it already has a completion time.
@@ -166,7 +171,7 @@ impl WatchedPod {
     }
 
     /// A copy of the pod under the next clone name.
-    fn next_clone(&self) -> (ObjectAddress, Value) {
+    fn next_clone(&self) -> (ObjectRef, Value) {
         let name = self.text("/metadata/name");
         let (stem, number) = match name.rsplit_once(CLONE_INFIX) {
             Some((stem, number)) => (stem, number.parse::<u64>().map_or(0, |number| number + 1)),
@@ -186,7 +191,7 @@ impl WatchedPod {
                 fields.remove(name);
             }
         }
-        (ObjectAddress::pod(self.text("/metadata/namespace"), &clone_name), pod)
+        (self.pod_ref(&clone_name), pod)
     }
 }
 
@@ -215,8 +220,8 @@ mod tests {
         let root = json!([{"kind": "ClusterRole", "name": "kinescope-replay-a", "uid": "r"}]);
         let first = watched_pod("a", root);
         assert!(first.is_interrupted());
-        let (address, pod) = first.next_clone();
-        assert_eq!(address.to_string(), "Pod virtual-shop/a-clone-0");
+        let (object_ref, pod) = first.next_clone();
+        assert_eq!(object_ref.to_string(), "Pod virtual-shop/a-clone-0");
         let expected = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a-clone-0", "namespace": "virtual-shop", "labels": {"app": "a"},
                 "ownerReferences": [{"kind": "ClusterRole", "name": "kinescope-replay-a", "uid": "r"}],

@@ -5,14 +5,13 @@
 
 use std::time::Duration;
 
-use model::Moment;
+use model::{Moment, ObjectRef};
 use serde_json::{Value, json};
 
 use super::target::TargetCluster;
 use super::{Applier, lock};
 use crate::list_watch::RequestFailure;
 use crate::run_label::RUN_LABEL;
-use crate::translate::ObjectAddress;
 use crate::{Connection, Error, Result};
 
 /// The status of a run.
@@ -61,7 +60,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// All runs in a target.
 pub async fn list_runs(connection: &Connection) -> Result<Vec<RunStatus>> {
     let target = TargetCluster::connect(connection.clone(), "").await?;
-    let objects = target.list_labeled(&address("").kind, None).await;
+    let objects = target.list_labeled(&object_ref("").kind, None).await;
     let objects = objects.map_err(|failure| Error::Server { doing: "list the runs", failure })?;
     Ok(objects.iter().filter_map(|(_, object)| RunStatus::parse(object)).collect())
 }
@@ -71,7 +70,7 @@ pub async fn set_paused(connection: &Connection, run: &str, paused: bool) -> Res
     let target = TargetCluster::connect(connection.clone(), run).await?;
     let wanted_state = if paused { RunState::Paused } else { RunState::Playing };
     let patch = json!({"metadata": {"annotations": {WANTED_STATE_ANNOTATION: wanted_state.as_str()}}});
-    let result = target.patch(&address(run), "", &patch).await;
+    let result = target.patch(&object_ref(run), "", &patch).await;
     result.map(drop).map_err(|failure| Error::Server { doing: "pause or resume the run", failure })
 }
 
@@ -80,12 +79,12 @@ impl Applier {
     pub async fn begin(&self, description: &str, resume: bool, now: Moment) -> Result<StartedRun> {
         let doing = "create the run in the target";
         let name = &self.target.run;
-        let existing = self.target.get(&address(name)).await;
+        let existing = self.target.get(&object_ref(name)).await;
         let existing = existing.map_err(|failure| Error::Server { doing, failure })?;
         let position = match &existing {
             Some(object) => {
                 let Some(run) = RunStatus::parse(object) else {
-                    let root = address(name).name;
+                    let root = object_ref(name).name;
                     return Err(Error::Run(format!(
                         "the target has a ClusterRole {root} that is not of a run: specify another name with --run"
                     )));
@@ -98,7 +97,7 @@ impl Applier {
         };
         let mut root = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [],
-            "metadata": {"name": address(name).name, "annotations": annotations(self.state(), position, now)},
+            "metadata": {"name": object_ref(name).name, "annotations": annotations(self.state(), position, now)},
         });
         root["metadata"]["annotations"][DESCRIPTION_ANNOTATION] = description.into();
         root["metadata"]["annotations"][WANTED_STATE_ANNOTATION] = self.state().as_str().into();
@@ -110,8 +109,8 @@ impl Applier {
             root["metadata"]["resourceVersion"] = version.clone();
         }
         let response = match &existing {
-            None => self.target.create(&address(name), &root).await,
-            Some(_) => self.target.patch(&address(name), "", &root).await,
+            None => self.target.create(&object_ref(name), &root).await,
+            Some(_) => self.target.patch(&object_ref(name), "", &root).await,
         };
         let root = response.map_err(|failure| Error::Server { doing, failure })?;
         Ok(StartedRun { position, root })
@@ -151,16 +150,12 @@ impl Applier {
 
     async fn report(&self, state: RunState, now: Moment) -> std::result::Result<Value, RequestFailure> {
         let patch = json!({"metadata": {"annotations": annotations(state, self.done_until(), now)}});
-        self.target.patch(&address(&self.target.run), "", &patch).await
+        self.target.patch(&object_ref(&self.target.run), "", &patch).await
     }
 }
 
-fn address(run: &str) -> ObjectAddress {
-    ObjectAddress::cluster_scoped(
-        "rbac.authorization.k8s.io",
-        "ClusterRole",
-        &format!("kinescope-replay-{run}"),
-    )
+fn object_ref(run: &str) -> ObjectRef {
+    ObjectRef::cluster_scoped("rbac.authorization.k8s.io", "ClusterRole", &format!("kinescope-replay-{run}"))
 }
 
 fn annotations(state: RunState, position: Option<Moment>, now: Moment) -> Value {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use kubernetes::owners::OwnerIndex;
 use kubernetes::pod_lifecycles::{PodLifecycle, PodLifecycleData, PodLifecycleTracker};
-use model::{Change, Kind, Moment, What};
+use model::{Change, Kind, Moment, ObjectRef, What};
 use serde_json::Value;
 
-use crate::translate::{ObjectAddress, PodTemplatePaths};
+use crate::translate::PodTemplatePaths;
 
 /// Run times of pods, collected from changes. Pods with restartPolicy Always have none.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct RunTimes {
     templates: PodTemplatePaths,
     owners: OwnerIndex,
     lives: PodLifecycleTracker,
-    /// By the text of the owner's address; sorted by start time.
+    /// By the text of the owner's reference; sorted by start time.
     by_owner: HashMap<String, Vec<(Moment, Option<Duration>)>>,
 }
 
@@ -68,8 +68,8 @@ impl RunTimes {
         let ancestors = self.owners.transitive_owners(&lifecycle.pod).into_iter().rev();
         let mut owners = ancestors.filter(|owner| self.templates.has_kind(&owner.kind()));
         let owner = owners.next().map_or_else(
-            || ObjectAddress::from_key(&lifecycle.key),
-            |owner| ObjectAddress {
+            || ObjectRef::from(&lifecycle.key),
+            |owner| ObjectRef {
                 kind: owner.kind(),
                 namespace: lifecycle.key.namespace.clone(),
                 name: owner.name.clone(),

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use http::Method;
-use model::Kind;
+use model::{Kind, ObjectRef};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -14,7 +14,6 @@ use crate::connection::{Connection, WriteRequest};
 use crate::kinds::{ServedKind, discover};
 use crate::list_watch::RequestFailure;
 use crate::run_label::RUN_LABEL;
-use crate::translate::ObjectAddress;
 use crate::url::percent_encode;
 use crate::{Error, Result};
 
@@ -119,11 +118,11 @@ impl TargetCluster {
 
     pub(super) async fn create(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
         object: &Value,
     ) -> std::result::Result<Value, RequestFailure> {
         let mut object = object.clone();
-        let path = self.path(address, None, Some(&mut object));
+        let path = self.path(object_ref, None, Some(&mut object));
         self.send(Method::POST, &path, JSON, &object).await
     }
 
@@ -132,7 +131,7 @@ impl TargetCluster {
         &self,
         kind: &Kind,
         run: Option<&str>,
-    ) -> std::result::Result<Vec<(ObjectAddress, Value)>, RequestFailure> {
+    ) -> std::result::Result<Vec<(ObjectRef, Value)>, RequestFailure> {
         let selector = run.map_or_else(|| RUN_LABEL.to_owned(), |run| format!("{RUN_LABEL}={run}"));
         self.list_selected(kind, "", &selector, JSON).await
     }
@@ -143,7 +142,7 @@ impl TargetCluster {
         kind: &Kind,
         namespace: &str,
         run: Option<&str>,
-    ) -> std::result::Result<Vec<(ObjectAddress, Value)>, RequestFailure> {
+    ) -> std::result::Result<Vec<(ObjectRef, Value)>, RequestFailure> {
         let selector = run.map_or_else(|| format!("!{RUN_LABEL}"), |run| format!("{RUN_LABEL}!={run}"));
         self.list_selected(kind, namespace, &selector, METADATA_LIST).await
     }
@@ -154,8 +153,8 @@ impl TargetCluster {
         namespace: &str,
         selector: &str,
         accept: &str,
-    ) -> std::result::Result<Vec<(ObjectAddress, Value)>, RequestFailure> {
-        let collection = ObjectAddress { kind: kind.clone(), namespace: namespace.into(), name: "".into() };
+    ) -> std::result::Result<Vec<(ObjectRef, Value)>, RequestFailure> {
+        let collection = ObjectRef { kind: kind.clone(), namespace: namespace.into(), name: "".into() };
         let (path, selector) = (self.path(&collection, None, None), percent_encode(selector));
         let (mut objects, mut continue_token) = (Vec::new(), String::new());
         loop {
@@ -173,9 +172,9 @@ impl TargetCluster {
             };
             for object in items {
                 let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
-                let address =
-                    ObjectAddress { kind: kind.clone(), namespace: text("namespace"), name: text("name") };
-                objects.push((address, object));
+                let object_ref =
+                    ObjectRef { kind: kind.clone(), namespace: text("namespace"), name: text("name") };
+                objects.push((object_ref, object));
             }
             match page["metadata"]["continue"].as_str() {
                 Some(token) if !token.is_empty() => token.clone_into(&mut continue_token),
@@ -187,9 +186,9 @@ impl TargetCluster {
     /// The object; `None` if it does not exist.
     pub(super) async fn get(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
     ) -> std::result::Result<Option<Value>, RequestFailure> {
-        let path = self.path(address, Some(""), None);
+        let path = self.path(object_ref, Some(""), None);
         match self.connection.get(&path, JSON).await {
             Ok(bytes) => parse_response(&bytes).map(Some),
             Err(failure) if failure.status == Some(404) => Ok(None),
@@ -200,45 +199,45 @@ impl TargetCluster {
     /// Patches an object or one of its subresources.
     pub(super) async fn patch(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
         subresource: &str,
         patch: &Value,
     ) -> std::result::Result<Value, RequestFailure> {
-        self.patch_in(address, None, subresource, patch).await
+        self.patch_in(object_ref, None, subresource, patch).await
     }
 
     /// Patches in a given API version, if the server has it.
     pub(super) async fn patch_in(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
         version: Option<&str>,
         subresource: &str,
         patch: &Value,
     ) -> std::result::Result<Value, RequestFailure> {
         let mut object = json!({"apiVersion": version});
-        let path = self.path(address, Some(subresource), version.map(|_| &mut object));
+        let path = self.path(object_ref, Some(subresource), version.map(|_| &mut object));
         self.send(Method::PATCH, &path, MERGE_PATCH, patch).await
     }
 
     pub(super) async fn bind(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
         uid: &str,
         node: &str,
     ) -> std::result::Result<(), RequestFailure> {
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": &*address.name, "namespace": &*address.namespace, "uid": uid},
+            "metadata": {"name": &*object_ref.name, "namespace": &*object_ref.namespace, "uid": uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        let path = self.path(address, Some("binding"), None);
+        let path = self.path(object_ref, Some("binding"), None);
         self.send(Method::POST, &path, JSON, &binding).await.map(drop)
     }
 
     /// Deletes an object, with its uid as a precondition.
     pub(super) async fn delete(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
         uid: &str,
         grace_period_seconds: Option<i64>,
     ) -> std::result::Result<Value, RequestFailure> {
@@ -249,23 +248,23 @@ impl TargetCluster {
         if let Some(grace_period_seconds) = grace_period_seconds {
             options["gracePeriodSeconds"] = grace_period_seconds.into();
         }
-        self.send(Method::DELETE, &self.path(address, Some(""), None), JSON, &options).await
+        self.send(Method::DELETE, &self.path(object_ref, Some(""), None), JSON, &options).await
     }
 
     /// Removes the finalizers of an object, if the response to its deletion has any.
     pub(super) async fn remove_finalizers(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
         uid: &str,
         response: &Value,
     ) -> std::result::Result<(), RequestFailure> {
         // The finalizer of a CustomResourceDefinition must stay until its objects are deleted, or they could never be
         // found.
-        let is_definition = &*address.kind.kind == "CustomResourceDefinition";
+        let is_definition = &*object_ref.kind.kind == "CustomResourceDefinition";
         if is_definition || response["metadata"].get("finalizers").is_none() {
             return Ok(());
         }
-        match self.patch(address, "", &json!({"metadata": {"uid": uid, "finalizers": null}})).await {
+        match self.patch(object_ref, "", &json!({"metadata": {"uid": uid, "finalizers": null}})).await {
             Err(failure) if !matches!(failure.status, Some(404 | 409 | 422)) => Err(failure),
             _ => Ok(()),
         }
@@ -275,7 +274,7 @@ impl TargetCluster {
     pub(super) async fn create_namespace(&self, name: &str) -> std::result::Result<(), RequestFailure> {
         let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         self.add_run_metadata(&mut namespace, None);
-        match self.create(&ObjectAddress::cluster_scoped("", "Namespace", name), &namespace).await {
+        match self.create(&ObjectRef::cluster_scoped("", "Namespace", name), &namespace).await {
             Err(failure) if failure.status != Some(409) => Err(failure),
             _ => Ok(()),
         }
@@ -283,9 +282,9 @@ impl TargetCluster {
 
     /// The path of the collection if `subresource` is `None`, of the object if it is empty, else of the subresource. An
     /// apiVersion that the server does not serve is replaced, also in `object`.
-    fn path(&self, address: &ObjectAddress, subresource: Option<&str>, object: Option<&mut Value>) -> String {
+    fn path(&self, object_ref: &ObjectRef, subresource: Option<&str>, object: Option<&mut Value>) -> String {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(served) = kinds.get(&address.kind) else { return String::new() };
+        let Some(served) = kinds.get(&object_ref.kind) else { return String::new() };
         let api_version = object.as_ref().and_then(|object| object["apiVersion"].as_str());
         let version = api_version
             .map(|api_version| api_version.rsplit_once('/').map_or(api_version, |(_, version)| version));
@@ -296,12 +295,12 @@ impl TargetCluster {
         if let Some(object) = object {
             object["apiVersion"] = served.api_version().into();
         }
-        let namespace = Some(&*address.namespace).filter(|name| served.is_namespaced && !name.is_empty());
+        let namespace = Some(&*object_ref.namespace).filter(|name| served.is_namespaced && !name.is_empty());
         let path = served.path(namespace);
         match subresource {
             None => path,
-            Some("") => format!("{path}/{}", percent_encode(&address.name)),
-            Some(subresource) => format!("{path}/{}/{subresource}", percent_encode(&address.name)),
+            Some("") => format!("{path}/{}", percent_encode(&object_ref.name)),
+            Some(subresource) => format!("{path}/{}/{subresource}", percent_encode(&object_ref.name)),
         }
     }
 
@@ -365,9 +364,8 @@ mod tests {
         });
         let target = TargetCluster::connect(server.connection().await, "run").await.unwrap();
         assert_eq!(target.watchable_kinds(), [Kind::new("", "Pod")]);
-        let address =
-            ObjectAddress { kind: Kind::new("", "Secret"), namespace: "d".into(), name: "s".into() };
-        assert_eq!(target.path(&address, None, None), "");
-        assert!(!target.refresh_kind(&address.kind).await.unwrap());
+        let object_ref = ObjectRef { kind: Kind::new("", "Secret"), namespace: "d".into(), name: "s".into() };
+        assert_eq!(target.path(&object_ref, None, None), "");
+        assert!(!target.refresh_kind(&object_ref.kind).await.unwrap());
     }
 }

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::str::Utf8Error;
 
 use kubernetes::change_filter::ObjectReader;
-use model::{BadObject, IncomingChange, Key, Moment, Object, What};
+use model::{BadObject, IncomingChange, Key, Moment, NamespacedName, Object, What};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{RequestFailure, WatchSubject};
-use crate::events::{ObjectName, VersionId};
+use crate::recording_event::VersionId;
 
 /// A page of a list.
 pub(super) struct ListPage<'a> {
@@ -70,7 +70,7 @@ impl WatchSubject {
     /// A DELETED change for an object for which the server sent no event.
     pub(crate) fn inferred_delete(
         &self,
-        name: &ObjectName,
+        name: &NamespacedName,
         version: &VersionId,
         seen: Moment,
     ) -> IncomingChange {
@@ -78,13 +78,9 @@ impl WatchSubject {
         IncomingChange { seen, key: self.key(name), what, inferred: true }
     }
 
-    pub(super) fn key(&self, (namespace, name): &ObjectName) -> Key {
-        Key {
-            source: self.source.clone(),
-            kind: self.kind.clone(),
-            namespace: namespace.clone(),
-            name: name.clone(),
-        }
+    pub(super) fn key(&self, name: &NamespacedName) -> Key {
+        let NamespacedName { namespace, name } = name.clone();
+        Key { source: self.source.clone(), kind: self.kind.clone(), namespace, name }
     }
 }
 
@@ -220,13 +216,13 @@ fn with_fields(item: &str, fields: &[(&str, &str)]) -> Option<String> {
 }
 
 /// A stub of a deleted object, from the stored version.
-fn deletion_stub(subject: &WatchSubject, (namespace, name): &ObjectName, version: &VersionId) -> Object {
+fn deletion_stub(subject: &WatchSubject, name: &NamespacedName, version: &VersionId) -> Object {
     let mut metadata = serde_json::json!({
-        "name": **name,
+        "name": *name.name,
         "resourceVersion": *version.resource_version,
     });
     // Objects that the recorder generates have no uid.
-    for (field, value) in [("uid", &*version.uid), ("namespace", &**namespace)] {
+    for (field, value) in [("uid", &*version.uid), ("namespace", &*name.namespace)] {
         if !value.is_empty() {
             metadata[field] = value.into();
         }

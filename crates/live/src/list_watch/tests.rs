@@ -86,7 +86,7 @@ impl Script {
         let objects = pods.iter().map(|uid_at_version| {
             let (uid, version) = uid_at_version.split_once('@').unwrap();
             let name = uid.split_once('-').unwrap().0;
-            (("n".into(), name.into()), VersionId { uid: uid.into(), resource_version: version.into() })
+            (NamespacedName::new("n", name), VersionId { uid: uid.into(), resource_version: version.into() })
         });
         Script {
             watching: Reflector::new(watch_subject(), Some("7"), objects, Some(moment(90))),
@@ -529,7 +529,7 @@ fn a_start_that_fails_is_a_gap() {
 #[test]
 fn objects_known_without_a_position_are_listed_with_a_gap() {
     let version = VersionId { uid: "a-1".into(), resource_version: "5".into() };
-    let known = [(("n".into(), "a".into()), version)];
+    let known = [(NamespacedName::new("n", "a"), version)];
     let reflector = Reflector::new(watch_subject(), None, known, Some(moment(90)));
     let listed = page("9", "", &["b-1@6"]);
     let expected = ["+b-1@6", "-a-1@5 inferred", "gap 90..100", "at 9"];

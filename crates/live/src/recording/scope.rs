@@ -45,7 +45,7 @@ struct PositionSection {
     positions: BTreeMap<String, String>,
 }
 
-/// The state from which the recording of a kind resumes.
+/// The positions to resume from, and the gaps that a scope change requires.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resumption {
     /// The position per namespace in scope, or of the one watch of all. `None`: start with a list, without a gap.
@@ -85,7 +85,7 @@ pub(super) struct RecordedSpan {
 /// The maximum number of namespaces named in a reason.
 const MAX_NAMES_IN_REASON: usize = 10;
 
-/// Resumes a kind from its positions in a new scope; `None`: it is no longer recorded.
+/// Resumes a kind from its positions in a new scope. `new_scope` is `None` if the kind is no longer recorded.
 ///
 /// The part that was recorded and is now out of scope becomes an open gap from where its watch stopped. The part in
 /// scope that was not recorded becomes a gap from the beginning of the recording, or of the open gap, until it has been

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::connection::tests::{Server, http_response};
-use crate::events::{KindStatus, VersionId, WatchState};
+use crate::recording_event::{KindStatus, VersionId, WatchState};
 
 /// The events of a recording, which is stopped when there are enough.
 pub(super) async fn recorded_events(
@@ -232,7 +232,7 @@ async fn a_kind_that_was_removed_between_runs_is_a_gap() {
     let version = VersionId { uid: "u".into(), resource_version: "3".into() };
     let resume_state = ResumeState {
         positions: [(pool.clone(), "4@2026-11-01T00:00:00Z".to_owned())].into(),
-        objects: [(pool.clone(), [(("".into(), "general".into()), version)].into())].into(),
+        objects: [(pool.clone(), [(NamespacedName::new("", "general"), version)].into())].into(),
         from: Some("2026-10-01T00:00:00Z".parse().unwrap()),
         until: Some("2026-11-01T00:00:00Z".parse().unwrap()),
     };
@@ -259,7 +259,8 @@ async fn a_kind_that_was_removed_between_runs_is_a_gap() {
 /// The resume state of two pods, in a recording that stopped at midnight.
 fn known_pods(position: &str) -> ResumeState {
     let version = |uid: &str| VersionId { uid: uid.into(), resource_version: "3".into() };
-    let pods = [(("shop".into(), "a".into()), version("u1")), (("web".into(), "b".into()), version("u2"))];
+    let pods =
+        [(NamespacedName::new("shop", "a"), version("u1")), (NamespacedName::new("web", "b"), version("u2"))];
     ResumeState {
         positions: [(Kind::new("", "Pod"), position.to_owned())].into(),
         objects: [(Kind::new("", "Pod"), pods.into())].into(),

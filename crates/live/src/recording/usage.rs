@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Gap, IncomingChange, Kind, Moment, Object, What};
+use model::{Gap, IncomingChange, Kind, Moment, NamespacedName, Object, What};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{FLUSH_TIMEOUT, Shared, wait_for_stop};
-use crate::events::{ObjectName, RecordingEvent, ResumeState, VersionId, WatchBatch};
 use crate::list_watch::{GAP_REPORT_INTERVAL_NANOS, RequestFailure, WatchSubject};
+use crate::recording_event::{RecordingEvent, ResumeState, VersionId, WatchBatch};
 use crate::url::percent_encode;
 
 const METRICS_API: &str = "/apis/metrics.k8s.io/v1beta1";
@@ -111,7 +111,7 @@ pub(super) fn end_sampling(source: &Arc<str>, resume_state: &ResumeState, now: M
     let changes = [NODE_USAGE, NAMESPACE_USAGE].into_iter().flat_map(|kind| {
         let subject = watch_subject(source, kind);
         let objects = resume_state.objects.get(&subject.kind).into_iter().flatten();
-        let mut objects: Vec<(&ObjectName, &VersionId)> = objects.collect();
+        let mut objects: Vec<(&NamespacedName, &VersionId)> = objects.collect();
         objects.sort_unstable_by_key(|(name, _)| *name);
         objects
             .into_iter()
@@ -132,7 +132,7 @@ impl UsageSampler {
     ) -> UsageSampler {
         let versions_of = |kind: &'static str| {
             let objects = resume_state.objects.get(&Kind::new(GROUP, kind)).into_iter().flatten();
-            (kind, objects.map(|((_, name), version)| (name.to_string(), version.clone())).collect())
+            (kind, objects.map(|(name, version)| (name.name.to_string(), version.clone())).collect())
         };
         let last: HashMap<_, BTreeMap<String, VersionId>> =
             [NODE_USAGE, NAMESPACE_USAGE].map(versions_of).into();
@@ -298,6 +298,6 @@ fn watch_subject(source: &Arc<str>, kind: &str) -> WatchSubject {
     WatchSubject { source: source.clone(), api_version: format!("{GROUP}/v1"), kind, keep: |_| true }
 }
 
-fn cluster_scoped(name: &str) -> ObjectName {
-    ("".into(), name.into())
+fn cluster_scoped(name: &str) -> NamespacedName {
+    NamespacedName::new("", name)
 }

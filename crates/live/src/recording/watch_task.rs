@@ -10,22 +10,23 @@ use rand_pcg::Pcg64;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::kind_progress::KindProgress;
+use super::kind_watch_state::KindWatchState;
 use super::{FLUSH_TIMEOUT, Shared, wait_for_stop};
-use crate::events::{KindStatus, RecordingEvent, WatchState};
 use crate::list_watch::{Reflector, RequestFailure, WatchOutput, WatchRequest, WatchResponse};
 use crate::panics::catch_panic;
+use crate::recording_event::{KindStatus, RecordingEvent, WatchState};
 use crate::url::percent_encode;
 
+/// One watch of a kind: in one namespace, or in all.
 pub(super) struct WatchTask {
     shared: Arc<Shared>,
-    progress: Arc<KindProgress>,
+    kind_state: Arc<KindWatchState>,
     /// Empty for all namespaces.
     namespace: String,
     reflector: Reflector,
     rng: Pcg64,
     /// A watch has ended or could not be opened since one was last opened.
-    announces_reopening: bool,
+    has_lost_watch: bool,
     /// The server does not have the kind.
     is_absent: bool,
     last_status: Option<(KindStatus, Moment)>,
@@ -49,7 +50,7 @@ impl WatchTask {
     /// The task of a namespace; an empty name stands for all.
     pub(super) fn new(
         shared: Arc<Shared>,
-        progress: Arc<KindProgress>,
+        kind_state: Arc<KindWatchState>,
         namespace: &str,
         reflector: Reflector,
         rng: Pcg64,
@@ -58,9 +59,9 @@ impl WatchTask {
             namespace: namespace.to_owned(),
             reflector,
             shared,
-            progress,
+            kind_state,
             rng,
-            announces_reopening: false,
+            has_lost_watch: false,
             is_absent: false,
             last_status: None,
             warnings: VecDeque::new(),
@@ -75,12 +76,13 @@ impl WatchTask {
                 // If it is not received in time, this is like a kill: the position was not reported either.
                 let _ = timeout(FLUSH_TIMEOUT, self.flush()).await;
             }
-            ReceiverClosed = self.supervise() => {}
+            ReceiverClosed = self.list_and_watch() => {}
         }
     }
 
-    /// Runs until the receiver is closed. After a panic everything is relisted, since the state is unknown.
-    async fn supervise(&mut self) -> ReceiverClosed {
+    /// Lists and watches until the receiver is closed. After a panic everything is relisted, since the state
+    /// is unknown.
+    async fn list_and_watch(&mut self) -> ReceiverClosed {
         loop {
             let panic = match catch_panic(self.send_requests()).await {
                 Ok(closed) => return closed,
@@ -110,7 +112,7 @@ impl WatchTask {
                 WatchRequest::Wait(wait) => {
                     tokio::select! {
                         () = sleep(wait) => {}
-                        () = self.progress.discovered.notified(), if self.is_absent => {}
+                        () = self.kind_state.discovered.notified(), if self.is_absent => {}
                     }
                     let jitter = self.rng.random();
                     Ok(self.reflector.next_request(jitter))
@@ -153,13 +155,13 @@ impl WatchTask {
         let mut lines = match self.shared.connection.watch(&path).await {
             Ok(lines) => lines,
             Err(failure) => {
-                self.announces_reopening = true;
+                self.has_lost_watch = true;
                 return Ok(self
                     .handle(WatchResponse::Failed(failure))
                     .unwrap_or_else(|| self.reflector.next_request(0.5)));
             }
         };
-        if std::mem::take(&mut self.announces_reopening) {
+        if std::mem::take(&mut self.has_lost_watch) {
             self.shared.reconnected.notify_one();
         }
         let mut next = self.handle(WatchResponse::Opened);
@@ -194,7 +196,7 @@ impl WatchTask {
                     batch_bytes = 0;
                 }
                 is_more = lines.fill_buffer(idle_timeout) => if !is_more {
-                    self.announces_reopening = true;
+                    self.has_lost_watch = true;
                     next = self.handle(WatchResponse::Ended);
                 },
             }
@@ -204,7 +206,7 @@ impl WatchTask {
 
     /// The path and query prefix of requests.
     fn request_prefix(&mut self) -> String {
-        let (path, api_version) = self.progress.request_prefix(&self.namespace);
+        let (path, api_version) = self.kind_state.request_prefix(&self.namespace);
         self.reflector.set_api_version(api_version);
         path
     }
@@ -227,12 +229,12 @@ impl WatchTask {
     /// Emits the status, the warnings and the pending batch. Cancel-safe: nothing is lost while it waits.
     async fn flush(&mut self) -> Result<(), ReceiverClosed> {
         let now = self.now();
-        let mut by_namespace = self.progress.by_namespace.lock().await;
+        let mut by_namespace = self.kind_state.by_namespace.lock().await;
         let watch = by_namespace.entry(self.namespace.clone()).or_default();
         watch.state = Some(self.reflector.state());
         watch.objects = self.reflector.object_count();
         watch.last_heard = self.reflector.last_heard();
-        let status = self.progress.status(&by_namespace);
+        let status = self.kind_state.status(&by_namespace);
         if self.is_status_due(&status, now) {
             self.shared
                 .output
@@ -249,9 +251,9 @@ impl WatchTask {
         let WatchOutput { mut batch, warnings } = self.reflector.take_output();
         if let Some((_, position)) = batch.positions.first_mut() {
             by_namespace.entry(self.namespace.clone()).or_default().position = Some(position.clone());
-            *position = self.progress.joint_position(&by_namespace);
+            *position = self.kind_state.joint_position(&by_namespace);
         }
-        if *self.progress.kind.kind == *"CustomResourceDefinition" && !batch.changes.is_empty() {
+        if *self.kind_state.kind.kind == *"CustomResourceDefinition" && !batch.changes.is_empty() {
             self.shared.discovery_wanted.notify_one();
         }
         permit.send(RecordingEvent::Batch(batch));
@@ -265,7 +267,7 @@ impl WatchTask {
         while !self.warnings.is_empty() {
             let permit = self.shared.output.reserve().await.map_err(|_| ReceiverClosed)?;
             if let Some(message) = self.warnings.pop_front() {
-                permit.send(RecordingEvent::Warning { kind: self.progress.kind.clone(), message });
+                permit.send(RecordingEvent::Warning { kind: self.kind_state.kind.clone(), message });
             }
         }
         Ok(())

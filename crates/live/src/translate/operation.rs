@@ -1,9 +1,6 @@
-//! API operations on single objects, and the addresses of objects.
+//! API operations on single objects.
 
-use std::fmt;
-use std::sync::Arc;
-
-use model::{Key, Kind, Moment};
+use model::{Kind, Moment, ObjectRef};
 use serde_json::Value;
 
 /// An operation on one object.
@@ -12,7 +9,7 @@ pub struct ApiOperation {
     /// When it is due, in recorded time.
     pub at: Moment,
     /// The object in the target.
-    pub address: ObjectAddress,
+    pub object_ref: ObjectRef,
     /// The recorded uid of the object, or a substitute.
     pub uid: Box<str>,
     /// The verb and its arguments.
@@ -51,17 +48,6 @@ pub enum Verb {
     },
 }
 
-/// The kind, namespace and name of an object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectAddress {
-    /// Group and kind.
-    pub kind: Kind,
-    /// Empty for cluster-scoped objects.
-    pub namespace: Arc<str>,
-    /// The name.
-    pub name: Arc<str>,
-}
-
 // === impl ApiOperation ===
 
 impl ApiOperation {
@@ -69,7 +55,7 @@ impl ApiOperation {
     pub(crate) fn defined_kind(&self) -> Option<Kind> {
         let Verb::Create { object } = &self.verb else { return None };
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-        let is_definition = &*self.address.kind.kind == "CustomResourceDefinition";
+        let is_definition = &*self.object_ref.kind.kind == "CustomResourceDefinition";
         is_definition.then(|| Some(Kind::new(text("/spec/group")?, text("/spec/names/kind")?))).flatten()
     }
 }
@@ -77,7 +63,7 @@ impl ApiOperation {
 // === impl Verb ===
 
 impl Verb {
-    /// The lower-case name.
+    /// The word in reports.
     pub fn as_str(&self) -> &'static str {
         match self {
             Verb::Create { .. } => "create",
@@ -85,35 +71,6 @@ impl Verb {
             Verb::Bind { .. } => "bind",
             Verb::Delete { .. } => "delete",
             Verb::CompleteDeletion { .. } => "remove",
-        }
-    }
-}
-
-// === impl ObjectAddress ===
-
-impl ObjectAddress {
-    /// The address of a recorded object.
-    pub fn from_key(key: &Key) -> ObjectAddress {
-        ObjectAddress { kind: key.kind.clone(), namespace: key.namespace.clone(), name: key.name.clone() }
-    }
-
-    /// The address of a pod.
-    pub(crate) fn pod(namespace: &str, name: &str) -> ObjectAddress {
-        ObjectAddress { kind: Kind::new("", "Pod"), namespace: namespace.into(), name: name.into() }
-    }
-
-    /// The address of a cluster-scoped object.
-    pub(crate) fn cluster_scoped(group: &str, kind: &str, name: &str) -> ObjectAddress {
-        ObjectAddress { kind: Kind::new(group, kind), namespace: "".into(), name: name.into() }
-    }
-}
-
-impl fmt::Display for ObjectAddress {
-    /// `Pod shop/web-1`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.namespace {
-            "" => write!(f, "{} {}", self.kind, self.name),
-            namespace => write!(f, "{} {namespace}/{}", self.kind, self.name),
         }
     }
 }

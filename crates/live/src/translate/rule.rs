@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use model::ObjectRef;
 use serde_json::Value;
-
-use super::ObjectAddress;
 
 /// Changes objects before they are sent to the target, or excludes them. It receives objects after the built-in rules.
 ///
@@ -15,7 +14,7 @@ pub trait Rule: fmt::Debug + Send + Sync {
     /// Changes a version of an object, or returns why it is excluded.
     fn apply(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
         trigger: RuleTrigger,
         object: &mut Value,
     ) -> Result<(), ExclusionReason>;

@@ -3,17 +3,17 @@
 use json_patch::Patch;
 use kubernetes::kinds;
 use kubernetes::selector::Selector;
-use model::Kind;
+use model::{Kind, ObjectRef};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::cel_expression::CelExpression;
+use super::pointer;
 use super::rule::{ExclusionReason, Rule, RuleTrigger};
-use super::{ObjectAddress, pointer};
 
 /// One rule of a file.
 #[derive(Debug)]
-pub struct FileRule {
+pub struct UserRule {
     /// Its name, or `rule N`.
     name: String,
     kinds: Vec<String>,
@@ -33,9 +33,10 @@ enum RuleAction {
     Edit { patch: Option<Patch>, merge: Option<Value>, set: Vec<(String, CelExpression)> },
 }
 
+/// The file as written.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleFile {
+#[serde(deny_unknown_fields, expecting = "a map with `rules`")]
+struct RuleFileSpec {
     rules: Vec<RuleSpec>,
 }
 
@@ -74,21 +75,21 @@ struct SetSpec {
 }
 
 /// Parses the rules of a file; errors name the rule.
-pub fn parse_rules(file: Value) -> Result<Vec<FileRule>, String> {
-    let spec: RuleFile = serde_json::from_value(file).map_err(|error| error.to_string())?;
+pub fn parse_rules(file: Value) -> Result<Vec<UserRule>, String> {
+    let spec: RuleFileSpec = serde_json::from_value(file).map_err(|error| error.to_string())?;
     let numbered = spec.rules.into_iter().enumerate();
-    numbered.map(|(index, spec)| FileRule::parse(index, spec)).collect()
+    numbered.map(|(index, spec)| UserRule::parse(index, spec)).collect()
 }
 
-// === impl FileRule ===
+// === impl UserRule ===
 
-impl FileRule {
-    fn parse(index: usize, spec: RuleSpec) -> Result<FileRule, String> {
+impl UserRule {
+    fn parse(index: usize, spec: RuleSpec) -> Result<UserRule, String> {
         let name = spec.name.clone().unwrap_or_else(|| format!("rule {}", index + 1));
-        FileRule::parse_named(&name, spec).map_err(|why| format!("{name}: {why}"))
+        UserRule::parse_named(&name, spec).map_err(|why| format!("{name}: {why}"))
     }
 
-    fn parse_named(name: &str, spec: RuleSpec) -> Result<FileRule, String> {
+    fn parse_named(name: &str, spec: RuleSpec) -> Result<UserRule, String> {
         let expression = |text: &str| {
             CelExpression::parse(text).map_err(|why| format!("invalid CEL expression {text:?}: {why}"))
         };
@@ -113,7 +114,7 @@ impl FileRule {
             return Err(format!("invalid kind {kind:?}"));
         }
         let selector = spec.selector.as_deref().map(Selector::parse).transpose();
-        Ok(FileRule {
+        Ok(UserRule {
             name: name.to_owned(),
             kinds: spec.kinds,
             namespaces: spec.namespaces,
@@ -165,13 +166,13 @@ impl FileRule {
         format!("{which}{trigger_text}: {effect}")
     }
 
-    fn matches(&self, address: &ObjectAddress, trigger: RuleTrigger, object: &Value) -> Result<bool, String> {
+    fn matches(&self, object_ref: &ObjectRef, trigger: RuleTrigger, object: &Value) -> Result<bool, String> {
         let label = |key: &str| object["metadata"]["labels"].get(key)?.as_str();
         let is_selected = self.trigger.is_none_or(|required| required == trigger)
             && (self.kinds.is_empty()
-                || self.kinds.iter().any(|kind_name| is_kind_named(&address.kind, kind_name)))
+                || self.kinds.iter().any(|kind_name| is_kind_named(&object_ref.kind, kind_name)))
             && (self.namespaces.is_empty()
-                || self.namespaces.iter().any(|name| **name == *address.namespace))
+                || self.namespaces.iter().any(|name| **name == *object_ref.namespace))
             && self.selector.as_ref().is_none_or(|selector| selector.matches(label));
         match &self.condition {
             Some(expression) if is_selected => match expression.evaluate(object)? {
@@ -204,14 +205,14 @@ impl FileRule {
     }
 }
 
-impl Rule for FileRule {
+impl Rule for UserRule {
     fn apply(
         &self,
-        address: &ObjectAddress,
+        object_ref: &ObjectRef,
         trigger: RuleTrigger,
         object: &mut Value,
     ) -> Result<(), ExclusionReason> {
-        match self.matches(address, trigger, object) {
+        match self.matches(object_ref, trigger, object) {
             Ok(true) => self.apply_action(object),
             Ok(false) => Ok(()),
             Err(why) => Err(self.cannot_apply(&why)),
@@ -276,28 +277,25 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn deployment() -> (ObjectAddress, Value) {
-        let address = ObjectAddress {
-            kind: Kind::new("apps", "Deployment"),
-            namespace: "shop".into(),
-            name: "web".into(),
-        };
+    fn deployment() -> (ObjectRef, Value) {
+        let object_ref =
+            ObjectRef { kind: Kind::new("apps", "Deployment"), namespace: "shop".into(), name: "web".into() };
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
             "spec": {"replicas": 3, "template": {"spec": {"containers": [
                 {"name": "a", "resources": {"requests": {"cpu": "500m"}}}, {"name": "b"}]}}}});
-        (address, object)
+        (object_ref, object)
     }
 
-    fn read(text: &str) -> Result<Vec<FileRule>, String> {
+    fn read(text: &str) -> Result<Vec<UserRule>, String> {
         parse_rules(serde_saphyr::from_str(text).map_err(|error| error.to_string())?)
     }
 
     /// A Deployment after the rules.
     fn applied(text: &str, trigger: RuleTrigger) -> Result<Value, ExclusionReason> {
-        let (address, mut object) = deployment();
+        let (object_ref, mut object) = deployment();
         for rule in read(text).unwrap() {
-            rule.apply(&address, trigger, &mut object)?;
+            rule.apply(&object_ref, trigger, &mut object)?;
         }
         Ok(object)
     }
@@ -328,6 +326,11 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_no_map_is_refused() {
+        assert_eq!(read("7").unwrap_err(), "invalid type: integer `7`, expected a map with `rules`");
+    }
+
+    #[test]
     fn rules_change_objects() {
         let text = r#"
 rules:
@@ -353,10 +356,10 @@ rules:
         let (_, rest) = page.split_once("```yaml\n").unwrap();
         let rules = read(rest.split_once("```").unwrap().0).unwrap();
         let apply = |kind: Kind, mut object: Value| {
-            let address = ObjectAddress { kind, namespace: "shop".into(), name: "a".into() };
+            let object_ref = ObjectRef { kind, namespace: "shop".into(), name: "a".into() };
             let applied = rules[1..]
                 .iter()
-                .try_for_each(|rule| rule.apply(&address, RuleTrigger::Created, &mut object));
+                .try_for_each(|rule| rule.apply(&object_ref, RuleTrigger::Created, &mut object));
             applied.map(|()| object)
         };
         let halved = apply(Kind::new("apps", "Deployment"), json!({"spec": {"replicas": 4}})).unwrap();
@@ -366,8 +369,8 @@ rules:
         let node =
             apply(Kind::new("", "Node"), json!({"status": {"allocatable": {"cpu": "1500m"}}})).unwrap();
         assert_eq!(node["status"]["allocatable"]["cpu"], "3");
-        let (address, mut node) = (ObjectAddress::cluster_scoped("", "Node", "n"), json!({}));
-        let dropped = rules[0].apply(&address, RuleTrigger::Created, &mut node);
+        let (object_ref, mut node) = (ObjectRef::cluster_scoped("", "Node", "n"), json!({}));
+        let dropped = rules[0].apply(&object_ref, RuleTrigger::Created, &mut node);
         assert_eq!(dropped, Err("dropped by nodes of its own".into()));
     }
 

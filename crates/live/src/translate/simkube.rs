@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
-use model::Kind;
+use model::{Kind, ObjectRef};
 use serde_json::{Map, Value, json};
 
-use super::ObjectAddress;
 use super::templates::{PodTemplatePaths, map_entry};
 
 /// Options of SimKube's mode.
@@ -35,7 +34,7 @@ pub struct StartupDelays {
     pub startup_jitter: Duration,
 }
 
-/// The annotation of a pod with the address of the recorded object whose run times it uses.
+/// The annotation of a pod that names the recorded object whose run times it uses.
 pub const OWNER_ANNOTATION: &str = "replay.kinescope.io/owner";
 /// The label by which KWOK's stage completes a pod, at the time in [`COMPLETE_TIME_ANNOTATION`].
 pub(crate) const COMPLETE_LABEL: &str = "simkube.io/kwok-stage-complete";
@@ -68,30 +67,30 @@ impl SimkubeMode {
         templates.has_kind(kind) || SUPPORTING_KINDS.contains(&(&*kind.group, &*kind.kind))
     }
 
-    /// The address of an object in the target.
-    pub(super) fn target_address(&self, address: &ObjectAddress) -> ObjectAddress {
+    /// The reference to an object in the target.
+    pub(super) fn target_ref(&self, object_ref: &ObjectRef) -> ObjectRef {
         let prefixed = |name: &str| format!("{}-{name}", self.prefix).into();
-        match (&*address.kind.kind, &*address.namespace) {
-            ("Namespace", _) => ObjectAddress { name: prefixed(&address.name), ..address.clone() },
-            (_, "") => address.clone(),
-            (_, namespace) => ObjectAddress { namespace: prefixed(namespace), ..address.clone() },
+        match (&*object_ref.kind.kind, &*object_ref.namespace) {
+            ("Namespace", _) => ObjectRef { name: prefixed(&object_ref.name), ..object_ref.clone() },
+            (_, "") => object_ref.clone(),
+            (_, namespace) => ObjectRef { namespace: prefixed(namespace), ..object_ref.clone() },
         }
     }
 
-    /// Changes an object as SimKube does. `recorded` is its recorded address, `address` its address in the target.
+    /// Changes an object as SimKube does. `recorded` refers to it in the recording, `object_ref` in the target.
     pub(super) fn transform(
         &self,
         templates: &PodTemplatePaths,
-        recorded: &ObjectAddress,
-        address: &ObjectAddress,
+        recorded: &ObjectRef,
+        object_ref: &ObjectRef,
         object: &mut Value,
     ) {
         let Some(fields) = object.as_object_mut() else { return };
         fields.remove("status");
         let metadata = map_entry(fields, "metadata");
-        metadata.insert("name".to_owned(), Value::from(&*address.name));
-        if !address.namespace.is_empty() {
-            metadata.insert("namespace".to_owned(), Value::from(&*address.namespace));
+        metadata.insert("name".to_owned(), Value::from(&*object_ref.name));
+        if !object_ref.namespace.is_empty() {
+            metadata.insert("namespace".to_owned(), Value::from(&*object_ref.namespace));
         }
         let labels = map_entry(metadata, "labels");
         labels.insert(SIMULATION_LABEL.to_owned(), self.name.clone().into());
@@ -102,7 +101,7 @@ impl SimkubeMode {
         });
     }
 
-    fn transform_template(&self, template: &mut Map<String, Value>, recorded: &ObjectAddress, owner: &str) {
+    fn transform_template(&self, template: &mut Map<String, Value>, recorded: &ObjectRef, owner: &str) {
         let metadata = map_entry(template, "metadata");
         map_entry(metadata, "labels").insert(SIMULATION_LABEL.to_owned(), self.name.clone().into());
         let annotations = map_entry(metadata, "annotations");

@@ -15,7 +15,11 @@ fn at(second: i64) -> Moment {
 fn translate(translator: &mut Translator, second: i64, how: fn(Object) -> What, object: &Value) -> Vec<Verb> {
     let (key, object) = parsed(object);
     let operations = translator.translate(at(second), &key, &how(object));
-    assert!(operations.iter().all(|operation| operation.at == at(second) && operation.address == ObjectAddress::from_key(&key)));
+    assert!(
+        operations
+            .iter()
+            .all(|operation| operation.at == at(second) && operation.object_ref == ObjectRef::from(&key))
+    );
     operations.into_iter().map(|operation| operation.verb).collect()
 }
 
@@ -147,7 +151,7 @@ fn required_objects_are_created_first() {
         [("Pod", "p"), ("PersistentVolume", "v"), ("ConfigMap", "c"), ("Node", "n"), ("Namespace", "s")];
     let mut translator = Translator::default();
     let operations = translator.begin(at(0), objects.map(|(kind, name)| object(kind, name)));
-    let order: Vec<&str> = operations.iter().map(|operation| &*operation.address.kind.kind).collect();
+    let order: Vec<&str> = operations.iter().map(|operation| &*operation.object_ref.kind.kind).collect();
     assert_eq!(order, ["Namespace", "Node", "PersistentVolume", "ConfigMap", "Pod"]);
 }
 
@@ -169,12 +173,12 @@ fn parsed(object: &Value) -> (Key, Object) {
     (object.key(&"film".into()), object)
 }
 
-/// The target address of an object, and the created object.
-fn created(options: TranslateOptions, object: &Value) -> Option<(ObjectAddress, Value)> {
+/// The reference to an object in the target, and the created object.
+fn created(options: TranslateOptions, object: &Value) -> Option<(ObjectRef, Value)> {
     let (key, object) = parsed(object);
     let operations = Translator::new(options).translate(at(1), &key, &What::Added(object));
     operations.into_iter().next().map(|operation| match operation.verb {
-        Verb::Create { object } => (operation.address, object),
+        Verb::Create { object } => (operation.object_ref, object),
         other => panic!("{other:?}"),
     })
 }
@@ -188,8 +192,8 @@ fn simkube_labels_and_annotations_are_added_to_every_template() {
             {"template": {"metadata": {"labels": {"l": "m"}, "annotations": {"k": "v"}},
                 "spec": {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "t"}], "containers": []}}}]},
         "status": {"done": 1}});
-    let (address, object) = created(simkube(), &tasks).unwrap();
-    assert_eq!(address.to_string(), "Tasks.x.io virtual-shop/many");
+    let (object_ref, object) = created(simkube(), &tasks).unwrap();
+    assert_eq!(object_ref.to_string(), "Tasks.x.io virtual-shop/many");
     let annotations = json!({"static.simkube.io/original-namespace": "shop", OWNER_ANNOTATION: "Tasks.x.io shop/many",
         "simkube.io/kwok-stage-create-delay": "1500ms", "simkube.io/kwok-stage-create-delay-jitter": "0ms"});
     let ours = json!({"key": "kwok-provider", "operator": "Exists", "effect": "NoSchedule"});
@@ -213,9 +217,9 @@ fn simkube_mode_applies_workloads_and_the_objects_they_need() {
     for (version, kind) in [("v1", "Node"), ("v1", "PersistentVolume"), ("v1", "Service")] {
         assert_eq!(created(simkube(), &object(version, kind)), None, "{kind}");
     }
-    let (address, namespace) = created(simkube(), &object("v1", "Namespace")).unwrap();
+    let (object_ref, namespace) = created(simkube(), &object("v1", "Namespace")).unwrap();
     assert_eq!(
-        (address.to_string(), &namespace["metadata"]["name"]),
+        (object_ref.to_string(), &namespace["metadata"]["name"]),
         ("Namespace virtual-a".to_owned(), &json!("virtual-a"))
     );
     let bare = with(&with(&pod("u1"), "/metadata/ownerReferences", json!([])), "/spec/nodeName", json!("n1"));
@@ -256,7 +260,7 @@ fn owners_are_created_before_their_dependents() {
         object("PersistentVolumeClaim", "free", ""),
     ];
     let operations = Translator::default().begin(at(0), objects);
-    let order: Vec<&str> = operations.iter().map(|operation| &*operation.address.name).collect();
+    let order: Vec<&str> = operations.iter().map(|operation| &*operation.object_ref.name).collect();
     let pointer = |name: &str| order.iter().position(|one| *one == name).unwrap();
     assert!(pointer("c") < pointer("b") && pointer("b") < pointer("a"), "{order:?}");
     assert!(pointer("pod") < pointer("claim") && pointer("free") < pointer("c"), "{order:?}");
@@ -267,12 +271,7 @@ fn owners_are_created_before_their_dependents() {
 struct MarkingRule;
 
 impl Rule for MarkingRule {
-    fn apply(
-        &self,
-        _: &ObjectAddress,
-        trigger: RuleTrigger,
-        object: &mut Value,
-    ) -> Result<(), ExclusionReason> {
+    fn apply(&self, _: &ObjectRef, trigger: RuleTrigger, object: &mut Value) -> Result<(), ExclusionReason> {
         if object["metadata"]["labels"]["app"] == "secret" {
             return Err("secret".into());
         }

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use live::{Connection, RecordedCluster, RecordingEvent, ResumeState, VersionId, WatchBatch, WatchScope};
-use model::{IncomingChange, Key, Kind, Moment, Object, What};
+use model::{IncomingChange, Key, Kind, Moment, NamespacedName, Object, What};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use testcluster::{Cluster, ClusterOptions};
@@ -230,7 +230,11 @@ impl RecordedEvents {
             let meta = object.meta();
             let text = |text: Option<std::borrow::Cow<'_, str>>| text.unwrap_or_default().into_owned().into();
             let seen = VersionId { uid: text(meta.uid), resource_version: text(meta.resource_version) };
-            resume_state.objects.entry(key.kind).or_default().insert((key.namespace, key.name), seen);
+            resume_state
+                .objects
+                .entry(key.kind)
+                .or_default()
+                .insert(NamespacedName::new(key.namespace, key.name), seen);
         }
         resume_state
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Config, ConfigOverrides, KEY_FILE, api_server, parse_duration, parse_size};
-use crate::policy::{Detail, RecordingPolicy, parse_event_choice};
+use crate::policy::{RecordingDetail, RecordingPolicy, parse_event_choice};
 use crate::{Assignment, ControlPlaneConfig, read_scheduler_config, secret_key};
 
 /// The keys allowed beside `clusters`, as defaults for all clusters.
@@ -120,11 +120,11 @@ fn assignment(
     }
     let (detail, redaction) = match (entry.everything, entry.redact) {
         (true, true) => bail!("everything requires redact: false, because environment values are kept too"),
-        (true, false) => (Detail::Everything, None),
-        (false, false) => (Detail::Significant, None),
+        (true, false) => (RecordingDetail::Everything, None),
+        (false, false) => (RecordingDetail::Significant, None),
         (false, true) => {
             let key = entry.redact_key.map_or(config.folder.join(KEY_FILE), |path| base_folder.join(path));
-            (Detail::Significant, Some(secret_key::read_redact_key(&key)?))
+            (RecordingDetail::Significant, Some(secret_key::read_redact_key(&key)?))
         }
     };
     let events = entry.events.as_deref().map(parse_event_choice).transpose();

@@ -18,7 +18,7 @@ pub(super) struct AwaitedPod {
     pub(super) since: Moment,
     /// When the previous pod of the same name was deleted, where names are reused.
     pub(super) predecessor_deleted: Option<Moment>,
-    /// The name that will be reused, where names are.
+    /// The name of the evicted pod; `None` if it follows one that ended. Only StatefulSets reuse it.
     pub(super) pod_name: Option<Arc<str>>,
     /// The revision hash of the pod's template, where the owner has several.
     pub(super) revision: Option<Arc<str>>,
@@ -125,7 +125,7 @@ impl AwaitedPods {
         self.remove(number)
     }
 
-    /// Takes the pod that an annotated pod is.
+    /// Takes the first pod that this annotation names: a replacement by `demand`, another pod by `after`.
     pub(super) fn take_annotated(&mut self, annotation: DemandAnnotation) -> Option<AwaitedPod> {
         let find = |is_replacement, demand| self.find(AwaitedKey::Annotation { is_replacement, demand });
         let replacement = find(true, annotation.demand);

@@ -7,17 +7,18 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use calibration::observed::ObservedChange;
-use controllers::{Controller, OwnerName, TemplateHashes, template_hash_of};
-use kubernetes::objects::PodView;
+use controllers::{Controller, TemplateHashes, template_hash_of};
+use kubernetes::objects::{OwnerReference, PodView, controller_of};
 use kubernetes::well_known::JOB_COMPLETION_INDEX;
-use model::Object;
+use model::{Kind, Object, ObjectRef};
 use serde::Deserialize;
 use simulation::{DemandId, PodRecord, RecordedPodSource};
 
 use super::recorded_owners::{OwnerCounts, PodSelection, RecordedOwners};
 use super::{RecordedDemand, RecordedDemands};
 
-/// Recorded pods that controllers create in a replay, by owner.
+/// The controllers that run in a replay, the recorded pods that they create, by owner, and the template
+/// hashes of recorded ReplicaSets.
 #[derive(Debug, Default)]
 pub struct ControllerPods {
     /// The controllers of the replay.
@@ -29,14 +30,12 @@ pub struct ControllerPods {
     /// The objects that these controllers reconcile, and their pods. The input stream and the run read them in threads
     /// of their own.
     recorded: Mutex<RecordedOwners>,
-    /// The first error of a lookup that cannot return it.
-    lookup_error: Mutex<Option<io::Error>>,
 }
 
 /// The owner of a pod, if a controller of the replay reconciles that kind of owner.
 #[derive(Debug)]
 pub(super) struct PodOwner {
-    name: OwnerName,
+    object: ObjectRef,
     /// Distinguishes the pod from others of its owner: a name, a completion index or a node.
     slot: Option<Arc<str>>,
 }
@@ -45,9 +44,10 @@ pub(super) struct PodOwner {
 #[derive(Debug)]
 pub(crate) struct ControllerPodMatcher<'a> {
     demands: &'a RecordedDemands,
-    /// By slot: the number of recorded pods with a match, which are the first ones. Of all pods of an owner: the number
-    /// of created pods beyond those recorded.
-    counts: OwnerCounts,
+    /// By owner and slot: the number of recorded pods with a match, which are the first ones.
+    matched_counts: OwnerCounts,
+    /// By owner: the number of created pods beyond those recorded.
+    extra_counts: OwnerCounts,
     error: Option<io::Error>,
 }
 
@@ -62,16 +62,9 @@ struct ObjectJson {
 #[serde(rename_all = "camelCase")]
 struct MetadataJson {
     #[serde(default)]
-    owner_references: Option<Vec<OwnerJson>>,
+    owner_references: Option<Vec<OwnerReference>>,
     #[serde(default)]
     annotations: Option<AnnotationsJson>,
-}
-
-#[derive(Deserialize)]
-struct OwnerJson {
-    kind: Arc<str>,
-    name: Arc<str>,
-    controller: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -101,12 +94,11 @@ impl ControllerPods {
     /// Takes a change of a recorded object.
     pub(super) fn observe(&mut self, change: &ObservedChange) -> io::Result<()> {
         let ObservedChange { key, what, .. } = change;
-        if !self.reconciles(&key.kind.kind) {
+        if !self.reconciles(&key.kind) {
             return Ok(());
         }
         self.has_owners = true;
-        let (kind, namespace, name) = (key.kind.kind.clone(), key.namespace.clone(), key.name.clone());
-        let is_new = self.recorded_mut().add(&OwnerName { kind, namespace, name })?;
+        let is_new = self.recorded_mut().add(&ObjectRef::from(key))?;
         if is_new && *key.kind.kind == *"ReplicaSet" {
             self.template_hashes.extend(template_hash_of(what.object()));
         }
@@ -115,25 +107,20 @@ impl ControllerPods {
 
     /// Adds a pod of an owner that was observed for the first time.
     pub(super) fn push_pod(&mut self, owner: &PodOwner, demand: DemandId) -> io::Result<()> {
-        self.recorded_mut().push_pod(&owner.name, owner.slot.as_ref(), demand)
+        self.recorded_mut().push_pod(&owner.object, owner.slot.as_ref(), demand)
     }
 
     /// Whether an owner was recorded itself.
     pub(super) fn is_recorded(&mut self, owner: &PodOwner) -> io::Result<bool> {
-        self.recorded_mut().contains(&owner.name)
+        self.recorded_mut().contains(&owner.object)
     }
 
-    /// Whether a controller of the replay creates such an object. An error is returned at the end of the replay.
-    pub(crate) fn creates(&self, object: &Object) -> bool {
-        if !self.has_owners {
-            return false;
+    /// Whether a controller of the replay creates such an object.
+    pub(crate) fn creates(&self, object: &Object) -> io::Result<bool> {
+        match self.owner_of(object).filter(|_| self.has_owners) {
+            Some(owner) => self.lock_recorded().contains(&owner.object),
+            None => Ok(false),
         }
-        let Some(owner) = self.owner_of(object) else { return false };
-        let is_recorded = self.lock_recorded().contains(&owner.name);
-        is_recorded.unwrap_or_else(|error| {
-            self.lookup_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            false
-        })
     }
 
     fn recorded_mut(&mut self) -> &mut RecordedOwners {
@@ -144,7 +131,7 @@ impl ControllerPods {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reconciles(&self, kind: &str) -> bool {
+    fn reconciles(&self, kind: &Kind) -> bool {
         Controller::for_kind(kind).is_some_and(|controller| self.controllers.contains(&controller))
     }
 
@@ -155,22 +142,21 @@ impl ControllerPods {
         }
         let json: ObjectJson = object.view().ok()?;
         let owners = json.metadata.owner_references.unwrap_or_default();
-        let owner = owners.into_iter().find(|owner| owner.controller == Some(true))?;
+        let owner = controller_of(&owners)?.object_ref(&(*object.meta().namespace).into());
         let controller = Controller::for_kind(&owner.kind)?;
         if !self.controllers.contains(&controller) || !creates_objects(controller) {
             return None;
         }
-        let slot = match &*owner.kind {
-            "StatefulSet" => Some((*object.meta().name).into()),
-            "DaemonSet" => {
+        let slot = match controller {
+            Controller::StatefulSet => Some((*object.meta().name).into()),
+            Controller::DaemonSet => {
                 let path = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0\
                             /matchFields/0/values/0";
                 json.spec.affinity.and_then(|affinity| Some(affinity.pointer(path)?.as_str()?.into()))
             }
             _ => json.metadata.annotations.and_then(|annotations| annotations.index),
         };
-        let namespace = (*object.meta().namespace).into();
-        Some(PodOwner { name: OwnerName { kind: owner.kind, namespace, name: owner.name }, slot })
+        Some(PodOwner { object: owner, slot })
     }
 }
 
@@ -200,18 +186,21 @@ fn slot_of(pod: &PodView) -> Option<Arc<str>> {
 
 impl<'a> ControllerPodMatcher<'a> {
     pub(crate) fn new(demands: &'a RecordedDemands) -> ControllerPodMatcher<'a> {
-        ControllerPodMatcher { demands, counts: OwnerCounts::default(), error: None }
+        ControllerPodMatcher {
+            demands,
+            matched_counts: OwnerCounts::default(),
+            extra_counts: OwnerCounts::default(),
+            error: None,
+        }
     }
 
-    /// Returns the first read error, also of the input stream.
+    /// Returns the first read error.
     pub(crate) fn finish(self) -> io::Result<()> {
-        let lookup_error = &self.demands.controller_pods.lookup_error;
-        let lookup_error = lookup_error.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.error.or(lookup_error).map_or(Ok(()), Err)
+        self.error.map_or(Ok(()), Err)
     }
 
     /// Pods of a Deployment are recorded under the Deployment in a trace, under the ReplicaSet in a cluster.
-    fn find_record(&mut self, pod: &PodView, owners: &[OwnerName]) -> io::Result<Option<PodRecord>> {
+    fn find_record(&mut self, pod: &PodView, owners: &[ObjectRef]) -> io::Result<Option<PodRecord>> {
         let controller_pods = &self.demands.controller_pods;
         let mut recorded = controller_pods.lock_recorded();
         for owner in owners {
@@ -221,16 +210,16 @@ impl<'a> ControllerPodMatcher<'a> {
             }
             let slot = slot_of(pod);
             let in_slot = PodSelection::InSlot(slot.as_ref());
-            let matched_count = self.counts.get(owner, in_slot)?;
+            let matched_count = self.matched_counts.get(owner, in_slot)?;
             if matched_count < recorded.pod_count(owner, in_slot)? {
-                self.counts.set(owner, in_slot, matched_count + 1)?;
+                self.matched_counts.set(owner, in_slot, matched_count + 1)?;
                 let demand = recorded.pod(owner, in_slot, matched_count)?;
                 let RecordedDemand { incarnations, exit, .. } = self.demands.get(demand)?;
                 return Ok(Some(PodRecord { demand: Some(demand), incarnations, exit }));
             }
             // It is treated like a recorded one: a Job that creates an extra pod must still finish.
-            let extra_count = self.counts.get(owner, PodSelection::All)?;
-            self.counts.set(owner, PodSelection::All, extra_count + 1)?;
+            let extra_count = self.extra_counts.get(owner, PodSelection::All)?;
+            self.extra_counts.set(owner, PodSelection::All, extra_count + 1)?;
             let example = recorded.pod(owner, PodSelection::All, extra_count % recorded_count)?;
             let exit = self.demands.get(example)?.exit;
             return Ok(Some(PodRecord { demand: None, incarnations: Vec::new(), exit }));
@@ -240,7 +229,7 @@ impl<'a> ControllerPodMatcher<'a> {
 }
 
 impl RecordedPodSource for ControllerPodMatcher<'_> {
-    fn next_record(&mut self, pod: &PodView, owners: &[OwnerName]) -> Option<PodRecord> {
+    fn next_record(&mut self, pod: &PodView, owners: &[ObjectRef]) -> Option<PodRecord> {
         self.find_record(pod, owners).unwrap_or_else(|error| {
             self.error.get_or_insert(error);
             None

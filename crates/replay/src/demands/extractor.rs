@@ -43,7 +43,7 @@ pub struct DemandExtractor<'a> {
     nodes: BTreeMap<Arc<str>, TrackedNode>,
     /// Pods with a `Preempted` Event.
     preempted: PreemptedPods,
-    /// The recording is of a replay, in which durations were drawn per pod, independently of other pods.
+    /// The recording was written by a replay: pods have demand annotations.
     recording_is_replay: bool,
     /// When the last unschedulable pod was observed.
     last_unschedulable: Option<Moment>,
@@ -76,7 +76,7 @@ struct TrackedPod {
     owner: Option<Owner>,
     /// Counts as one of its owner's pods.
     counts_for_owner: bool,
-    /// How it is being evicted, if its DisruptionTarget condition says so.
+    /// How it is being evicted, by its DisruptionTarget condition or a `Preempted` Event.
     eviction: Option<EvictionKind>,
     /// It reached a final phase without being deleted.
     completed: bool,
@@ -141,7 +141,7 @@ impl<'a> DemandExtractor<'a> {
         if !std::mem::replace(&mut self.window_began, true) {
             // Owners lack pods only once all initial pods have been observed.
             for uid in std::mem::take(&mut self.ended_initial_pods) {
-                self.stop_counting(self.from, &uid)?;
+                self.classify_pod_end(self.from, &uid)?;
             }
         }
         self.observe_object(at, change)
@@ -265,7 +265,7 @@ impl<'a> DemandExtractor<'a> {
             None => (next, None),
         };
         self.store.append_incarnation(demand, demand == next)?;
-        if let Some(owner) = controller_owner.filter(|_| self.window_began) {
+        if let Some(owner) = controller_owner.filter(|_| self.window_began && demand == next) {
             self.controller_pods.push_pod(&owner, demand)?;
         }
         self.totals.demands += u64::from(demand == next);
@@ -335,7 +335,8 @@ impl<'a> DemandExtractor<'a> {
             observed.bound_at = Some(at);
             observed.node_class = self.nodes.get(node).and_then(|node| node.class.clone());
             incarnation.node = Some(node.clone());
-            // A pod that was created after the last unschedulable one had none to wait for.
+            // A pod created after the last unschedulable one was observed did not wait behind it. A replay
+            // draws durations per pod, independently of other pods.
             let had_to_wait = !self.recording_is_replay
                 && !parsed.has_other_scheduler
                 && self
@@ -401,7 +402,7 @@ impl<'a> DemandExtractor<'a> {
         }
         if has_ended && std::mem::take(&mut tracked.counts_for_owner) {
             if self.window_began {
-                self.stop_counting(at, &parsed.uid)?;
+                self.classify_pod_end(at, &parsed.uid)?;
             } else {
                 self.ended_initial_pods.push(parsed.uid.clone());
             }
@@ -409,8 +410,8 @@ impl<'a> DemandExtractor<'a> {
         Ok(())
     }
 
-    /// A pod no longer counts for its owner: it ended, or is being deleted.
-    fn stop_counting(&mut self, at: Moment, uid: &Arc<str>) -> io::Result<()> {
+    /// Decides why a pod ended, or is being deleted, and what its owner does next.
+    fn classify_pod_end(&mut self, at: Moment, uid: &Arc<str>) -> io::Result<()> {
         let Some(tracked) = self.pods.get(uid) else { return Ok(()) };
         let demand = tracked.demand;
         let Some(demand_entry) = self.open_demands.get_mut(&demand) else { return Ok(()) };
@@ -458,7 +459,7 @@ impl<'a> DemandExtractor<'a> {
             )?;
             return Ok(());
         }
-        // A replay marks such pods; elsewhere it follows from the number of pods that the owner wants.
+        // A replay marks withdrawn pods. In other recordings, compare with the owner's desired number.
         let is_withdrawn = if self.recording_is_replay {
             tracked.withdrawn
         } else {
@@ -514,7 +515,7 @@ impl<'a> DemandExtractor<'a> {
             self.owners.pod_deleted(owner, &incarnation.name, at)?;
         }
         if std::mem::take(&mut tracked.counts_for_owner) {
-            self.stop_counting(at, uid)?;
+            self.classify_pod_end(at, uid)?;
         } else if finished && observed.eviction.is_none() {
             recorded.actions.push((deletion_began, DemandAction::CleanedUp));
         }
@@ -620,7 +621,7 @@ fn open_demand(open_demands: &mut FxHashMap<DemandId, OpenDemand>, demand: Deman
     &mut open_demands.get_mut(&demand).expect("the demand of an open pod is open").recorded
 }
 
-/// A pod makes no further progress: the start that was not observed takes longer than the time until `at`.
+/// Sets a lower bound for the start duration of a bound pod that had not started by `at`.
 fn set_unfinished_start(
     incarnation: &mut PodIncarnation,
     bound: Option<Moment>,

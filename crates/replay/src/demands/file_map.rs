@@ -20,6 +20,8 @@ pub(super) struct FileMap {
     cached_bytes: usize,
     max_cached_bytes: usize,
     files: Option<MapFiles>,
+    /// Entries were lost when the files could not be written.
+    is_incomplete: bool,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,13 @@ impl Default for FileMap {
 
 impl FileMap {
     fn with_cache(max_cached_bytes: usize) -> FileMap {
-        FileMap { cache: FxHashMap::default(), cached_bytes: 0, max_cached_bytes, files: None }
+        FileMap {
+            cache: FxHashMap::default(),
+            cached_bytes: 0,
+            max_cached_bytes,
+            files: None,
+            is_incomplete: false,
+        }
     }
 
     /// Returns a value.
@@ -105,6 +113,9 @@ impl FileMap {
 
     /// Returns the cached entry of a key, which is read if it is not cached.
     fn load(&mut self, key: &[u8]) -> io::Result<&mut CachedEntry> {
+        if self.is_incomplete {
+            return Err(io::Error::other("entries were lost when a temporary file could not be written"));
+        }
         if !self.cache.contains_key(key) {
             if self.cached_bytes >= self.max_cached_bytes {
                 self.empty_cache()?;
@@ -126,7 +137,9 @@ impl FileMap {
             None => self.files.insert(MapFiles::new()?),
         };
         self.cached_bytes = 0;
-        files.append(self.cache.drain().filter(|(_, entry)| entry.is_changed))
+        let appended = files.append(self.cache.drain().filter(|(_, entry)| entry.is_changed));
+        self.is_incomplete = appended.is_err();
+        appended
     }
 }
 

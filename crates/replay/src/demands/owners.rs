@@ -23,7 +23,7 @@ pub(super) struct OwnerTracker {
     /// needed again.
     deleted: FileMap,
     has_deleted: bool,
-    /// Owners without pods that were not recorded themselves, so that their deletion is never observed.
+    /// Unrecorded owners that had no pods left at some time. Their deletion is never observed.
     idle: VecDeque<Arc<str>>,
 }
 
@@ -145,7 +145,7 @@ impl OwnerTracker {
         Ok(withdrawn)
     }
 
-    /// Removes and returns the awaited pod that a new pod of an owner is.
+    /// Removes and returns the awaited pod that matches a new pod.
     pub(super) fn take_awaited(
         &mut self,
         owner: &Owner,
@@ -205,7 +205,7 @@ impl OwnerTracker {
         {
             state.awaited.set_predecessor_deleted(pod, at);
         }
-        Ok(())
+        self.release_if_deleted(&owner.uid)
     }
 
     /// Stops awaiting the pod of a demand.
@@ -213,7 +213,7 @@ impl OwnerTracker {
         if let Some(state) = self.load(&owner.uid)? {
             state.awaited.remove_demand(demand);
         }
-        Ok(())
+        self.release_if_deleted(&owner.uid)
     }
 
     /// All awaited pods that recreate evicted ones.

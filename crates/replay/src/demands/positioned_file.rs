@@ -18,9 +18,11 @@ impl<'a> PositionedFile<'a> {
     pub(super) fn read_up_to(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < into.len() {
-            match self.read(&mut into[filled..])? {
-                0 => break,
-                count => filled += count,
+            match self.read(&mut into[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(filled)

@@ -1,23 +1,25 @@
-//! The recorded owners of pods and the demands of their pods, in a file map: a long recording has many of both.
+//! Owners of pods, whether they were recorded, and the demands of their pods, in a file map: a long recording
+//! has many of both.
 
 use std::io;
 use std::sync::Arc;
 
-use controllers::OwnerName;
+use model::{Kind, ObjectRef};
 use simulation::DemandId;
 
 use super::encoding::Field;
 use super::file_map::FileMap;
 use super::positioned_file::corrupt_file;
 
-/// The recorded owners, and the demands of each one's pods in the order in which they were observed.
+/// Owners of pods, whether they were recorded, and the demands of their pods in the order in which they were
+/// observed.
 #[derive(Debug, Default)]
 pub(super) struct RecordedOwners {
     entries: FileMap,
     key: Vec<u8>,
 }
 
-/// Numbers by owner, or by owner and slot.
+/// A counter per owner, or per owner and slot.
 #[derive(Debug, Default)]
 pub(super) struct OwnerCounts {
     entries: FileMap,
@@ -42,7 +44,7 @@ const OWNER_ENTRY: u64 = u64::MAX;
 
 impl RecordedOwners {
     /// Adds an owner that was recorded. Returns whether it is new.
-    pub(super) fn add(&mut self, owner: &OwnerName) -> io::Result<bool> {
+    pub(super) fn add(&mut self, owner: &ObjectRef) -> io::Result<bool> {
         if self.contains(owner)? {
             return Ok(false);
         }
@@ -51,7 +53,7 @@ impl RecordedOwners {
     }
 
     /// Whether an owner was recorded.
-    pub(super) fn contains(&mut self, owner: &OwnerName) -> io::Result<bool> {
+    pub(super) fn contains(&mut self, owner: &ObjectRef) -> io::Result<bool> {
         write_key(&mut self.key, owner, PodSelection::All, OWNER_ENTRY);
         Ok(self.entries.get(&self.key)?.is_some())
     }
@@ -59,7 +61,7 @@ impl RecordedOwners {
     /// Appends a pod of an owner, which need not be recorded itself.
     pub(super) fn push_pod(
         &mut self,
-        owner: &OwnerName,
+        owner: &ObjectRef,
         slot: Option<&Arc<str>>,
         demand: DemandId,
     ) -> io::Result<()> {
@@ -67,7 +69,7 @@ impl RecordedOwners {
         self.push(owner, PodSelection::InSlot(slot), demand)
     }
 
-    fn push(&mut self, owner: &OwnerName, selection: PodSelection<'_>, demand: DemandId) -> io::Result<()> {
+    fn push(&mut self, owner: &ObjectRef, selection: PodSelection<'_>, demand: DemandId) -> io::Result<()> {
         write_key(&mut self.key, owner, selection, 0);
         let chunk = self.entries.update(&self.key, |entry| {
             if entry.is_empty() {
@@ -91,7 +93,7 @@ impl RecordedOwners {
     }
 
     /// The number of these pods of an owner.
-    pub(super) fn pod_count(&mut self, owner: &OwnerName, selection: PodSelection<'_>) -> io::Result<u64> {
+    pub(super) fn pod_count(&mut self, owner: &ObjectRef, selection: PodSelection<'_>) -> io::Result<u64> {
         write_key(&mut self.key, owner, selection, 0);
         match self.entries.get(&self.key)? {
             None => Ok(0),
@@ -102,7 +104,7 @@ impl RecordedOwners {
     /// The demand of one of these pods.
     pub(super) fn pod(
         &mut self,
-        owner: &OwnerName,
+        owner: &ObjectRef,
         selection: PodSelection<'_>,
         index: u64,
     ) -> io::Result<DemandId> {
@@ -118,7 +120,7 @@ impl RecordedOwners {
 
 impl OwnerCounts {
     /// Returns the count for these pods of an owner.
-    pub(super) fn get(&mut self, owner: &OwnerName, selection: PodSelection<'_>) -> io::Result<u64> {
+    pub(super) fn get(&mut self, owner: &ObjectRef, selection: PodSelection<'_>) -> io::Result<u64> {
         write_key(&mut self.key, owner, selection, 0);
         match self.entries.get(&self.key)? {
             None => Ok(0),
@@ -126,10 +128,10 @@ impl OwnerCounts {
         }
     }
 
-    /// Sets it.
+    /// Sets the count.
     pub(super) fn set(
         &mut self,
-        owner: &OwnerName,
+        owner: &ObjectRef,
         selection: PodSelection<'_>,
         count: u64,
     ) -> io::Result<()> {
@@ -141,10 +143,11 @@ impl OwnerCounts {
     }
 }
 
-fn write_key(key: &mut Vec<u8>, owner: &OwnerName, selection: PodSelection<'_>, chunk: u64) {
-    let OwnerName { kind, namespace, name } = owner;
+fn write_key(key: &mut Vec<u8>, owner: &ObjectRef, selection: PodSelection<'_>, chunk: u64) {
+    let ObjectRef { kind: Kind { group, kind }, namespace, name } = owner;
     key.clear();
     chunk.write(key);
+    group.write(key);
     kind.write(key);
     namespace.write(key);
     name.write(key);
@@ -162,8 +165,8 @@ fn number_at(entry: &[u8], position: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn owner(name: &str) -> OwnerName {
-        OwnerName { kind: "Job".into(), namespace: "a".into(), name: name.into() }
+    fn owner(name: &str) -> ObjectRef {
+        ObjectRef::new(Kind::new("batch", "Job"), "a", name)
     }
 
     #[test]

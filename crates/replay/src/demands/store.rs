@@ -184,7 +184,7 @@ mod tests {
         )
     }
 
-    fn cause() -> impl Strategy<Value = RecordedDemand> {
+    fn recorded_demand() -> impl Strategy<Value = RecordedDemand> {
         let exit = (any::<Duration>(), any::<bool>())
             .prop_map(|(run_duration, fails)| ContainerExit { after: run_duration, fails });
         let action = prop::sample::select(vec![
@@ -226,7 +226,7 @@ mod tests {
 
         #[test]
         fn demands_written_in_any_order_are_found_by_id(
-            causes in vec(cause(), 1..8),
+            demands in vec(recorded_demand(), 1..8),
             first in any::<prop::sample::Index>(),
             incarnations in vec((any::<u64>().prop_map(DemandId), any::<bool>()), 0..20),
         ) {
@@ -234,9 +234,9 @@ mod tests {
             for (demand, is_first) in &incarnations {
                 store.append_incarnation(*demand, *is_first).unwrap();
             }
-            let first = first.index(causes.len());
-            for id in (first..causes.len()).chain(0..first) {
-                store.put(DemandId(id as u64), &causes[id]).unwrap();
+            let first = first.index(demands.len());
+            for id in (first..demands.len()).chain(0..first) {
+                store.put(DemandId(id as u64), &demands[id]).unwrap();
             }
             let stored = store.finish().unwrap();
             let mut read = stored.incarnations();
@@ -244,17 +244,20 @@ mod tests {
                 prop_assert_eq!(read.next().unwrap(), *incarnation);
             }
             prop_assert!(read.next().is_err());
-            for (id, cause) in causes.iter().enumerate() {
-                prop_assert_eq!(&stored.get(DemandId(id as u64)).unwrap(), cause);
+            for (id, demand) in demands.iter().enumerate() {
+                prop_assert_eq!(&stored.get(DemandId(id as u64)).unwrap(), demand);
             }
-            prop_assert!(stored.get(DemandId(causes.len() as u64)).is_err());
+            prop_assert!(stored.get(DemandId(demands.len() as u64)).is_err());
             prop_assert!(stored.get(DemandId(u64::MAX)).is_err());
         }
 
         #[test]
-        fn truncated_records_are_rejected(cause in cause(), end in any::<prop::sample::Index>()) {
+        fn truncated_records_are_rejected(
+            demand in recorded_demand(),
+            end in any::<prop::sample::Index>(),
+        ) {
             let mut record = Vec::new();
-            cause.write(&mut record);
+            demand.write(&mut record);
             record.truncate(end.index(record.len()));
             prop_assert_eq!(<RecordedDemand as Field>::read(&mut &record[..]), None);
         }

@@ -11,7 +11,7 @@ use model::{IncomingChange, Moment, Window};
 use super::plan::LivePlan;
 use super::summary::RunSummary;
 use super::target_recording::{SOURCE, TargetRecording};
-use crate::compare_histories::{CounterpartAnnotations, Counterparts};
+use crate::compare_histories::{CounterpartAnnotations, PodMatcher};
 use crate::demands::extract_demands;
 use crate::history_part::HistoryPart;
 use crate::plan::{RecordingAnalysis, ReplayListener, ReplayPlan};
@@ -60,7 +60,7 @@ impl<'a> LiveComparison<'a> {
         };
         let recorded_time =
             |at: Moment| self.from.plus_nanos((at.nanos_since(self.began) as f64 * speed) as i64);
-        rewrite(&self.recording, path, &self.plan.run.part.source, recorded_time)
+        rewrite(&self.recording, path, &self.plan.resolved.part.source, recorded_time)
     }
 
     /// Compares the history that [`write_history`](LiveComparison::write_history) wrote with the recording.
@@ -71,10 +71,10 @@ impl<'a> LiveComparison<'a> {
         let RecordingAnalysis { demands, metrics, node_counts } =
             plan.analyze_recording(open_history, &mut listener)?;
         drop(listener);
-        let source = plan.run.part.source.clone();
-        let window = Window { from, ..plan.run.part.window };
+        let source = plan.resolved.part.source.clone();
+        let window = Window { from, ..plan.resolved.part.window };
         let part = HistoryPart { source: source.clone(), window };
-        let class_of = |node: &NodeView| Some(plan.run.classes.class_of(node));
+        let class_of = |node: &NodeView| Some(plan.resolved.classes.class_of(node));
         let mut meter = RecordingMeter::new(from);
         let replayed_demands =
             // The drains of the target's autoscaler, if it has one, are decisions of the target.
@@ -82,16 +82,16 @@ impl<'a> LiveComparison<'a> {
         for (kind, count) in replayed_demands.totals.evictions.iter().filter(|(kind, _)| !kind.is_input()) {
             meter.pods_evicted(kind.as_str(), *count);
         }
-        let (replayed_metrics, replayed_curve) = meter.finish(plan.run.end);
-        let mut counterparts =
-            Counterparts::new(CounterpartAnnotations { uid: UID_ANNOTATION, owner: OWNER_ANNOTATION });
-        live.part.for_each_change(|change| counterparts.add_recorded(change))?;
+        let (replayed_metrics, replayed_curve) = meter.finish(plan.resolved.end);
+        let mut pod_matcher =
+            PodMatcher::new(CounterpartAnnotations { uid: UID_ANNOTATION, owner: OWNER_ANNOTATION });
+        live.part.for_each_change(|change| pod_matcher.add_recorded(change))?;
         let everything = Selection { source: Some(source), ..Selection::default() };
         for change in replayed.between(Window { to: window.to, ..Window::ALL }, &everything)? {
-            counterparts.add_replayed(&change?);
+            pod_matcher.add_replayed(&change?);
         }
         let fidelity =
-            counterparts.compare(from, (&demands, &metrics), (&replayed_demands, &replayed_metrics))?;
+            pod_matcher.compare(from, (&demands, &metrics), (&replayed_demands, &replayed_metrics))?;
         let mut caveats = plan.caveats(open_history)?;
         caveats.extend(Caveat::of_demands(&demands));
         caveats.push(Caveat::new(
@@ -113,7 +113,7 @@ impl<'a> LiveComparison<'a> {
             );
             caveats.push(Caveat::new(CaveatTopic::Target, text));
         }
-        let groups = plan.run.groups.iter().map(|group| &group.name);
+        let groups = plan.resolved.groups.iter().map(|group| &group.name);
         Ok(Report {
             history: open_history
                 .history
@@ -122,11 +122,11 @@ impl<'a> LiveComparison<'a> {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned(),
-            source: plan.run.part.source.to_string(),
+            source: plan.resolved.part.source.to_string(),
             target: Some(summary.target.display().to_string()),
-            window: TimeSpan::new(window.from, plan.run.end),
-            level: plan.run.level,
-            seed: plan.run.seed,
+            window: TimeSpan::new(window.from, plan.resolved.end),
+            level: plan.resolved.level,
+            seed: plan.resolved.seed,
             settings: plan.reported_settings(),
             recorded: metrics,
             replayed: replayed_metrics,

@@ -122,7 +122,7 @@ impl LiveRun<'_> {
         if options.resume {
             runtime.block_on(applier.recover_created(&translator))?;
         }
-        let lifecycle_task = self.stamp_pods(connection, &applier)?;
+        let lifecycle_task = self.start_pod_lifecycles(connection, &applier)?;
         if plan.translate_options.simkube.is_some() {
             applier.own_created_objects(&run_start);
         }
@@ -156,7 +156,7 @@ impl LiveRun<'_> {
             is_stopped: applier.is_stopped(),
             position: applier.done_until(),
             took,
-            tally: applier.outcomes(),
+            outcomes: applier.outcomes(),
             left_out: translator.excluded().clone(),
         };
         observer.finished(&summary)?;
@@ -178,7 +178,7 @@ impl LiveRun<'_> {
     }
 
     /// Makes pods run as long as recorded, if SimKube's driver is simulated.
-    fn stamp_pods(
+    fn start_pod_lifecycles(
         &self,
         connection: &Connection,
         applier: &Arc<Applier>,
@@ -204,9 +204,9 @@ impl LiveRun<'_> {
         let scope = WatchScope { kinds, labels: Some(simkube.selector()), ..WatchScope::default() };
         let (applier, now) = (applier.clone(), options.clock);
         Ok(Some(self.runtime.spawn(async move {
-            let (_goes_on, stop) = watch::channel(false);
+            let (_stop_sender, stop) = watch::channel(false);
             let watching = live::record(target, scope, live::ResumeState::default(), now, sender, stop);
-            // Pods that cannot be watched are not stamped: the run continues.
+            // Without a watch, pods have no simulated lifecycle; the run continues.
             let _ = tokio::join!(watching, drive_pod_lifecycles(applier, lifecycle_options, receiver, now));
         })))
     }

@@ -39,8 +39,8 @@ pub struct RunSummary {
     pub position: Option<Moment>,
     /// How long it took.
     pub took: Duration,
-    /// Operations done, passed over and refused.
-    pub tally: OutcomeCounts,
+    /// The outcomes of its operations: applied, skipped and failed.
+    pub outcomes: OutcomeCounts,
     /// Changes that rules left out, by reason.
     pub left_out: BTreeMap<ExclusionReason, u64>,
 }
@@ -58,7 +58,7 @@ impl DryRun {
     pub(super) fn count(&mut self, operation: ApiOperation) {
         let verb = operation.verb.as_str();
         let index = DryRun::OPERATIONS.iter().position(|name| *name == verb).unwrap_or_default();
-        self.counts.entry(operation.address.kind).or_default()[index] += 1;
+        self.counts.entry(operation.object_ref.kind).or_default()[index] += 1;
     }
 }
 
@@ -67,32 +67,37 @@ impl DryRun {
 impl RunSummary {
     /// Whether the server accepted all operations.
     pub fn is_accepted(&self) -> bool {
-        self.tally.failed.is_empty()
+        self.outcomes.failed.is_empty()
     }
 
     /// The summary as JSON.
     pub fn to_json(&self) -> Value {
-        let tally = &self.tally;
+        let outcomes = &self.outcomes;
         let example = |(what, example): (&str, &CountedExample)| json!({"what": what, "count": example.count, "first": example.first});
-        let millis = |share: f64| tally.lateness_quantile(share).map(|late| late.as_millis() as u64);
-        let applied: Map<String, Value> = tally
+        let millis = |share: f64| outcomes.lateness_quantile(share).map(|late| late.as_millis() as u64);
+        let applied: Map<String, Value> = outcomes
             .applied
             .iter()
             .map(|(applied, count)| (applied.as_str().to_owned(), (*count).into()))
             .collect();
         let left_out: Map<String, Value> =
             self.left_out.iter().map(|(reason, count)| (reason.to_string(), (*count).into())).collect();
+        let skipped = outcomes.skipped.iter();
+        let skipped: Vec<Value> =
+            skipped.map(|(reason, counted)| example((reason.describe(), counted))).collect();
+        let failed: Vec<Value> =
+            outcomes.failed.iter().map(|(what, counted)| example((what, counted))).collect();
         json!({
             "run": self.run,
             "target": self.target.display().to_string(),
             "window": {"from": self.from.to_string(), "to": self.end.to_string()},
             "stoppedAt": self.position.filter(|_| self.is_stopped).map(|at| at.to_string()),
             "seconds": self.took.as_secs_f64(),
-            "requests": tally.count(),
+            "requests": outcomes.count(),
             "done": applied,
             "leftOut": left_out,
-            "passedOver": tally.skipped.iter().map(|(reason, counted)| example((reason.describe(), counted))).collect::<Vec<_>>(),
-            "refused": tally.failed.iter().map(|(what, counted)| example((what, counted))).collect::<Vec<_>>(),
+            "passedOver": skipped,
+            "refused": failed,
             "lateMillis": {"p50": millis(0.5), "p99": millis(0.99), "most": millis(1.0)},
         })
     }

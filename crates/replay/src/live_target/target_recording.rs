@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use recorder::policy::{Detail, RecordingPolicy};
+use recorder::policy::{RecordingDetail, RecordingPolicy};
 use recorder::{ApiServerConfig, Assignment, RecorderMetrics, lock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -51,7 +51,7 @@ impl TargetRecorder {
                 ..ApiServerConfig::default()
             },
             control_plane: None,
-            policy: RecordingPolicy { detail: Detail::Everything, ..RecordingPolicy::default() },
+            policy: RecordingPolicy { detail: RecordingDetail::Everything, ..RecordingPolicy::default() },
             settings: Vec::new(),
         };
         let recorder_metrics = Arc::new(RecorderMetrics::default());

@@ -14,7 +14,7 @@ use simulation::latency::Latencies;
 
 use super::node_scaling::NodeScaling;
 use super::recording_analysis::RecordingAnalysis;
-use super::run::ResolvedReplay;
+use super::resolved_replay::ResolvedReplay;
 use crate::demands::extract_demands;
 use crate::error::Error;
 use crate::recording_metrics::RecordingMeter;
@@ -32,7 +32,7 @@ struct RecordingMeasurements {
 
 /// Collects measurements, change by change.
 struct MeasurementCollector<'a> {
-    plan: &'a ResolvedReplay,
+    replay: &'a ResolvedReplay,
     latencies: LatencyMeter,
     provisioning: ProvisioningMeter<'a>,
     node_names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
@@ -41,7 +41,7 @@ struct MeasurementCollector<'a> {
     first_loop: Option<Moment>,
 }
 
-/// The fields of a ConfigMap that show loops.
+/// The fields of a ConfigMap that hold the autoscaler's status.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ConfigMap {
@@ -50,8 +50,8 @@ struct ConfigMap {
 
 impl ResolvedReplay {
     /// Extracts the demands of the recording, and takes from it the settings that are to be as recorded.
-    /// `should_continue` is called with the recorded time reached, and returns false to cancel. Returns also whether
-    /// provisioning times were to be measured and could not.
+    /// `should_continue` is called with the recorded time reached, and returns false to cancel. Also returns
+    /// true if provisioning times are to be measured, but no new node was recorded.
     pub fn analyze_recording(
         &mut self,
         history: &History,
@@ -102,19 +102,19 @@ impl ResolvedReplay {
 
 /// Reads a recording for its demands, metrics and measurements.
 fn analyze(
-    plan: &ResolvedReplay,
+    replay: &ResolvedReplay,
     history: &History,
     mut should_continue: impl FnMut(Moment) -> bool,
 ) -> Result<(RecordingAnalysis, RecordingMeasurements), Error> {
-    let class_of = |node: &NodeView| Some(plan.classes.class_of(node));
-    let mut recording_meter = RecordingMeter::new(plan.part.window.from);
-    let mut collector = MeasurementCollector::new(plan);
-    let replay_has_autoscaler = plan.node_scaling == NodeScaling::Autoscaled;
-    let controllers = crate::level::controllers(plan.level, replay_has_autoscaler);
+    let class_of = |node: &NodeView| Some(replay.classes.class_of(node));
+    let mut recording_meter = RecordingMeter::new(replay.part.window.from);
+    let mut collector = MeasurementCollector::new(replay);
+    let replay_has_autoscaler = replay.node_scaling == NodeScaling::Autoscaled;
+    let controllers = crate::level::controllers(replay.level, replay_has_autoscaler);
     let meter = Some(&mut recording_meter);
     let demands = extract_demands(
         history,
-        &plan.part,
+        &replay.part,
         replay_has_autoscaler,
         controllers,
         &class_of,
@@ -127,18 +127,18 @@ fn analyze(
     for (kind, count) in demands.totals.evictions.iter().filter(|(kind, _)| !kind.is_input()) {
         recording_meter.pods_evicted(kind.as_str(), *count);
     }
-    let (metrics, node_counts) = recording_meter.finish(plan.end);
+    let (metrics, node_counts) = recording_meter.finish(replay.end);
     Ok((RecordingAnalysis { demands, metrics, node_counts }, collector.finish()))
 }
 
 // === impl MeasurementCollector ===
 
 impl<'a> MeasurementCollector<'a> {
-    fn new(plan: &'a ResolvedReplay) -> MeasurementCollector<'a> {
+    fn new(replay: &'a ResolvedReplay) -> MeasurementCollector<'a> {
         MeasurementCollector {
-            plan,
-            latencies: LatencyMeter::new(plan.seed),
-            provisioning: ProvisioningMeter::new(&plan.groups),
+            replay,
+            latencies: LatencyMeter::new(replay.seed),
+            provisioning: ProvisioningMeter::new(&replay.groups),
             node_names: BTreeMap::new(),
             seen_names: BTreeSet::new(),
             first_loop: None,
@@ -149,7 +149,7 @@ impl<'a> MeasurementCollector<'a> {
         self.latencies.observe(at, change);
         self.provisioning.observe(at, change);
         match (&*change.key.kind.kind, &change.what) {
-            ("Node", What::Added(_)) if at > self.plan.part.window.from => {
+            ("Node", What::Added(_)) if at > self.replay.part.window.from => {
                 change.node.iter().for_each(|node| self.observe_node(node));
             }
             ("ConfigMap", What::Added(map) | What::Modified(map)) if self.first_loop.is_none() => {
@@ -160,19 +160,19 @@ impl<'a> MeasurementCollector<'a> {
     }
 
     fn observe_node(&mut self, node: &NodeView) {
-        let Some(group) = self.plan.classes.group_of(node) else { return };
+        let Some(group) = self.replay.classes.group_of(node) else { return };
         if self.seen_names.insert(node.name.clone()) {
             self.node_names.entry(group.clone()).or_default().push(node.name.clone());
         }
     }
 
     fn loop_start(&self, map: &Object) -> Option<Moment> {
-        let settings = &self.plan.autoscaler;
+        let settings = &self.replay.autoscaler;
         let meta = map.meta();
         let is_status_map =
             meta.name == *settings.status_config_map_name && meta.namespace == *settings.namespace;
         let status = map.view::<ConfigMap>().ok().filter(|_| is_status_map)?.data.remove("status")?;
-        autoscaler::loop_start_from_status(&status).filter(|began| *began >= self.plan.part.window.from)
+        autoscaler::loop_start_from_status(&status).filter(|began| *began >= self.replay.part.window.from)
     }
 
     fn finish(self) -> RecordingMeasurements {

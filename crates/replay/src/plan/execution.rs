@@ -40,7 +40,7 @@ impl ReplayPlan {
         outputs: &OutputFiles,
         listener: &mut dyn ReplayListener,
     ) -> anyhow::Result<Report> {
-        let run = &self.run;
+        let resolved = &self.resolved;
         let file: Box<dyn Write> = match &outputs.decisions {
             Some(path) => Box::new(File::create(path).with_context(|| outputs.write_context())?),
             None => Box::new(io::sink()),
@@ -52,21 +52,29 @@ impl ReplayPlan {
         if let Some(recording) = &mut recording {
             observer_set.observers.push(recording);
         }
-        let played = run.play(&open_history.history, &analysis, &mut observer_set);
+        let played = resolved.play(&open_history.history, &analysis, &mut observer_set);
         drop(observer_set);
         if played.is_ok() {
-            listener.on_progress(run.end);
+            listener.on_progress(resolved.end);
         }
         // The error of a cancelled replay is the listener's, or that of the failed write.
         listener.check_cancelled()?;
-        let written = decisions.finish(run.end).and_then(|mut lines| lines.0.flush());
+        let written = decisions.finish(resolved.end).and_then(|mut lines| lines.0.flush());
         written.with_context(|| outputs.write_context())?;
-        if let Some(mut recording) = recording {
-            self.end_recording(&mut recording)?;
-            recording.finish()?;
-        }
+        let outcome = match (played, recording) {
+            (Ok(outcome), Some(mut recording)) => {
+                self.end_recording(&mut recording)?;
+                recording.finish()?;
+                outcome
+            }
+            (Ok(outcome), None) => outcome,
+            // An error of the recording stops the replay.
+            (Err(error), recording) => {
+                return Err(recording.and_then(|it| it.into_error()).map_or(error.into(), Into::into));
+            }
+        };
         let caveats = self.caveats(open_history)?;
-        Ok(run.report(&open_history.history, analysis, played?, self.reported_settings(), caveats))
+        Ok(resolved.report(&open_history.history, analysis, outcome, self.reported_settings(), caveats))
     }
 }
 

@@ -22,11 +22,11 @@ impl ReplayPlan {
                     SettingsSource::History(name) => SettingsOrigin::History(name.clone()),
                 },
                 configuration: self.scheduler.configuration.clone(),
-                left_out: self.scheduler.settings.left_out.clone(),
+                unsupported_features: self.scheduler.settings.unsupported_features.clone(),
             },
             autoscaler: self.reported_autoscaler_settings(),
             latencies: LatencySettings {
-                origin: if self.run.measured.latencies {
+                origin: if self.resolved.measured.latencies {
                     SettingsOrigin::History("measured".to_owned())
                 } else {
                     SettingsOrigin::Replay
@@ -38,7 +38,7 @@ impl ReplayPlan {
 
     fn reported_autoscaler_settings(&self) -> AutoscalerSettings {
         let choice = &self.autoscaler;
-        let runs = self.run.node_scaling == NodeScaling::Autoscaled;
+        let runs = self.resolved.node_scaling == NodeScaling::Autoscaled;
         let groups_from = match &choice.groups_source {
             NodeGroupsSource::NoGroups => SettingsOrigin::Defaults,
             NodeGroupsSource::File(name) => SettingsOrigin::File(name.clone()),
@@ -52,18 +52,18 @@ impl ReplayPlan {
             (AutoscalerSettingsSource::Replay, _) => SettingsOrigin::Replay,
         };
         AutoscalerSettings {
-            nodes: self.run.node_scaling.as_str(),
+            nodes: self.resolved.node_scaling.as_str(),
             version: runs.then(|| choice.settings.version.to_string()),
             verified: runs.then(|| choice.is_verified()),
             origin: runs.then_some(from),
             flags: if runs { choice.flags.clone() } else { Vec::new() },
             groups_from,
-            groups: match self.run.node_scaling {
+            groups: match self.resolved.node_scaling {
                 NodeScaling::AsRecorded => Value::Array(Vec::new()),
                 NodeScaling::Autoscaled | NodeScaling::Fixed => choice.groups_document()["groups"].take(),
             },
             assumptions: choice.assumptions.clone(),
-            left_out: choice.settings.unsupported.clone(),
+            unsupported_flags: choice.settings.unsupported.clone(),
         }
     }
 }

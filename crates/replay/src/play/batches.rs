@@ -69,13 +69,13 @@ pub fn play_in_batches(
     history: &History,
     part: &HistoryPart,
     demands: &RecordedDemands,
-    adds_and_removes: &(dyn Fn(&NodeView) -> bool + Sync),
+    is_in_scaled_group: &(dyn Fn(&NodeView) -> bool + Sync),
     setup: RunSetup,
     settings: BatchSettings,
     observer: impl BatchObserver,
 ) -> Result<PlayEnd, Error> {
     let from = part.window.from;
-    let mut inputs = InputStream::new(demands, adds_and_removes);
+    let mut inputs = InputStream::new(demands, is_in_scaled_group);
     let mut pod_matcher = ControllerPodMatcher::new(demands);
     let mut player = BatchPlayer {
         run: new_run(setup, demands, &mut pod_matcher, observer),

@@ -1,4 +1,4 @@
-//! A replay that is being prepared: its settings, and its execution.
+//! Replays in batches for programs: their settings, and their execution.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,12 +24,12 @@ use crate::report::{
     SettingsOrigin,
 };
 
-/// A replay that is being prepared.
+/// Builds a replay, and [runs](ReplayBuilder::run) it in batches. Its level is [`ReplayLevel::Pods`].
 ///
-/// By default it reaches from where the recording is complete to its end, with the recorded autoscaler and groups, and
-/// with kube-scheduler's default configuration. Nodes are not removed: a replay answers what the pods of a window need,
-/// and a scale-down on the way would blur the answer. Nodes that the recorded autoscaler removed then stay; nodes that
-/// were removed otherwise are removed. [`scale_down`](ReplayBuilder::scale_down) changes that.
+/// By default it reaches from where the recording is complete to its end, with the recorded autoscaler and
+/// groups, and with kube-scheduler's default configuration. The autoscaler does not remove nodes, because the
+/// report says how many the pods need. Nodes that the recorded autoscaler removed then stay; nodes that were
+/// removed otherwise are removed. [`scale_down`](ReplayBuilder::scale_down) changes that.
 pub struct ReplayBuilder<'a> {
     replayer: &'a Replayer,
     from: Moment,
@@ -81,7 +81,8 @@ impl<'a> ReplayBuilder<'a> {
         ReplayBuilder { from, ..self }
     }
 
-    /// Sets the duration.
+    /// Ends the replay after this duration of recorded time; by default it ends with the recording. The
+    /// duration must not be zero or reach beyond the recording.
     #[must_use]
     pub fn lasting(self, duration: Duration) -> ReplayBuilder<'a> {
         ReplayBuilder { duration: Some(duration), ..self }
@@ -158,31 +159,31 @@ impl<'a> ReplayBuilder<'a> {
         let assumptions =
             if matches!(self.autoscaler, AutoscalerMode::Recorded) { assumptions } else { Vec::new() };
         let origins = self.settings_origins(&derived);
-        let mut plan = self.plan(part, &derived);
-        let (analysis, unmeasured) = plan.analyze_recording(&replayer.history, |_| true)?;
-        let start = recorded_snapshot(from, &objects, &plan.groups, &derived);
-        let settings = (plan.node_scaling == NodeScaling::Autoscaled).then_some(&plan.autoscaler);
+        let mut replay = self.resolve(part, &derived);
+        let (analysis, unmeasured) = replay.analyze_recording(&replayer.history, |_| true)?;
+        let start = recorded_snapshot(from, &objects, &replay.groups, &derived);
+        let settings = (replay.node_scaling == NodeScaling::Autoscaled).then_some(&replay.autoscaler);
         let decisions = DecisionLog::new(&analysis.demands, &analysis.node_counts, Vec::new());
-        let mut collector = ReportCollector::new(&plan.groups, settings, &start, scenarios, decisions);
+        let mut collector = ReportCollector::new(&replay.groups, settings, &start, scenarios, decisions);
         let steps = batch_settings(settings, batch_interval);
-        let outcome = plan.play_in_batches(&replayer.history, &analysis, steps, &mut collector);
+        let outcome = replay.play_in_batches(&replayer.history, &analysis, steps, &mut collector);
         if let Some(error) = collector.take_error() {
             return Err(ReplayerError::Scenario(error));
         }
         let outcome = outcome?;
         let CollectedReport { end, scaled_up_groups, scaled_up_nodes, deployed_pods, decisions } =
             collector.finish(outcome.ended.at).map_err(ReplayerError::Scenario)?;
-        let window = plan.part.window;
+        let window = replay.part.window;
         let gaps = replayer
             .history
             .gaps()?
             .into_iter()
             .filter(|gap| gap.source == replayer.source && gap.from < window.to && gap.to > window.from);
-        let mut caveats = plan.recording_caveats(&replayer.history)?;
+        let mut caveats = replay.recording_caveats(&replayer.history)?;
         caveats.extend(unmeasured.then(ResolvedReplay::unmeasured_caveat));
-        caveats.extend(plan.settings_caveats());
+        caveats.extend(replay.settings_caveats());
         caveats.extend(assumptions.iter().map(|text| Caveat::new(CaveatTopic::Autoscaler, text)));
-        let settings = reported_settings(&plan, origins, assumptions);
+        let settings = reported_settings(&replay, origins, assumptions);
         Ok(ReplayReport {
             start,
             end,
@@ -192,11 +193,11 @@ impl<'a> ReplayBuilder<'a> {
             deployed_pods,
             decisions,
             gaps: gaps.collect(),
-            report: plan.report(&replayer.history, analysis, outcome, settings, caveats),
+            report: replay.report(&replayer.history, analysis, outcome, settings, caveats),
         })
     }
 
-    fn plan(self, part: HistoryPart, derived: &DerivedGroups) -> ResolvedReplay {
+    fn resolve(self, part: HistoryPart, derived: &DerivedGroups) -> ResolvedReplay {
         let has_recorded_groups = self.node_groups.is_none();
         let mut groups = self.node_groups.unwrap_or_else(|| derived.groups.clone());
         if has_recorded_groups {
@@ -298,23 +299,23 @@ struct SettingsOrigins {
 
 /// Returns the settings of a replay as its report shows them.
 fn reported_settings(
-    plan: &ResolvedReplay,
+    replay: &ResolvedReplay,
     origins: SettingsOrigins,
     assumptions: Vec<String>,
 ) -> ReportedSettings {
-    let (scheduler, autoscaler) = (&plan.scheduler, &plan.autoscaler);
-    let runs = plan.node_scaling == NodeScaling::Autoscaled;
-    let groups = NodeGroups::document(&plan.groups, plan.pricing, &plan.gpu_label)["groups"].take();
+    let (scheduler, autoscaler) = (&replay.scheduler, &replay.autoscaler);
+    let runs = replay.node_scaling == NodeScaling::Autoscaled;
+    let groups = NodeGroups::document(&replay.groups, replay.pricing, &replay.gpu_label)["groups"].take();
     ReportedSettings {
         scheduler: SchedulerSettings {
             version: scheduler.version.to_string(),
             verified: scheduler.version == scheduler::Version::V1_36,
             origin: SettingsOrigin::Program,
             configuration: Value::Null,
-            left_out: scheduler.left_out.clone(),
+            unsupported_features: scheduler.unsupported_features.clone(),
         },
         autoscaler: AutoscalerSettings {
-            nodes: plan.node_scaling.as_str(),
+            nodes: replay.node_scaling.as_str(),
             version: runs.then(|| autoscaler.version.to_string()),
             verified: runs.then_some(autoscaler.version == autoscaler::Version::V1_36),
             origin: runs.then_some(origins.autoscaler),
@@ -322,7 +323,7 @@ fn reported_settings(
             groups_from: origins.groups,
             groups: if runs { groups } else { Value::Array(Vec::new()) },
             assumptions,
-            left_out: autoscaler.unsupported.clone(),
+            unsupported_flags: autoscaler.unsupported.clone(),
         },
         latencies: LatencySettings { origin: SettingsOrigin::Program },
         overrides: Vec::new(),

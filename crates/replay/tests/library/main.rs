@@ -89,8 +89,8 @@ fn recorded_scaling_events_are_listed() {
         let events = replayer.scaling_events(at(START + from), at(START + to)).unwrap();
         let describe = |what: &ScalingEventKind| match what {
             ScalingEventKind::AutoscalerEvent { reason, object: about, .. } => format!("{reason} {about}"),
-            ScalingEventKind::NodeAdded { node, group } => format!("came {node} {group}"),
-            ScalingEventKind::NodeDeleted { node, group } => format!("went {node} {group}"),
+            ScalingEventKind::NodeAdded { node, group } => format!("added {node} {group}"),
+            ScalingEventKind::NodeDeleted { node, group } => format!("deleted {node} {group}"),
         };
         events
             .iter()
@@ -102,14 +102,14 @@ fn recorded_scaling_events_are_listed() {
     assert_eq!(
         events_between(0, 120),
         [
-            format!("1 came n1 {GROUP}"),
+            format!("1 added n1 {GROUP}"),
             "15 TriggeredScaleUp default/waiting".to_owned(),
-            format!("20 came n2 {GROUP}"),
+            format!("20 added n2 {GROUP}"),
             "70 ScaleDown n2".to_owned(),
-            format!("75 went n2 {GROUP}"),
+            format!("75 deleted n2 {GROUP}"),
         ]
     );
-    assert_eq!(events_between(20, 20), [format!("20 came n2 {GROUP}")]);
+    assert_eq!(events_between(20, 20), [format!("20 added n2 {GROUP}")]);
     assert_eq!(events_between(21, 69), Vec::<String>::new());
 }
 

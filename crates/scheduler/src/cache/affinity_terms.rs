@@ -113,8 +113,14 @@ impl AffinityTerms {
         }
     }
 
-    /// A pod with these terms was assigned to a node, or left it.
-    pub(super) fn update_counts(&mut self, ids: &[TermId], node: NodeId, came: bool, topology: &Topology) {
+    /// A pod with these terms was added to a node or removed from it.
+    pub(super) fn update_counts(
+        &mut self,
+        ids: &[TermId],
+        node: NodeId,
+        is_added: bool,
+        topology: &Topology,
+    ) {
         for id in ids {
             let term_counts = self.terms.value_mut(id.0);
             let domain = topology.domain(term_counts.key, node);
@@ -125,7 +131,7 @@ impl AffinityTerms {
                 term_counts.counts.resize(domain.value_id() + 1, 0);
             }
             let count = &mut term_counts.counts[domain.value_id()];
-            if came {
+            if is_added {
                 *count += 1;
                 term_counts.total += 1;
             } else {

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets by number, and the budgets that cover a label set.
+//! PodDisruptionBudgets, and which of them cover a label set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,15 +67,15 @@ impl DisruptionBudgets {
     }
 
     pub(super) fn set(&mut self, namespace: Arc<str>, name: Arc<str>, budget: DisruptionBudget) {
-        self.generation += 1;
         let key = (namespace, name);
         if let Some(id) = self.ids.get(&key) {
-            let old = std::mem::replace(&mut self.budgets[id.0 as usize], budget);
-            if old.selector != self.get(*id).selector {
-                self.coverage_generation += 1;
-            }
+            let old = &mut self.budgets[id.0 as usize];
+            self.coverage_generation += u64::from(old.selector != budget.selector);
+            self.generation += u64::from(*old != budget);
+            *old = budget;
             return;
         }
+        self.generation += 1;
         self.coverage_generation += 1;
         let id = self.free.pop().unwrap_or(BudgetId(self.budgets.len() as u32));
         if id.0 as usize == self.budgets.len() {

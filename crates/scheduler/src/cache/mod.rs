@@ -36,11 +36,12 @@ pub(super) use count_query::{
 pub(super) use disruption_budgets::BudgetId;
 pub(super) use domain_counts::DomainCounts;
 pub(super) use nodes::{ImageStates, NodeTable};
-pub(super) use pod_counts::CountsId;
+pub(super) use pod_counts::DomainCountsId;
 pub(super) use related_objects::{RelatedObjectKind, RelatedObjects};
 pub(super) use topology::{Topology, TopologyDomain, TopologyKeyId};
 
-/// The scheduler's cache of the cluster.
+/// The scheduler's cache of the cluster. Everything is live, except the order of nodes and their image
+/// states, which are taken when a scheduling cycle begins ([`NodeTable::update_snapshot`]).
 #[derive(Debug, Default)]
 pub(super) struct ClusterCache {
     pub scalars: ScalarResourceNames,
@@ -148,8 +149,8 @@ impl ClusterCache {
 
     /// Adds a pod; it is assigned if it names a node.
     pub(super) fn add_pod(&mut self, mut pod: Pod) -> PodId {
-        let labels_id = PodLabels { namespace: pod.name.namespace.clone(), labels: pod.labels.clone() };
-        let labels_id = self.pod_counts.acquire_labels(&Arc::new(labels_id));
+        let pod_labels = PodLabels { namespace: pod.name.namespace.clone(), labels: pod.labels.clone() };
+        let labels_id = self.pod_counts.acquire_labels(&Arc::new(pod_labels));
         let spec_id = self.acquire_spec(&pod.spec);
         // Equal specs are stored once.
         pod.spec = self.specs.key(spec_id).clone();
@@ -220,6 +221,8 @@ impl ClusterCache {
         let CachedPod { pod: old, node, assumed, .. } = self.cached(id);
         let is_unaffected = !assumed
             && Arc::ptr_eq(&old.spec, &pod.spec)
+            // A host port of two pods is freed with the first of them, and taken again by an update of the other.
+            && pod.spec.host_ports.is_empty()
             && old.node_name == pod.node_name
             && old.terminating == pod.terminating
             && old.labels == pod.labels
@@ -407,21 +410,21 @@ impl ClusterCache {
     }
 
     /// Returns the counts for a query, which are kept up to date from now on.
-    pub(super) fn counts_for(&mut self, query: CountQuery) -> CountsId {
+    pub(super) fn counts_for(&mut self, query: CountQuery) -> DomainCountsId {
         self.pod_counts.get_or_create(query, &(&self.nodes, &self.topology))
     }
 
-    pub(super) fn counts(&self, id: CountsId) -> &DomainCounts {
+    pub(super) fn counts(&self, id: DomainCountsId) -> &DomainCounts {
         self.pod_counts.counts(id)
     }
 
     /// Whether pods on a node are counted.
-    pub(super) fn is_node_counted(&self, id: CountsId, node: NodeId) -> bool {
+    pub(super) fn is_node_counted(&self, id: DomainCountsId, node: NodeId) -> bool {
         self.pod_counts.is_node_counted(id, node)
     }
 
     /// Returns the number of eligible domains, and the lowest count of any of them except `except`.
-    pub(super) fn min_match(&self, id: CountsId, except: Option<usize>) -> (usize, Option<u32>) {
+    pub(super) fn min_match(&self, id: DomainCountsId, except: Option<usize>) -> (usize, Option<u32>) {
         self.pod_counts.min_match(id, except)
     }
 
@@ -461,12 +464,12 @@ impl ClusterCache {
     }
 
     /// Marks counts as used. Returns false if one of them has been evicted.
-    pub(super) fn mark_counts_used(&mut self, counts: &[(CountsId, u64)]) -> bool {
+    pub(super) fn mark_counts_used(&mut self, counts: &[(DomainCountsId, u64)]) -> bool {
         counts.iter().all(|(id, serial)| self.pod_counts.mark_used(*id, *serial))
     }
 
-    /// The serial of counts, which is never reused.
-    pub(super) fn counts_serial(&self, id: CountsId) -> u64 {
+    /// The serial of counts, which is never reused, except after `drop_counts`, which invalidates all states.
+    pub(super) fn counts_serial(&self, id: DomainCountsId) -> u64 {
         self.pod_counts.counts_serial(id)
     }
 

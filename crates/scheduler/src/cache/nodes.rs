@@ -1,4 +1,5 @@
-//! The node tree: nodes with the usage of their pods, their snapshot order, and image states.
+//! Nodes with the usage of their pods (kube-scheduler's NodeInfo), the node tree that orders them, and image
+//! states.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::super::ids::{NodeId, PodId};
 use super::super::node::{Node, NodeUsage, Zone};
 
-/// All nodes, including placeholders of nodes that are known only by the pods assigned to them.
+/// All nodes with the usage of their pods, the node tree that orders them, and image states. Includes
+/// placeholders for nodes that are known only by the pods assigned to them.
 #[derive(Debug, Default)]
 pub(crate) struct NodeTable {
     slots: Vec<NodeSlot>,
@@ -17,9 +19,9 @@ pub(crate) struct NodeTable {
     generations: Vec<u64>,
     /// The last generation issued. None is issued twice, so that an old one can be restored.
     last_generation: u64,
-    /// Nodes whose generation changed since [`take_touched`](NodeTable::take_touched).
+    /// Nodes whose generation changed since [`take_generation_changes`](NodeTable::take_generation_changes).
     generation_changes: Vec<NodeId>,
-    /// Whether a node is in `touched`, by identifier.
+    /// Whether a node is in `generation_changes`, by identifier.
     has_generation_change: Vec<bool>,
     free: Vec<NodeId>,
     ids_by_name: FxHashMap<Arc<str>, NodeId>,
@@ -159,8 +161,8 @@ impl NodeTable {
         self.slots.len()
     }
 
-    /// Moves a pod to the end of its node's list, as kube-scheduler does with every updated pod. The node's usage stays
-    /// the same, and so does its generation.
+    /// Moves a pod to the end of its node's list, as kube-scheduler does with every updated pod, and updates the node in
+    /// the next snapshot. The node's usage stays the same, and so does its generation.
     pub(crate) fn move_pod_to_end(&mut self, node: NodeId, pod: PodId) {
         let pods = &mut self.slots[node.index()].usage.pods;
         if let Some(position) = pods.iter().position(|other| *other == pod) {
@@ -168,6 +170,7 @@ impl NodeTable {
             pods.push(pod);
         }
         self.count_victim_order_change(node);
+        self.update_in_snapshot(node);
     }
 
     /// Updates a node's usage.
@@ -176,7 +179,7 @@ impl NodeTable {
         self.touch(id);
     }
 
-    /// Drops scalar resources of which no pod requests any more.
+    /// Drops scalar resources that no pod requests any more.
     pub(crate) fn drop_unused_scalars(&mut self, is_used: impl Fn(ScalarResourceId) -> bool) {
         for slot in &mut self.slots {
             slot.usage.requested.drop_unused_scalars(&is_used);
@@ -268,6 +271,11 @@ impl NodeTable {
 
     fn touch(&mut self, id: NodeId) {
         self.renew_generation(id);
+        self.update_in_snapshot(id);
+    }
+
+    /// Notes that the next snapshot has to take the node's image states.
+    fn update_in_snapshot(&mut self, id: NodeId) {
         let slot = &mut self.slots[id.index()];
         if !slot.is_changed {
             slot.is_changed = true;

@@ -18,12 +18,12 @@ use super::topology::{Topology, TopologyKeyId};
 pub(super) struct PodsByNode {
     nodes: BTreeMap<NodeId, PodCount>,
     /// The counts that include them, as of a generation of [`PodCounts`].
-    counted_in: (u64, Vec<CountsId>),
+    counted_in: (u64, Vec<DomainCountsId>),
 }
 
 /// The identifier of a [`DomainCounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct CountsId(u32);
+pub(crate) struct DomainCountsId(u32);
 
 /// All label sets of pods, and the counts that are kept of them.
 #[derive(Debug, Default)]
@@ -31,12 +31,12 @@ pub(super) struct PodCounts {
     labels: Interner<Arc<PodLabels>, PodsByNode>,
     /// The label sets of each namespace.
     labels_by_namespace: FxHashMap<Arc<str>, BTreeSet<u32>>,
-    counts: Interner<Arc<CountQuery>, KeptCounts>,
+    counts: Interner<Arc<CountQuery>, DomainCountsEntry>,
     /// The eligible domains of the counts; most are shared by several.
     domains: Interner<NodeScope, EligibleDomains>,
     /// Counts by a label and value that all of their pods have; `without_label` has those without one.
-    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Vec<CountsId>>>,
-    without_label: Vec<CountsId>,
+    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Vec<DomainCountsId>>>,
+    without_label: Vec<DomainCountsId>,
     /// Changes when counts are added or evicted.
     generation: u64,
     clock: u64,
@@ -47,18 +47,18 @@ pub(super) struct PodCounts {
 }
 
 #[derive(Debug)]
-struct KeptCounts {
+struct DomainCountsEntry {
     counts: DomainCounts,
     domains_id: u32,
     last_used: u64,
 }
 
-/// The maximum number of counts is this, and so many for each label set of a pod: a template has up to a few spread
-/// constraints or affinity terms. The least recently used are evicted.
-const MIN_MAX_COUNTS: usize = 1024;
+/// The maximum number of counts is this, plus [`COUNTS_PER_LABEL_SET`] for each label set of a pod: a
+/// template has up to a few spread constraints or affinity terms. The least recently used are evicted.
+const BASE_COUNT_LIMIT: usize = 1024;
 const COUNTS_PER_LABEL_SET: usize = 4;
-/// The maximum memory of all counts and their eligible domains. Counts take 4 bytes for each of their pods' domains, up
-/// to 256 if these are scattered; eligible domains take 4 bytes per node.
+/// The maximum memory of all counts and their eligible domains. Counts take 4 bytes for each of their pods'
+/// domains, up to about 270 if these are scattered; eligible domains take 4 bytes per node and 4 per domain.
 const MAX_BYTES: usize = 256 << 20;
 
 // === impl PodCounts ===
@@ -94,12 +94,19 @@ impl PodCounts {
         }
     }
 
-    /// A pod was assigned to a node. `attached` says whether the node exists.
-    pub(super) fn add_pod(&mut self, labels_id: u32, node: NodeId, non_terminating: bool, attached: bool) {
+    /// A pod was assigned to a node. A pod of a node that does not exist is in no counts until the node is
+    /// added.
+    pub(super) fn add_pod(
+        &mut self,
+        labels_id: u32,
+        node: NodeId,
+        non_terminating: bool,
+        is_node_present: bool,
+    ) {
         let pod_count = self.labels.value_mut(labels_id).nodes.entry(node).or_default();
         pod_count.all += 1;
         pod_count.non_terminating += u32::from(non_terminating);
-        if attached {
+        if is_node_present {
             self.update(
                 labels_id,
                 node,
@@ -110,7 +117,13 @@ impl PodCounts {
     }
 
     /// A pod left its node.
-    pub(super) fn remove_pod(&mut self, labels_id: u32, node: NodeId, non_terminating: bool, attached: bool) {
+    pub(super) fn remove_pod(
+        &mut self,
+        labels_id: u32,
+        node: NodeId,
+        non_terminating: bool,
+        is_node_present: bool,
+    ) {
         let pods_by_node = self.labels.value_mut(labels_id);
         let pod_count = pods_by_node.nodes.get_mut(&node).expect("a removed pod was counted on its node");
         pod_count.all -= 1;
@@ -118,7 +131,7 @@ impl PodCounts {
         if pod_count.all == 0 {
             pods_by_node.nodes.remove(&node);
         }
-        if attached {
+        if is_node_present {
             self.update(
                 labels_id,
                 node,
@@ -158,7 +171,11 @@ impl PodCounts {
     }
 
     /// Returns the counts for a query, computing them if they are not kept yet.
-    pub(super) fn get_or_create(&mut self, query: CountQuery, topology_view: &impl TopologyView) -> CountsId {
+    pub(super) fn get_or_create(
+        &mut self,
+        query: CountQuery,
+        topology_view: &impl TopologyView,
+    ) -> DomainCountsId {
         let count_query = Arc::new(query);
         self.clock += 1;
         let clock = self.clock;
@@ -175,13 +192,13 @@ impl PodCounts {
             });
             *byte_size += counts.byte_size();
             *byte_size += if is_new_scope { eligible_domains.byte_size() } else { 0 };
-            KeptCounts { counts, domains_id, last_used: clock }
+            DomainCountsEntry { counts, domains_id, last_used: clock }
         });
         if !is_new {
             // Counts are not reference counted: the least recently used are evicted.
             self.counts.release(id);
             self.counts.value_mut(id).last_used = clock;
-            return CountsId(id);
+            return DomainCountsId(id);
         }
         self.generation += 1;
         let pod_filter = &self.counts.key(id).pods;
@@ -190,11 +207,16 @@ impl PodCounts {
         // The label that the fewest other counts are indexed by, to avoid needless matching.
         match pod_filter.required_labels().min_by_key(|(key, value)| list_len(key, value)) {
             Some((key, value)) => {
-                by_label.entry(key.into()).or_default().entry(value.into()).or_default().push(CountsId(id));
+                by_label
+                    .entry(key.into())
+                    .or_default()
+                    .entry(value.into())
+                    .or_default()
+                    .push(DomainCountsId(id));
             }
-            None => self.without_label.push(CountsId(id)),
+            None => self.without_label.push(DomainCountsId(id)),
         }
-        CountsId(id)
+        DomainCountsId(id)
     }
 
     #[cfg(test)]
@@ -202,13 +224,13 @@ impl PodCounts {
         self.counts.len()
     }
 
-    /// The serial of counts; unlike their identifier it is never reused.
-    pub(super) fn counts_serial(&self, id: CountsId) -> u64 {
+    /// The serial of counts; unlike their identifier it is not reused, except after `clear_counts`.
+    pub(super) fn counts_serial(&self, id: DomainCountsId) -> u64 {
         self.counts.serial(id.0)
     }
 
     /// Marks counts as used, if they still exist. Returns whether they do.
-    pub(super) fn mark_used(&mut self, id: CountsId, serial: u64) -> bool {
+    pub(super) fn mark_used(&mut self, id: DomainCountsId, serial: u64) -> bool {
         if !self.counts.has_serial(id.0, serial) {
             return false;
         }
@@ -220,7 +242,7 @@ impl PodCounts {
     /// Evicts a quarter of all counts, the least recently used, if there are too many. Their identifiers are then
     /// invalid.
     pub(super) fn evict_unused(&mut self) {
-        let max_counts = MIN_MAX_COUNTS + COUNTS_PER_LABEL_SET * self.labels.len();
+        let max_counts = BASE_COUNT_LIMIT + COUNTS_PER_LABEL_SET * self.labels.len();
         if self.counts.len() <= max_counts && self.byte_size <= MAX_BYTES {
             return;
         }
@@ -233,7 +255,7 @@ impl PodCounts {
 
     /// Evicts the counts that have not been used since the last call.
     pub(super) fn sweep(&mut self) {
-        let is_unused = |entry: &KeptCounts| entry.last_used <= self.last_sweep;
+        let is_unused = |entry: &DomainCountsEntry| entry.last_used <= self.last_sweep;
         let unused = self.counts.iter().filter(|(_, _, entry)| is_unused(entry)).map(|(id, ..)| id).collect();
         self.last_sweep = self.clock;
         self.evict(unused);
@@ -282,16 +304,16 @@ impl PodCounts {
         self.generation += 1;
     }
 
-    pub(super) fn counts(&self, id: CountsId) -> &DomainCounts {
+    pub(super) fn counts(&self, id: DomainCountsId) -> &DomainCounts {
         &self.counts.value(id.0).counts
     }
 
-    pub(super) fn is_node_counted(&self, id: CountsId, node: NodeId) -> bool {
+    pub(super) fn is_node_counted(&self, id: DomainCountsId, node: NodeId) -> bool {
         self.domains.value(self.counts.value(id.0).domains_id).domain(node).is_some()
     }
 
     /// Returns the number of eligible domains, and the lowest count of any of them except `except`.
-    pub(super) fn min_match(&self, id: CountsId, except: Option<usize>) -> (usize, Option<u32>) {
+    pub(super) fn min_match(&self, id: DomainCountsId, except: Option<usize>) -> (usize, Option<u32>) {
         let entry = self.counts.value(id.0);
         entry.counts.min_match(self.domains.value(entry.domains_id), except)
     }
@@ -300,7 +322,7 @@ impl PodCounts {
         if self.labels.value(labels_id).counted_in.0 != self.generation {
             self.find_counts(labels_id);
         }
-        for &CountsId(id) in &self.labels.value(labels_id).counted_in.1 {
+        for &DomainCountsId(id) in &self.labels.value(labels_id).counted_in.1 {
             let matching_count = self.counts.key(id).pods.count(count);
             let entry = self.counts.value_mut(id);
             if let Some(domain) =

@@ -14,8 +14,10 @@ use serde::Deserialize;
 use super::super::pod::{Controller, ControllerKind};
 use super::disruption_budgets::{DisruptionBudget, DisruptionBudgets};
 
-/// The Namespaces, Services, controllers, PodDisruptionBudgets and DeviceClasses that scheduling depends on, parsed;
-/// unreadable ones with their error.
+/// The Namespaces, Services, controllers, PodDisruptionBudgets and DeviceClasses that scheduling depends on,
+/// parsed; unreadable ones with their error. Filters, scores and preemption read them, and so do the queueing
+/// hints of NodeResourcesFit and PodTopologySpread. The object of an event, if it is neither a pod nor a
+/// node, reaches hints as a `TrackedObject`.
 #[derive(Debug, Default)]
 pub(crate) struct RelatedObjects {
     pub namespaces: BTreeMap<Arc<str>, Labels>,
@@ -246,7 +248,7 @@ impl RelatedObjects {
                     disrupted_pods: status.disrupted_pods.into_keys().collect(),
                 };
                 self.budgets.set(namespace, name, budget);
-                // Budgets matter only to preemption, which reads them each time.
+                // Only preemption depends on budgets; its cache compares their generations.
                 false
             }
             RelatedObjectKind::DeviceClass => {

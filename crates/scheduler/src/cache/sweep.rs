@@ -1,11 +1,13 @@
-//! Freeing of topology keys and resource names that nothing uses any more. Their number is bounded by the number in use.
+//! Freeing of topology keys and resource names that nothing uses any more. Their number exceeds the number in
+//! use at the last sweep by at most half of it, or by a small constant.
 
 use kubernetes::amounts::{ResourceAmounts, ScalarResourceId};
 use rustc_hash::FxHashSet;
 
 use super::{CachedPod, ClusterCache};
 
-/// Unused scalar resources are freed when so many have been added, or half as many as there were.
+/// Unused scalar resources are freed when the number added since the last sweep exceeds this or half of those
+/// kept, whichever is larger.
 const MIN_ADDED_SCALARS: usize = 256;
 
 impl ClusterCache {

@@ -37,7 +37,8 @@ struct TopologyKey {
     domains: Vec<TopologyDomain>,
 }
 
-/// Unused keys are freed when so many have been added, or half as many as there were.
+/// Unused keys are freed when the number added since the last sweep exceeds this or half of those kept,
+/// whichever is larger.
 const MIN_ADDED_KEYS: usize = 16;
 
 const ABSENT: TopologyDomain = TopologyDomain(0);

@@ -201,10 +201,10 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check<T: std::fmt::Debug>(read: Result<T, BadConfiguration>, place: &str, why: &str) {
+    fn check<T: std::fmt::Debug>(read: Result<T, BadConfiguration>, path: &str, reason: &str) {
         let error = read.unwrap_err();
-        assert_eq!(error.place, place);
-        assert!(error.why.contains(why), "{error}");
+        assert_eq!(error.path, path);
+        assert!(error.reason.contains(reason), "{error}");
     }
 
     #[test]

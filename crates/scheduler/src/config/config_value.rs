@@ -280,7 +280,10 @@ mod tests {
         let a = ConfigValue::root(&document).fields(&["a"]).unwrap().get("a");
         let b = a.fields(&["b"]).unwrap().get("b").list().unwrap();
         let error = b[0].fields(&["c", "e"]).err().unwrap();
-        assert_eq!((error.place.as_str(), error.why.as_str()), ("a.b[0].d", "unknown field; expected c, e"));
+        assert_eq!(
+            (error.path.as_str(), error.reason.as_str()),
+            ("a.b[0].d", "unknown field; expected c, e")
+        );
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl<'v> PluginSet<'v> {
         let value = fields.get(point.name());
         let set = PluginSet::read(&value, version)?;
         for (index, (plugin, _)) in set.enabled.iter().enumerate() {
-            let bad = |why| BadConfiguration::new(&format!("{}.enabled[{index}].name", value.path()), why);
+            let bad =
+                |reason| BadConfiguration::new(&format!("{}.enabled[{index}].name", value.path()), reason);
             if !plugin.extension_points(version).contains(&point) {
                 let names: Vec<_> =
                     plugin.extension_points(version).iter().map(|point| point.name()).collect();
@@ -373,14 +374,14 @@ mod tests {
     fn weights_below_zero_are_refused_once_they_outweigh_those_before() {
         assert!(scores("NodeAffinity=-3", "").is_ok());
         let error = scores("NodeAffinity=-4", "").unwrap_err();
-        assert!(error.why.contains("before NodeResourcesFit"), "{error}");
+        assert!(error.reason.contains("before NodeResourcesFit"), "{error}");
         assert!(scores("-*,PrioritySort,DefaultBinder,ImageLocality=-9", "").is_ok());
     }
 
     #[test]
     fn a_profile_needs_a_queue_sort_and_a_bind_plugin() {
-        assert!(scores("-PrioritySort", "").unwrap_err().why.contains("enable PrioritySort"));
-        assert!(scores("-DefaultBinder", "").unwrap_err().why.contains("enable DefaultBinder"));
+        assert!(scores("-PrioritySort", "").unwrap_err().reason.contains("enable PrioritySort"));
+        assert!(scores("-DefaultBinder", "").unwrap_err().reason.contains("enable DefaultBinder"));
     }
 
     #[test]

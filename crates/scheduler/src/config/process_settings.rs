@@ -15,7 +15,7 @@ pub(super) struct Extenders {
     /// The resources that NodeResourcesFit is to ignore.
     pub(super) ignored_resources: Vec<Arc<str>>,
     /// A message for each extender that it is not called.
-    pub(super) left_out: Vec<String>,
+    pub(super) unsupported_features: Vec<String>,
 }
 
 // === impl Extenders ===
@@ -53,7 +53,7 @@ impl Extenders {
                 extenders.read_resource(&resource, &mut managed)?;
             }
             let path = extender.path();
-            extenders.left_out.push(format!("the extender {url:?} is not called ({path})"));
+            extenders.unsupported_features.push(format!("the extender {url:?} is not called ({path})"));
         }
         Ok(extenders)
     }
@@ -184,7 +184,7 @@ mod tests {
     #[track_caller]
     fn check_extenders(extenders: Value, expected: Result<&[&str], &str>) {
         let read = Extenders::read(&ConfigValue::root(&extenders));
-        let read = read.map(|extenders| extenders.ignored_resources).map_err(|error| error.place);
+        let read = read.map(|extenders| extenders.ignored_resources).map_err(|error| error.path);
         let expected = expected.map(|names| names.iter().map(|name| Arc::from(*name)).collect());
         assert_eq!(read, expected.map_err(str::to_owned));
     }
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_lease_outlives_the_deadline_to_renew_it() {
         let check = |election: Value| {
-            check_leader_election(&ConfigValue::root(&election)).map_err(|error| error.place)
+            check_leader_election(&ConfigValue::root(&election)).map_err(|error| error.path)
         };
         assert_eq!(check(json!({"leaseDuration": "11s"})), Ok(()));
         assert_eq!(check(json!({"leaseDuration": "10s"})), Err("leaseDuration".to_owned()));

@@ -33,11 +33,11 @@ struct ReadProfile<'v> {
 
 impl ProfileReader<'_> {
     /// Reads all profiles; without any there is one with defaults. Settings that are not simulated are added to
-    /// `left_out`.
+    /// `unsupported_features`.
     pub(super) fn read(
         &self,
         list: &ConfigValue<'_>,
-        left_out: &mut Vec<String>,
+        unsupported_features: &mut Vec<String>,
     ) -> Result<Vec<Profile>, BadConfiguration> {
         let mut values = list.list()?;
         if values.is_empty() {
@@ -47,7 +47,7 @@ impl ProfileReader<'_> {
         let mut names = BTreeSet::new();
         for value in &values {
             let default_name = if values.len() == 1 { "default-scheduler" } else { "" };
-            let read = self.read_one(value, default_name, left_out)?;
+            let read = self.read_one(value, default_name, unsupported_features)?;
             if let Some(first) = profiles.first() {
                 check_queue_sort(value, first, &read)?;
             }
@@ -65,7 +65,7 @@ impl ProfileReader<'_> {
         &self,
         value: &ConfigValue<'v>,
         default_name: &'v str,
-        left_out: &mut Vec<String>,
+        unsupported_features: &mut Vec<String>,
     ) -> Result<ReadProfile<'v>, BadConfiguration> {
         let fields =
             value.fields(&["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
@@ -75,7 +75,7 @@ impl ProfileReader<'_> {
             return Err(name_value.bad("must not be empty"));
         }
         let plugins = ProfilePlugins::read(&fields.get("plugins"), self.version)?;
-        let args = PluginArgs::read(&fields.get("pluginConfig"), left_out)?;
+        let args = PluginArgs::read(&fields.get("pluginConfig"), unsupported_features)?;
         let fit = args.of(Plugin::NodeResourcesFit);
         if !self.ignored_resources.is_empty()
             && fit.is_none()
@@ -120,7 +120,10 @@ struct PluginArgs<'v>(Vec<(Plugin, ConfigValue<'v>)>);
 
 impl<'v> PluginArgs<'v> {
     /// Arguments of unknown plugins are ignored, as in kube-scheduler.
-    fn read(list: &ConfigValue<'v>, left_out: &mut Vec<String>) -> Result<PluginArgs<'v>, BadConfiguration> {
+    fn read(
+        list: &ConfigValue<'v>,
+        unsupported_features: &mut Vec<String>,
+    ) -> Result<PluginArgs<'v>, BadConfiguration> {
         let mut args = PluginArgs(Vec::new());
         let mut names = BTreeSet::new();
         for entry in list.list()? {
@@ -137,7 +140,7 @@ impl<'v> PluginArgs<'v> {
                 Some(plugin) => args.0.push((plugin, fields.get("args"))),
                 None => {
                     let path = value.path();
-                    left_out.push(format!(
+                    unsupported_features.push(format!(
                         "plugin {name:?} is not simulated: its arguments are ignored ({path})"
                     ));
                 }

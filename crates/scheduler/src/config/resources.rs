@@ -190,10 +190,10 @@ mod tests {
     use serde_json::{Value, json};
 
     #[track_caller]
-    fn check<T: std::fmt::Debug>(read: Result<T, BadConfiguration>, place: &str, why: &str) {
+    fn check<T: std::fmt::Debug>(read: Result<T, BadConfiguration>, path: &str, reason: &str) {
         let error = read.unwrap_err();
-        assert_eq!(error.place, place);
-        assert!(error.why.contains(why), "{error}");
+        assert_eq!(error.path, path);
+        assert!(error.reason.contains(reason), "{error}");
     }
 
     fn fit(args: Value) -> Result<NodeResourcesFitArgs, BadConfiguration> {
@@ -210,9 +210,9 @@ mod tests {
     fn a_shape_rises_from_point_to_point() {
         let points = vec![(0, 0), (50, 10), (100, 3)];
         assert_eq!(fit(ratio(&points)).unwrap().strategy, ScoringStrategy::RequestedToCapacityRatio(points));
-        let place = "scoringStrategy.requestedToCapacityRatio";
-        check(fit(ratio(&[])), place, "at least one point");
-        let point = |field: &str| format!("{place}.shape[1].{field}");
+        let path = "scoringStrategy.requestedToCapacityRatio";
+        check(fit(ratio(&[])), path, "at least one point");
+        let point = |field: &str| format!("{path}.shape[1].{field}");
         check(fit(ratio(&[(5, 0), (5, 1)])), &point("utilization"), "greater");
         check(fit(ratio(&[(5, 0), (101, 1)])), &point("utilization"), "from 0 to 100");
         check(fit(ratio(&[(5, 0), (6, 11)])), &point("score"), "from 0 to 10");

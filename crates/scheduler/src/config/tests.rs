@@ -150,7 +150,7 @@ fn check_row(version: Version, row: &Value, standard: &Value) {
         Some(config) => Settings::read_for(version, config),
     };
     if names_an_alpha_plugin(row) {
-        assert!(settings.unwrap_err().why.contains("alpha"), "{row}");
+        assert!(settings.unwrap_err().reason.contains("alpha"), "{row}");
         return;
     }
     let Some(profiles) = row.get("profiles") else {
@@ -221,12 +221,12 @@ fn other_extension_points_have_the_plugins_of_kube_scheduler() {
 }
 
 #[track_caller]
-fn check_refused(fields: Value, place: &str, why: &str) {
+fn check_refused(fields: Value, path: &str, reason: &str) {
     let mut document = json!({"apiVersion": API_VERSION, "kind": KIND});
     document.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let error = Settings::read(&document).unwrap_err();
-    assert_eq!(error.place, place);
-    assert!(error.why.contains(why), "{error}");
+    assert_eq!(error.path, path);
+    assert!(error.reason.contains(reason), "{error}");
 }
 
 #[test]
@@ -258,16 +258,16 @@ fn an_error_says_where_and_what_would_be_right() {
         "apiVersion",
         "must be kubescheduler.config.k8s.io/v1",
     );
-    assert_eq!(Settings::read(&json!([])).unwrap_err().place, "the document");
+    assert_eq!(Settings::read(&json!([])).unwrap_err().path, "the document");
 }
 
 #[track_caller]
-fn check_plugin_refused(plugin: &str, why: &str) {
+fn check_plugin_refused(plugin: &str, reason: &str) {
     let filter = json!({"enabled": [{"name": "NodeName"}, {"name": plugin}]});
     check_refused(
         json!({"profiles": [{"plugins": {"filter": filter}}]}),
         "profiles[0].plugins.filter.enabled[1].name",
-        why,
+        reason,
     );
 }
 
@@ -291,7 +291,7 @@ fn unsupported_configuration_is_reported() {
         "profiles": [{"pluginConfig": [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 10}}]}],
     }));
     assert_eq!(
-        settings.unwrap().left_out,
+        settings.unwrap().unsupported_features,
         [
             "the extender \"http://a\" is not called (extenders[0])",
             "the extender \"http://b\" is not called (extenders[1])",
@@ -329,7 +329,7 @@ fn an_older_version_can_be_given_the_plugins_it_has() {
     assert_eq!(settings.profiles[0].filter.last(), Some(&Plugin::DynamicResources));
     assert!(Settings::read_for(Version::V1_35, &enabled("NodeDeclaredFeatures")).is_ok());
     let error = Settings::read_for(Version::V1_34, &enabled("NodeDeclaredFeatures")).unwrap_err();
-    assert!(error.why.contains("1.35"), "{error}");
+    assert!(error.reason.contains("1.35"), "{error}");
 }
 #[test]
 fn a_ratio_that_does_not_count_was_no_error_before_1_36() {
@@ -387,7 +387,7 @@ fn a_configuration_with_a_misplaced_value_is_read_or_refused() {
                     read += 1;
                 }
                 Err(error) => {
-                    assert!(!error.place.is_empty() && !error.why.is_empty());
+                    assert!(!error.path.is_empty() && !error.reason.is_empty());
                     refused += 1;
                 }
             });

@@ -140,7 +140,7 @@ impl CycleState<'_> {
         run_filters(changed_node)
     }
 
-    /// The filters that depend on the pods of a node, without those that pass for this pod whatever the pods are.
+    /// The filters that depend on the pods of a node, without those that this pod skips.
     pub(crate) fn pod_dependent_filters(&self) -> SmallVec<[Plugin; 6]> {
         let is_skipped = |plugin: &Plugin| match plugin {
             Plugin::NodePorts => !self.has_host_ports(),
@@ -148,6 +148,7 @@ impl CycleState<'_> {
             Plugin::InterPodAffinity => self.is_affinity_skipped,
             Plugin::VolumeRestrictions => self.volumes.restrictions.is_none(),
             Plugin::NodeVolumeLimits => self.volumes.limits.is_none(),
+            // A plugin that is missing here is only slower: its filter runs and passes.
             _ => false,
         };
         let lacks_state =

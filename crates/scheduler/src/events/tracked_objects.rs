@@ -67,7 +67,8 @@ pub(crate) enum TrackedDetails {
     },
 }
 
-/// All tracked objects, as last observed.
+/// All tracked objects, as last observed. Queueing hints get them as the old versions in events. No filter
+/// reads them: filters read `StorageCache` and `RelatedObjects`.
 #[derive(Debug, Default)]
 pub(crate) struct TrackedObjects(BTreeMap<(TrackedObjectKind, Arc<str>, Arc<str>), Arc<TrackedObject>>);
 

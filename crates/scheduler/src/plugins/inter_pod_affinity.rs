@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::registration::{FilterTraits, Registration};
 use crate::cache::{
-    ClusterCache, CountQuery, CountedNodes, CountsId, DomainCounts, GroupBy, NodeScope, PodFilter,
+    ClusterCache, CountQuery, CountedNodes, DomainCounts, DomainCountsId, GroupBy, NodeScope, PodFilter,
     ResolvedTerm, TermCounts, TermId, TermKind, TopologyDomain, TopologyKeyId,
 };
 use crate::events::{ClusterEvent, EventObjects, HintContext};
@@ -36,18 +36,18 @@ pub(crate) const REGISTRATION: Registration = Registration::new("InterPodAffinit
 /// The affinity terms of a pod, and those of existing pods that match it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AffinityState {
-    /// For each required term, the pods that match all of them by the term's domains.
-    affinity: Vec<(CountsId, TopologyKeyId)>,
+    /// For each required term: counts, by its domains, of the pods that match all required terms.
+    affinity: Vec<(DomainCountsId, TopologyKeyId)>,
     affinity_terms: Vec<ResolvedTerm>,
     /// Whether the pod matches all of its own required affinity terms.
     matches_itself: bool,
     /// The pods that match each required anti-affinity term.
-    anti_affinity: Vec<(CountsId, TopologyKeyId)>,
+    anti_affinity: Vec<(DomainCountsId, TopologyKeyId)>,
     anti_affinity_terms: Vec<ResolvedTerm>,
     /// Required anti-affinity terms of existing pods that match the pod.
     existing_anti_affinity: Vec<(TermId, TopologyKeyId)>,
     /// The pods that match each preferred term, with its weight.
-    preferred: Vec<(CountsId, TopologyKeyId, i64)>,
+    preferred: Vec<(DomainCountsId, TopologyKeyId, i64)>,
     /// Terms of existing pods that match the pod and count for the score, with weights.
     preferred_by_existing: Vec<(TermId, TopologyKeyId, i64)>,
     /// Set by `ignorePreferredTermsOfExistingPods` for a pod without preferred terms.
@@ -136,7 +136,7 @@ impl AffinityState {
     }
 
     /// The counts it refers to.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = CountsId> {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = DomainCountsId> {
         let required = self.affinity.iter().chain(&self.anti_affinity).map(|(counts, _)| *counts);
         required.chain(self.preferred.iter().map(|(counts, ..)| *counts))
     }
@@ -155,8 +155,9 @@ impl AffinityState {
 
     /// Looks up domains and counts, valid until pods change. `None` if every node passes.
     pub(crate) fn prepare_filter<'a>(&self, cache: &'a ClusterCache) -> Option<AffinityFilter<'a>> {
-        let with_domains =
-            |&(counts, key): &(CountsId, TopologyKeyId)| (cache.topology.domains(key), cache.counts(counts));
+        let with_domains = |&(counts, key): &(DomainCountsId, TopologyKeyId)| {
+            (cache.topology.domains(key), cache.counts(counts))
+        };
         let existing_terms = self
             .existing_anti_affinity
             .iter()

@@ -58,7 +58,7 @@ impl Fit {
         Fit { args: args.clone(), resources, version }
     }
 
-    /// Rejects a node without enough free resources, if it has so many pods with these requests in total.
+    /// Rejects a node without enough free resources, if it has `pod_count` pods that request `used` in total.
     pub(crate) fn filter(
         &self,
         spec: &SchedulingSpec,

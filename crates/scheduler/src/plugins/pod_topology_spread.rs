@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::registration::{FilterTraits, Registration};
 use crate::cache::{
-    ClusterCache, CountQuery, CountedNodes, CountsId, DomainCounts, GroupBy, NodeScope, PodFilter,
+    ClusterCache, CountQuery, CountedNodes, DomainCounts, DomainCountsId, GroupBy, NodeScope, PodFilter,
     TopologyDomain, TopologyKeyId,
 };
 use crate::events::{ClusterEvent, EventObjects, HintContext};
@@ -56,7 +56,7 @@ struct HardConstraint {
     min_domains: usize,
     /// One if the pod matches the selector itself.
     self_match: i64,
-    counts: CountsId,
+    counts: DomainCountsId,
 }
 
 /// The `ScheduleAnyway` constraints of a pod.
@@ -72,7 +72,7 @@ struct SoftConstraint {
     key: TopologyKeyId,
     is_hostname: bool,
     max_skew: i32,
-    counts: CountsId,
+    counts: DomainCountsId,
 }
 
 /// Hard constraints, each with the domains of nodes, the counts, and the highest count that still passes.
@@ -200,7 +200,7 @@ impl HardConstraints {
     }
 
     /// The counts it refers to.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = CountsId> {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = DomainCountsId> {
         self.constraints.iter().map(|constraint| constraint.counts)
     }
 
@@ -333,7 +333,7 @@ impl SoftConstraints {
     }
 
     /// The counts it refers to.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = CountsId> {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = DomainCountsId> {
         self.constraints.iter().map(|constraint| constraint.counts)
     }
 

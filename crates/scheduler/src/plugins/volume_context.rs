@@ -23,7 +23,7 @@ pub(crate) struct VolumePod<'a> {
 pub(crate) struct VolumeNode<'a> {
     pub(crate) name: &'a Arc<str>,
     pub(crate) labels: &'a Labels,
-    /// `None` if it has none.
+    /// `None` if the node does not exist.
     pub(crate) volumes: Option<&'a NodeVolumes>,
 }
 

@@ -80,10 +80,11 @@ pub(crate) fn filter(
 
 impl VolumeRestrictionsState {
     fn has_disk_conflict(&self, node: &VolumeNode<'_>, pod_changes: &PodChanges<'_>) -> bool {
-        let placed_volumes = node.volumes.into_iter().flat_map(|volumes| &volumes.disks);
-        let placed_volumes =
-            placed_volumes.filter(|(pod, _)| !pod_changes.removed.contains(pod)).map(|(_, volumes)| volumes);
-        let mut other_volumes = placed_volumes.chain(pod_changes.added.iter().map(|pod| pod.volumes));
+        let assigned_volumes = node.volumes.into_iter().flat_map(|volumes| &volumes.disks);
+        let assigned_volumes = assigned_volumes
+            .filter(|(pod, _)| !pod_changes.removed.contains(pod))
+            .map(|(_, volumes)| volumes);
+        let mut other_volumes = assigned_volumes.chain(pod_changes.added.iter().map(|pod| pod.volumes));
         other_volumes
             .any(|other| self.volumes.disks().any(|disk| other.disks().any(|other| disk.conflicts(other))))
     }

@@ -52,7 +52,7 @@ pub(super) struct Candidate {
 /// The result of a dry run, and what it depends on besides the node and its pods.
 pub(super) struct DryRunResult {
     pub outcome: Result<Candidate, Status>,
-    /// It is the same for any later time than this; `None` for any time at all.
+    /// The result holds at any time later than this; `None`: at any time.
     pub valid_after: Option<i64>,
     /// Whether a disruption budget covers any of the pods.
     pub depends_on_budgets: bool,
@@ -93,7 +93,7 @@ impl<'a, 'c> DryRunner<'a, 'c> {
         for &id in &cache.nodes.usage(node).pods {
             let pod = cache.pod(id);
             let (priority, start_time) = (pod.priority(), pod.start_time);
-            if priority < preemptor.priority() {
+            if is_preemption_allowed(priority, preemptor.priority()) {
                 self.potential_victims.push(PotentialVictim { pod: id, priority, start_time });
             }
         }
@@ -248,6 +248,11 @@ impl CoveringBudgets {
             budgets.covering(&pod.name.namespace, &pod.labels)
         })
     }
+}
+
+/// Whether a pod may be preempted: only by a pod of higher priority.
+pub(super) fn is_preemption_allowed(victim_priority: i32, preemptor_priority: i32) -> bool {
+    victim_priority < preemptor_priority
 }
 
 /// The status of a node without lower-priority pods.

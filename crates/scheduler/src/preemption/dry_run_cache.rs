@@ -1,5 +1,6 @@
-//! The cache of dry runs, by preemptor and node. A dry run is repeated only when the node, its pods or a disruption
-//! budget that covers them has changed.
+//! The cache of dry runs, by preemptor class (node-local spec and priority) and node. An entry is valid until
+//! the node, its pods or their order change; if a budget covers a potential victim, until any budget changes.
+//! Adding or deleting a budget, changing a selector, or clearing the filter cache clears the cache.
 
 use std::sync::Arc;
 
@@ -15,17 +16,17 @@ use crate::pod::SchedulingSpec;
 /// Dry runs of earlier preemptions.
 #[derive(Debug, Default)]
 pub(crate) struct DryRunCache {
-    by_preemptor: FxHashMap<PreemptorKey, CachedDryRuns>,
+    by_class: FxHashMap<PreemptorClass, CachedDryRuns>,
     pub(super) covering_budgets: CoveringBudgets,
     /// The last value of the filter cache's clear count and of the coverage generation of budgets.
     valid_for: (u64, u64),
     clock: u64,
 }
 
-/// The identifier of the node-local spec, and the priority.
-type PreemptorKey = (u32, i32);
+/// Preemptors that share dry runs: the identifier of their node-local spec, and their priority.
+type PreemptorClass = (u32, i32);
 
-/// Dry runs of one preemptor.
+/// Dry runs of one preemptor class.
 #[derive(Debug)]
 pub(super) struct CachedDryRuns {
     spec: Arc<SchedulingSpec>,
@@ -48,19 +49,19 @@ struct CachedDryRun {
 /// A candidate, or the identifier of the status why preemption does not help.
 pub(super) type DryRunOutcome = Result<Candidate, u32>;
 
-/// The maximum number of preemptors. Each takes about 120 bytes per node, and 4 bytes per victim.
-const MAX_PREEMPTORS: usize = 32;
+/// The maximum number of preemptor classes. Each takes about 120 bytes per node, and 4 bytes per victim.
+const MAX_CLASSES: usize = 32;
 
 // === impl DryRunCache ===
 
 impl DryRunCache {
     pub(crate) fn clear(&mut self) {
-        self.by_preemptor.clear();
+        self.by_class.clear();
         self.covering_budgets = CoveringBudgets::default();
     }
 
-    /// Takes the dry runs of a preemptor out of the cache; the caller puts them back. `None` if its dry runs depend on
-    /// more than a node and its pods.
+    /// Takes the dry runs of a preemptor's class out of the cache; the caller puts them back. `None` if the
+    /// preemptor's dry runs depend on more than a node and its pods.
     pub(super) fn take(
         &mut self,
         cycle_state: &CycleState<'_>,
@@ -71,12 +72,12 @@ impl DryRunCache {
         if std::mem::replace(&mut self.valid_for, valid_for) != valid_for {
             self.clear();
         }
-        if !cycle_state.depends_only_on_nodes() {
+        if !cycle_state.has_cacheable_dry_runs() {
             return None;
         }
         self.clock += 1;
-        let (key, spec) = preemptor_key(cycle_state);
-        let cached = self.by_preemptor.remove(&key).filter(|cached| Arc::ptr_eq(&cached.spec, spec));
+        let (class, spec) = preemptor_class(cycle_state);
+        let cached = self.by_class.remove(&class).filter(|cached| Arc::ptr_eq(&cached.spec, spec));
         let mut dry_runs =
             cached.unwrap_or_else(|| CachedDryRuns { spec: spec.clone(), by_node: Vec::new(), last_used: 0 });
         dry_runs.last_used = self.clock;
@@ -84,15 +85,15 @@ impl DryRunCache {
     }
 
     pub(super) fn put_back(&mut self, cycle_state: &CycleState<'_>, dry_runs: CachedDryRuns) {
-        self.by_preemptor.insert(preemptor_key(cycle_state).0, dry_runs);
-        if self.by_preemptor.len() > MAX_PREEMPTORS {
-            let oldest = self.by_preemptor.iter().map(|(key, dry_runs)| (dry_runs.last_used, *key)).min();
-            oldest.map(|(_, key)| self.by_preemptor.remove(&key));
+        self.by_class.insert(preemptor_class(cycle_state).0, dry_runs);
+        if self.by_class.len() > MAX_CLASSES {
+            let oldest = self.by_class.iter().map(|(class, dry_runs)| (dry_runs.last_used, *class)).min();
+            oldest.map(|(_, class)| self.by_class.remove(&class));
         }
     }
 }
 
-fn preemptor_key<'a>(cycle_state: &CycleState<'a>) -> (PreemptorKey, &'a Arc<SchedulingSpec>) {
+fn preemptor_class<'a>(cycle_state: &CycleState<'a>) -> (PreemptorClass, &'a Arc<SchedulingSpec>) {
     let (spec_id, spec) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
     ((spec_id, cycle_state.pod.priority()), spec)
 }
@@ -120,7 +121,7 @@ impl CachedDryRuns {
             *slot = Some(CachedDryRun {
                 generation: cache.nodes.generation(node),
                 victim_order_changes: cache.nodes.victim_order_changes(node),
-                // A pod that starts in the future: the next time may give another order.
+                // If a start time is not in the past, the order may change: never reuse the result.
                 valid_after: result.valid_after.map(|after| if now > after { after } else { i64::MAX }),
                 budget_generation: result
                     .depends_on_budgets

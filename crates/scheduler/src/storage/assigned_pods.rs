@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::attachable::{AttachableVolume, ClaimKey, VolumeHandle};
+use model::NamespacedName;
+
+use super::attachable::{AttachableVolume, VolumeHandle};
 use super::in_tree::InTreePlugin;
 use super::node_volumes::AttachedVolumes;
 use super::objects::{PersistentVolumeClaim, VolumeAttachment};
@@ -44,10 +46,14 @@ impl StorageCache {
     ) {
         self.remove_pod(pod);
         for claim in volumes.claims() {
-            self.claims.entry(ClaimKey::new(namespace, claim)).or_default().pods.insert(pod);
+            self.claims
+                .entry(NamespacedName::new(namespace.clone(), claim.clone()))
+                .or_default()
+                .pods
+                .insert(pod);
         }
         for claim in volumes.named_claims() {
-            self.claims.entry(ClaimKey::new(namespace, claim)).or_default().mounts += 1;
+            self.claims.entry(NamespacedName::new(namespace.clone(), claim.clone())).or_default().mounts += 1;
         }
         let attached = self.attached_volumes(namespace, volumes, VolumeOwner::Assigned, true);
         self.nodes.update(node, |node| node.add_pod(pod, volumes, &attached));
@@ -59,7 +65,7 @@ impl StorageCache {
     pub(crate) fn remove_pod(&mut self, pod: PodId) {
         let Some(assigned_pod) = self.pods.remove(&pod) else { return };
         self.nodes.update(&assigned_pod.node, |node| node.remove_pod(pod, &assigned_pod.attached));
-        let key = |claim| ClaimKey::new(&assigned_pod.namespace, claim);
+        let key = |claim: &Arc<str>| NamespacedName::new(assigned_pod.namespace.clone(), claim.clone());
         for claim in assigned_pod.volumes.named_claims() {
             self.update_claim_entry(&key(claim), |entry| entry.mounts -= 1);
         }
@@ -137,7 +143,7 @@ impl StorageCache {
     }
 
     /// Recomputes the pods that use a claim.
-    pub(super) fn refresh_claim(&mut self, claim: &ClaimKey) {
+    pub(super) fn refresh_claim(&mut self, claim: &NamespacedName) {
         let users = self.claims.get(claim).map(|entry| entry.pods.clone());
         for pod in users.into_iter().flatten() {
             self.refresh_pod(pod);
@@ -147,7 +153,7 @@ impl StorageCache {
     /// Recomputes an attachment.
     pub(super) fn refresh_attachment(&mut self, name: &Arc<str>) {
         let Some(mut entry) = self.attachments.remove(name) else { return };
-        let counted = match &entry.known {
+        let counted = match &entry.attachment {
             Ok(attachment) => self.attachment_volume(attachment),
             Err(error) => Err(error.clone()),
         };

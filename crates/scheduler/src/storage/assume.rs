@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use model::NamespacedName;
+
 use super::StorageCache;
-use super::attachable::ClaimKey;
 use super::objects::{ClaimRef, PersistentVolume, PersistentVolumeClaim};
 use super::read::ReadResult;
 use crate::decision::VolumeChange;
@@ -20,7 +21,7 @@ pub(super) struct AssumeSlot<T> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct VolumeReservation {
     /// Claims and their volumes, the latter with the assumed `claimRef`.
-    binds: Vec<(ClaimKey, Arc<PersistentVolume>)>,
+    binds: Vec<(NamespacedName, Arc<PersistentVolume>)>,
     /// Claims to be provisioned, with the assumed selected node.
     provisions: Vec<Arc<PersistentVolumeClaim>>,
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use model::NamespacedName;
+
 /// A volume as attach limits count it: once per node, however many pods use it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AttachableVolume {
@@ -16,14 +18,7 @@ pub(crate) enum VolumeHandle {
     /// The volume handle.
     Volume(Arc<str>),
     /// A claim that is not bound yet stands for its future volume.
-    Claim(ClaimKey),
-}
-
-/// The namespace and name of a claim.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClaimKey {
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
+    Claim(NamespacedName),
 }
 
 // === impl AttachableVolume ===
@@ -41,13 +36,5 @@ impl AttachableVolume {
             VolumeHandle::Claim(_) => true,
         };
         has_handle && !self.driver.is_empty()
-    }
-}
-
-// === impl ClaimKey ===
-
-impl ClaimKey {
-    pub(crate) fn new(namespace: &Arc<str>, name: &Arc<str>) -> ClaimKey {
-        ClaimKey { namespace: namespace.clone(), name: name.clone() }
     }
 }

@@ -161,7 +161,7 @@ fn release_driver(drivers: &mut FxHashMap<Arc<str>, usize>, driver: &LimitedDriv
 // === impl LimitedDriver ===
 
 impl LimitedDriver {
-    fn is(&self, other: &LimitedDriver) -> bool {
+    fn is_same_driver(&self, other: &LimitedDriver) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -191,7 +191,7 @@ impl NodeVolumes {
 
     /// The attach limit of a driver, and the number of its volumes in use.
     pub(crate) fn limit(&self, driver: &LimitedDriver) -> Option<(i64, usize)> {
-        let limit = self.limits.iter().find(|limit| limit.driver.is(driver))?;
+        let limit = self.limits.iter().find(|limit| limit.driver.is_same_driver(driver))?;
         Some((limit.limit, limit.attached))
     }
 

@@ -6,15 +6,16 @@ use kubernetes::labels::Labels;
 use kubernetes::quantity::Quantity;
 use kubernetes::selector::{BadSelector, Expression, LabelSelector, NodeSelector, Selector};
 use kubernetes::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
+use model::NamespacedName;
 
-use super::attachable::{AttachableVolume, ClaimKey};
+use super::attachable::AttachableVolume;
 use super::in_tree::{InTreePlugin, InTreeVolume, ZONE_SEPARATOR};
 use super::read::{ObjectFields, UnreadableObject};
 
 /// A PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PersistentVolumeClaim {
-    pub(crate) key: ClaimKey,
+    pub(crate) key: NamespacedName,
     pub(crate) uid: Arc<str>,
     pub(crate) resource_version: Arc<str>,
     pub(crate) is_deleting: bool,
@@ -65,7 +66,7 @@ pub(crate) struct PersistentVolume {
 /// The `claimRef` of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimRef {
-    pub(crate) key: ClaimKey,
+    pub(crate) key: NamespacedName,
     /// Empty if it refers to any claim of that name.
     pub(crate) uid: Arc<str>,
 }
@@ -133,7 +134,7 @@ impl PersistentVolumeClaim {
         let is_bound = !volume.is_empty() && fields.annotation("pv.kubernetes.io/bind-completed")?.is_some();
         let selector: Option<LabelSelector> = fields.parsed("spec.selector")?;
         Ok(PersistentVolumeClaim {
-            key: ClaimKey {
+            key: NamespacedName {
                 namespace: fields.shared_text("metadata.namespace")?,
                 name: fields.shared_text("metadata.name")?,
             },
@@ -177,8 +178,10 @@ impl PersistentVolume {
             Ok(AttachableVolume::volume(&csi.shared_text("driver")?, &csi.shared_text("volumeHandle")?))
         });
         let claim = fields.object("spec.claimRef")?.map(|claim| {
-            let key =
-                ClaimKey { namespace: claim.shared_text("namespace")?, name: claim.shared_text("name")? };
+            let key = NamespacedName {
+                namespace: claim.shared_text("namespace")?,
+                name: claim.shared_text("name")?,
+            };
             Ok(ClaimRef { key, uid: claim.shared_text("uid")? })
         });
         Ok(PersistentVolume {

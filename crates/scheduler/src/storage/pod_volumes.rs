@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use kubernetes::objects::{IscsiDisk, RbdImage, Volume, VolumeSource};
+use model::NamespacedName;
 
-use super::attachable::{AttachableVolume, ClaimKey};
+use super::attachable::AttachableVolume;
 use super::in_tree::{self, InTreePlugin};
 use super::objects::PersistentVolumeClaim;
 
@@ -86,7 +87,7 @@ impl PodVolumes {
         if claim.controller.as_ref() == Some(&self.uid) {
             return Ok(());
         }
-        let ClaimKey { namespace, name } = &claim.key;
+        let NamespacedName { namespace, name } = &claim.key;
         Err(format!(
             "PVC {namespace}/{name} was not created for pod {namespace}/{} (pod is not owner)",
             self.pod

@@ -198,11 +198,11 @@ fn a_configuration_with_an_unknown_plugin() {
         }))
     };
     let error = with(json!({"score": {"enabled": [{"name": "Astrology"}]}})).unwrap_err();
-    assert_eq!(error.place, "profiles[0].plugins.score.enabled[0].name");
-    assert!(error.why.contains("Astrology"), "{error}");
+    assert_eq!(error.path, "profiles[0].plugins.score.enabled[0].name");
+    assert!(error.reason.contains("Astrology"), "{error}");
     for weight in [json!(i64::MAX), json!(1e300), json!("3"), json!(-1), json!([])] {
         let plugins = json!({"score": {"enabled": [{"name": "ImageLocality", "weight": weight}]}});
         let error = with(plugins).expect_err(&format!("{weight} is no weight"));
-        assert!(error.place.starts_with("profiles[0].plugins"), "{weight}: {error}");
+        assert!(error.path.starts_with("profiles[0].plugins"), "{weight}: {error}");
     }
 }

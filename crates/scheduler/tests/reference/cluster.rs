@@ -129,11 +129,11 @@ impl Cluster {
         }
     }
 
-    fn apply_pod(&mut self, mut pod: Pod, gone: bool) {
+    fn apply_pod(&mut self, mut pod: Pod, is_deleted: bool) {
         let (namespace, name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         if let Some(old) = self.pod(&namespace, &name) {
             // Updates of an assumed pod are ignored until its binding is observed.
-            if old.assumed.is_some() && pod.spec.node_name.is_empty() && !gone {
+            if old.assumed.is_some() && pod.spec.node_name.is_empty() && !is_deleted {
                 return;
             }
             pod.assumed = old.assumed.clone();
@@ -144,13 +144,13 @@ impl Cluster {
             pod.assumed = None;
         }
         self.pods.retain(|other| !other.is(&namespace, &name));
-        self.pods.extend((!gone).then_some(pod));
+        self.pods.extend((!is_deleted).then_some(pod));
     }
 
-    fn apply_node(&mut self, node: Node, gone: bool) {
+    fn apply_node(&mut self, node: Node, is_deleted: bool) {
         let name = node.metadata.name.clone();
         let old = self.node(&name).map(zone);
-        let new = (!gone).then(|| zone(&node));
+        let new = (!is_deleted).then(|| zone(&node));
         if old != new {
             if let Some(old) = old {
                 self.zones.iter_mut().filter(|(zone, _)| *zone == old).for_each(|(_, nodes)| {
@@ -171,7 +171,7 @@ impl Cluster {
             nodes.remove(&name);
         }
         self.images.retain(|_, (_, nodes)| !nodes.is_empty());
-        if !gone {
+        if !is_deleted {
             for image in &node.status.images {
                 for image_name in &image.names {
                     let state = self.images.entry(image_name.clone());
@@ -180,7 +180,7 @@ impl Cluster {
             }
         }
         self.nodes.retain(|other| other.metadata.name != name);
-        self.nodes.extend((!gone).then_some(node));
+        self.nodes.extend((!is_deleted).then_some(node));
         self.changed.insert(name);
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use controllers::{ApiCall, Controller, Controllers, OwnerName, TemplateHashes};
+use controllers::{ApiCall, Controller, Controllers, TemplateHashes};
 use kubernetes::objects::{NodeEvent, PodEvent, PodView};
 use kubernetes::time::after;
-use model::{Kind, Moment, What};
+use model::{Kind, Moment, ObjectRef, What};
 
 use crate::ids::DemandId;
 use crate::input::{ContainerExit, PodIncarnation};
@@ -16,7 +16,7 @@ use crate::latency::{LatencyKind, LatencySampler};
 pub trait RecordedPodSource: fmt::Debug {
     /// The recorded counterpart of a new pod: the next pod of its owner. The first of the owners is the pod's own
     /// controller, each following one owns the one before.
-    fn next_record(&mut self, pod: &PodView, owners: &[OwnerName]) -> Option<PodRecord>;
+    fn next_record(&mut self, pod: &PodView, owners: &[ObjectRef]) -> Option<PodRecord>;
 }
 
 /// The record of a pod.
@@ -41,8 +41,8 @@ pub struct ControllerLoop<'m> {
     is_working: bool,
 }
 
-/// The pause after a sync that does not end.
-const PAUSE: Duration = Duration::from_millis(1);
+/// The delay before work continues after too many rounds.
+const SYNC_RETRY_DELAY: Duration = Duration::from_millis(1);
 
 impl<'m> ControllerLoop<'m> {
     /// These controllers. In a replay, ReplicaSets get their recorded pod template hashes, and new pods their recorded
@@ -124,7 +124,7 @@ impl ControllerLoop<'_> {
 
     /// Interrupts their work although some is left. Returns when it continues.
     pub fn pause(&mut self, now: Moment) -> Moment {
-        let at = after(now, PAUSE);
+        let at = after(now, SYNC_RETRY_DELAY);
         (self.is_working, self.work_at) = (false, Some(at));
         at
     }

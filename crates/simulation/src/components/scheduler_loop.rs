@@ -59,13 +59,13 @@ impl SchedulerLoop {
     }
 
     /// Keeps it busy with the attempt that begins now. Returns the attempt's end.
-    pub fn spend_attempt(&mut self, now: Moment, sampler: &mut LatencySampler) -> Moment {
+    pub fn begin_attempt(&mut self, now: Moment, sampler: &mut LatencySampler) -> Moment {
         self.busy_until = after(now, sampler.draw(LatencyKind::Attempt, now));
         self.busy_until
     }
 
     /// Keeps it busy until the unschedulable pod's status is patched.
-    pub fn spend_status_write(&mut self, now: Moment, sampler: &mut LatencySampler) {
+    pub fn wait_for_status_patch(&mut self, now: Moment, sampler: &mut LatencySampler) {
         self.busy_until = after(self.busy_until, sampler.draw(LatencyKind::StatusPatch, now));
     }
 

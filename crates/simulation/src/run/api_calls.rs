@@ -1,7 +1,9 @@
 //! Execution of the controllers' API calls: objects and pods that they create, update and delete.
 
-use controllers::{ApiCall, DeleteTarget};
-use model::{Kind, NamespacedName};
+use std::sync::Arc;
+
+use controllers::ApiCall;
+use model::{Kind, NamespacedName, ObjectRef};
 
 use super::Run;
 use crate::observer::Observer;
@@ -16,7 +18,7 @@ impl<O: Observer> Run<'_, O> {
     pub(super) fn sync_controllers(&mut self) {
         let now = self.now();
         for _ in 0..MAX_SYNC_ROUNDS {
-            let Some(controllers) = &mut self.informers.controllers else { return };
+            let Some(controllers) = &mut self.receivers.controllers else { return };
             let api_calls = controllers.work(now);
             if api_calls.is_empty() {
                 return;
@@ -25,7 +27,7 @@ impl<O: Observer> Run<'_, O> {
                 self.execute_call(api_call);
             }
         }
-        if let Some(controllers) = &mut self.informers.controllers {
+        if let Some(controllers) = &mut self.receivers.controllers {
             self.timeline.put(controllers.pause(now), RunTask::SyncControllers);
         }
     }
@@ -43,25 +45,25 @@ impl<O: Observer> Run<'_, O> {
                 let updated = self.objects.update(object);
                 self.notify_object(updated);
             }
-            ApiCall::Delete(target) => self.delete_for_controller(&target),
+            ApiCall::Delete { object, uid } => self.delete_for_controller(object, &uid),
         }
     }
 
-    fn delete_for_controller(&mut self, target: &DeleteTarget) {
-        let name = NamespacedName { namespace: target.namespace.clone(), name: target.name.clone() };
-        if target.kind != Kind::new("", "Pod") {
-            let deleted = self.objects.delete(self.timeline.now(), &target.kind, &name, &target.uid);
+    fn delete_for_controller(&mut self, object: ObjectRef, uid: &Arc<str>) {
+        let name = NamespacedName::new(object.namespace, object.name);
+        if object.kind != Kind::new("", "Pod") {
+            let deleted = self.objects.delete(self.timeline.now(), &object.kind, &name, uid);
             self.notify_object(deleted);
             return;
         }
         let id = self.pods.id_of(&name);
-        if let Some(id) = id.filter(|id| self.pods.get(*id).is_some_and(|pod| pod.uid == target.uid)) {
+        if let Some(id) = id.filter(|id| self.pods.get(*id).is_some_and(|pod| pod.uid == *uid)) {
             self.withdraw(id.demand);
         }
     }
 
     /// Whether controllers write objects of this kind. Of inputs of that kind everything but the status applies.
     pub(super) fn is_controlled(&self, kind: &Kind) -> bool {
-        self.informers.controllers.as_ref().is_some_and(|controllers| controllers.writes_kind(kind))
+        self.receivers.controllers.as_ref().is_some_and(|controllers| controllers.writes_kind(kind))
     }
 }

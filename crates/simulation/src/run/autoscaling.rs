@@ -19,15 +19,15 @@ impl<O: Observer> Run<'_, O> {
     /// Runs all that is due of the autoscaler and its cloud.
     pub(super) fn run_autoscaler(&mut self) {
         let now = self.now();
-        if self.informers.autoscaler.as_ref().is_none_or(|autoscaler| autoscaler.next() > now) {
+        if self.receivers.autoscaler.as_ref().is_none_or(|autoscaler| autoscaler.next() > now) {
             return;
         }
         self.apply_cloud_changes();
         self.background();
         self.deliver_pod_events();
-        let Some(autoscaler) = &mut self.informers.autoscaler else { return };
+        let Some(autoscaler) = &mut self.receivers.autoscaler else { return };
         let Some(loop_result) = autoscaler.run_once(now, &mut self.timeline.latencies) else { return };
-        let observer = &mut self.informers.observer;
+        let observer = &mut self.receivers.observer;
         let inner_autoscaler = autoscaler.autoscaler();
         observer.on_event(
             now,
@@ -46,7 +46,7 @@ impl<O: Observer> Run<'_, O> {
             observer.on_event(now, &SimulationEvent::ScaledDown { removed, group });
         }
         self.execute_all(&loop_result.actions, &loop_result.events);
-        if let Some(autoscaler) = &mut self.informers.autoscaler {
+        if let Some(autoscaler) = &mut self.receivers.autoscaler {
             autoscaler.finish(loop_result);
         }
         self.background();
@@ -54,7 +54,7 @@ impl<O: Observer> Run<'_, O> {
 
     /// Delivers queued pod events, before the autoscaler does something.
     fn deliver_pod_events(&mut self) {
-        if let Some(autoscaler) = &mut self.informers.autoscaler {
+        if let Some(autoscaler) = &mut self.receivers.autoscaler {
             autoscaler.deliver_pod_events();
         }
     }
@@ -63,7 +63,7 @@ impl<O: Observer> Run<'_, O> {
     fn background(&mut self) {
         for _ in 0..MAX_BACKGROUND_ROUNDS {
             self.deliver_pod_events();
-            let Some(autoscaler) = &mut self.informers.autoscaler else { return };
+            let Some(autoscaler) = &mut self.receivers.autoscaler else { return };
             let background_result = autoscaler.background(self.timeline.now());
             self.execute_all(&background_result.actions, &background_result.events);
             let was_busy = !background_result.actions.is_empty() || !background_result.events.is_empty();
@@ -75,7 +75,7 @@ impl<O: Observer> Run<'_, O> {
 
     fn execute_all(&mut self, actions: &[Action], events: &[Event]) {
         for event in events {
-            self.informers.autoscaler_event(self.timeline.now(), event, &self.pods);
+            self.receivers.autoscaler_event(self.timeline.now(), event, &self.pods);
         }
         for action in actions {
             self.execute_action(action);
@@ -109,7 +109,7 @@ impl<O: Observer> Run<'_, O> {
 
     /// Applies the cloud's changes. Returns whether there were any.
     fn apply_cloud_changes(&mut self) -> bool {
-        let Some(autoscaler) = &mut self.informers.autoscaler else { return false };
+        let Some(autoscaler) = &mut self.receivers.autoscaler else { return false };
         let changes = autoscaler.cloud_changes(self.timeline.now());
         let has_changes = !changes.is_empty();
         for change in changes {

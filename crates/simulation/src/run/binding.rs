@@ -5,7 +5,7 @@ use model::Moment;
 use scheduler::{Decision, Rejection, ScheduleResult, SchedulingAttempt};
 
 use super::Run;
-use super::informers::ChangeKind;
+use super::event_receivers::ChangeKind;
 use crate::events::SchedulerEvent;
 use crate::eviction::EvictionCause;
 use crate::ids::PodId;
@@ -25,11 +25,11 @@ impl<O: Observer> Run<'_, O> {
             Decision::Scheduled(placement) => self.handle_placement(id, placement),
             Decision::Unschedulable(rejection) => self.handle_rejection(id, &rejection),
             Decision::Failed(reason) | Decision::Skipped(reason) => {
-                self.informers
+                self.receivers
                     .notify_event(now, &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &reason });
             }
             Decision::Gated(status) => {
-                self.informers.notify_event(
+                self.receivers.notify_event(
                     now,
                     &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &status.message() },
                 );
@@ -39,7 +39,7 @@ impl<O: Observer> Run<'_, O> {
 
     fn handle_placement(&mut self, id: PodId, placement: ScheduleResult) {
         let now = self.now();
-        let busy_until = self.informers.scheduler.spend_attempt(now, &mut self.timeline.latencies);
+        let busy_until = self.receivers.scheduler.begin_attempt(now, &mut self.timeline.latencies);
         let Some(pod) = self.pods.get(id) else { return };
         let bound = if pod.failed_attempts == 0 {
             self.completion_time_since(
@@ -60,28 +60,28 @@ impl<O: Observer> Run<'_, O> {
         let name = pod.name.clone();
         let is_changed =
             pod.set_unschedulable(now, &rejection.full_message(), rejection.nominated_node.clone());
-        self.informers.scheduler.spend_attempt(now, &mut self.timeline.latencies);
+        self.receivers.scheduler.begin_attempt(now, &mut self.timeline.latencies);
         if is_changed {
             // A new message is patched into the status before the next attempt; an unchanged one is not written.
-            self.informers.scheduler.spend_status_write(now, &mut self.timeline.latencies);
+            self.receivers.scheduler.wait_for_status_patch(now, &mut self.timeline.latencies);
             self.notify_pod_status(id);
-            if let Some(autoscaler) = &mut self.informers.autoscaler {
+            if let Some(autoscaler) = &mut self.receivers.autoscaler {
                 autoscaler.pod_unschedulable(now, &name);
             }
         }
         if let Some(pod) = self.pods.get(id) {
-            self.informers.scheduler_event(now, pod, || SchedulerEvent {
+            self.receivers.scheduler_event(now, pod, || SchedulerEvent {
                 reason: "FailedScheduling",
                 action: "Scheduling",
                 note: rejection.event_message(),
                 warning: true,
             });
         }
-        self.informers.notify_event(now, &SimulationEvent::PodUnschedulable { id, pod: &name, rejection });
+        self.receivers.notify_event(now, &SimulationEvent::PodUnschedulable { id, pod: &name, rejection });
         let victims = rejection.victims.iter().filter_map(|victim| self.pods.id_of(victim));
         let victims: Vec<PodId> = victims.collect();
         let sampler = &mut self.timeline.latencies;
-        let preemption = self.informers.scheduler.preempt(now, &name, victims.len(), sampler);
+        let preemption = self.receivers.scheduler.preempt(now, &name, victims.len(), sampler);
         for (victim, at) in victims.into_iter().zip(preemption.victims) {
             self.timeline.put(at, RunTask::Evict(victim, EvictionCause::Preemption(name.clone())));
         }
@@ -99,7 +99,7 @@ impl<O: Observer> Run<'_, O> {
     /// The deletion of all victims of a pod has begun.
     pub(super) fn finish_preemption(&mut self, id: PodId) {
         if let Some(pod) = self.pods.get(id) {
-            self.informers.scheduler.preemption_ended(&pod.name);
+            self.receivers.scheduler.preemption_ended(&pod.name);
         }
     }
 
@@ -121,18 +121,18 @@ impl<O: Observer> Run<'_, O> {
         if pod.is_terminating() {
             pod.stage = PodStage::Pending;
             self.pods.unassign(id);
-            self.informers.scheduler.bind_failed(now, &name);
+            self.receivers.scheduler.bind_failed(now, &name);
             return;
         }
         (pod.stage, pod.bound_at, pod.nominated) = (PodStage::Bound, Some(now), None);
         let (placement, created, failed_attempts) = (pod.placement.take(), pod.created, pod.failed_attempts);
-        self.informers.notify_event(
+        self.receivers.notify_event(
             now,
             &SimulationEvent::ResourcesClaimed { id, node: &node, requests: pod.requests },
         );
         self.notify_pod(id, ChangeKind::Modified);
         if let (Some(placement), Some(pod)) = (placement, self.pods.get(id)) {
-            self.informers.scheduler_event(now, pod, || SchedulerEvent {
+            self.receivers.scheduler_event(now, pod, || SchedulerEvent {
                 reason: "Scheduled",
                 action: "Binding",
                 note: format!("Successfully assigned {}/{} to {node}", name.namespace, name.name),
@@ -140,7 +140,7 @@ impl<O: Observer> Run<'_, O> {
             });
             let event =
                 SimulationEvent::PodBound { id, pod: &name, created, placement: &placement, failed_attempts };
-            self.informers.notify_event(now, &event);
+            self.receivers.notify_event(now, &event);
         }
         if !self.nodes.contains(&node) {
             self.schedule_pod_gc(&node);
@@ -166,6 +166,6 @@ impl<O: Observer> Run<'_, O> {
         if let Some(exit) = self.demands.get(id.demand).and_then(|state| state.demand.exit) {
             self.timeline.put(after(now, exit.after), RunTask::FinishContainers(id));
         }
-        self.informers.pod_started(&mut self.timeline, pod);
+        self.receivers.pod_started(&mut self.timeline, pod);
     }
 }

@@ -8,7 +8,7 @@ use model::{Moment, Object};
 use scheduler::{RecordedNodeOutcome, ScheduleResult};
 
 use super::Run;
-use super::informers::ChangeKind;
+use super::event_receivers::ChangeKind;
 use crate::ids::DemandId;
 use crate::ids::PodId;
 use crate::input::{InitialPodState, ParsedDemand, PodDemand, PodIncarnation, RecreatePolicy};
@@ -23,7 +23,7 @@ impl<O: Observer> Run<'_, O> {
     /// Creates a pod of a new node.
     pub(super) fn create_with_node(&mut self, node: &Arc<str>, pod: Object) {
         let view = Arc::new(PodView::parse(&pod));
-        let controllers = self.informers.controllers.as_ref();
+        let controllers = self.receivers.controllers.as_ref();
         if controllers.is_some_and(|controllers| controllers.creates_pods_of(&view)) {
             return;
         }
@@ -47,7 +47,7 @@ impl<O: Observer> Run<'_, O> {
 
     /// Creates a pod for a controller.
     pub(super) fn create_for_controller(&mut self, pod: Object) {
-        let Some(controllers) = &mut self.informers.controllers else { return };
+        let Some(controllers) = &mut self.receivers.controllers else { return };
         let view = Arc::new(PodView::parse(&pod));
         let record = controllers.next_record(&view).unwrap_or_default();
         let id = record.demand.unwrap_or_else(|| self.demands.next_internal_id());
@@ -89,7 +89,7 @@ impl<O: Observer> Run<'_, O> {
     fn await_scheduling(&mut self, id: PodId) {
         let node = self.demands.recorded_incarnation(id).and_then(|incarnation| incarnation.node.clone());
         let (Some(node), Some(pod)) = (node, self.pods.get(id)) else { return };
-        let scheduler = &mut self.informers.scheduler;
+        let scheduler = &mut self.receivers.scheduler;
         if scheduler.schedules(&pod.name) {
             scheduler.prefer_node(&pod.name, &node);
             return;
@@ -118,7 +118,7 @@ impl<O: Observer> Run<'_, O> {
                 (PodStage::Bound, Some(initial_state.created), initial_state.started);
             let requests = pod.requests;
             self.pods.assign(id, node);
-            self.informers
+            self.receivers
                 .notify_event(self.timeline.now(), &SimulationEvent::ResourcesClaimed { id, node, requests });
         }
         self.notify_pod(id, ChangeKind::Added);
@@ -146,7 +146,7 @@ impl<O: Observer> Run<'_, O> {
     fn notify_created(&mut self, id: PodId) {
         if let Some(pod) = self.pods.get(id) {
             let is_pending = pod.bound_at.is_none();
-            self.informers.notify_event(
+            self.receivers.notify_event(
                 self.timeline.now(),
                 &SimulationEvent::PodCreated { id, pod: &pod.name, is_pending },
             );

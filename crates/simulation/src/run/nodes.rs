@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Run;
-use super::informers::ChangeKind;
+use super::event_receivers::ChangeKind;
 use crate::eviction::EvictionCause;
 use crate::latency::LatencyKind;
 use crate::observer::{Observer, SimulationEvent};
@@ -17,16 +17,16 @@ impl<O: Observer> Run<'_, O> {
         let name = &node.view.name.clone();
         let is_new = self.nodes.set(name, node.clone());
         if is_new {
-            let autoscaler = self.informers.autoscaler.as_mut();
+            let autoscaler = self.receivers.autoscaler.as_mut();
             let group = autoscaler.and_then(|autoscaler| autoscaler.node_added(&node.view));
             let event = SimulationEvent::NodeAdded { node: &node.view, group: group.as_ref() };
-            self.informers.notify_event(now, &event);
+            self.receivers.notify_event(now, &event);
         } else {
-            self.informers.notify_event(now, &SimulationEvent::NodeModified { node: &node.view });
+            self.receivers.notify_event(now, &SimulationEvent::NodeModified { node: &node.view });
         }
         let has_evictions = self.taint_eviction.node_changed(&node.view);
         let change = if is_new { ChangeKind::Added } else { ChangeKind::Modified };
-        self.informers.node_changed(&mut self.timeline, node, change);
+        self.receivers.node_changed(&mut self.timeline, node, change);
         if is_new {
             // Pods that were terminating while the node was missing can be stopped now.
             for id in self.pods.on_node(name) {
@@ -41,17 +41,17 @@ impl<O: Observer> Run<'_, O> {
                 self.check_taints(id);
             }
         }
-        self.informers.scheduler.wake();
+        self.receivers.scheduler.wake();
     }
 
     pub(super) fn remove_node(&mut self, name: &Arc<str>) {
         let Some(node) = self.nodes.remove(name) else { return };
         self.taint_eviction.node_deleted(name);
-        self.informers.notify_event(self.timeline.now(), &SimulationEvent::NodeDeleted { node: &node.view });
-        if let Some(autoscaler) = &mut self.informers.autoscaler {
+        self.receivers.notify_event(self.timeline.now(), &SimulationEvent::NodeDeleted { node: &node.view });
+        if let Some(autoscaler) = &mut self.receivers.autoscaler {
             autoscaler.node_deleted(&node.view);
         }
-        self.informers.node_changed(&mut self.timeline, node, ChangeKind::Deleted);
+        self.receivers.node_changed(&mut self.timeline, node, ChangeKind::Deleted);
         if !self.pods.on_node(name).is_empty() {
             self.schedule_pod_gc(name);
         }

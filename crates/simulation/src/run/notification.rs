@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::{Kind, What};
 
 use super::Run;
-use super::informers::ChangeKind;
+use super::event_receivers::ChangeKind;
 use crate::ids::PodId;
 use crate::node_edit::with_autoscaler_taints_of;
 use crate::observer::Observer;
@@ -30,7 +30,7 @@ impl<O: Observer> Run<'_, O> {
             What::Deleted(_) => self.remove_node(&name),
             What::Added(node) | What::Modified(node) => {
                 let node = match self.nodes.get(&name) {
-                    Some(current) if self.informers.autoscaler.is_some() => {
+                    Some(current) if self.receivers.autoscaler.is_some() => {
                         with_autoscaler_taints_of(StoredNode::parse(node), current)
                     }
                     // It does not exist in this run.
@@ -45,21 +45,21 @@ impl<O: Observer> Run<'_, O> {
     /// Notifies all receivers of a changed object other than a pod or node.
     pub(super) fn notify_object(&mut self, what: Option<What>) {
         if let Some(what) = what {
-            self.informers.object_changed(&mut self.timeline, what);
+            self.receivers.object_changed(&mut self.timeline, what);
         }
     }
 
     /// Notifies all receivers of a pod.
     pub(super) fn notify_pod(&mut self, id: PodId, change: ChangeKind) {
         if let Some(pod) = self.pods.get(id) {
-            self.informers.pod_changed(&mut self.timeline, pod, change);
+            self.receivers.pod_changed(&mut self.timeline, pod, change);
         }
     }
 
     /// Notifies all receivers but the scheduler, which knows it already, of a pod's status.
     pub(super) fn notify_pod_status(&mut self, id: PodId) {
         if let Some(pod) = self.pods.get(id) {
-            self.informers.pod_status_changed(&mut self.timeline, pod);
+            self.receivers.pod_status_changed(&mut self.timeline, pod);
         }
     }
 }

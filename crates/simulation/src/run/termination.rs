@@ -4,7 +4,7 @@ use kubernetes::time::after;
 use model::{Kind, Moment, NamespacedName};
 
 use super::Run;
-use super::informers::ChangeKind;
+use super::event_receivers::ChangeKind;
 use crate::events::SchedulerEvent;
 use crate::eviction::EvictionCause;
 use crate::ids::DemandId;
@@ -26,10 +26,10 @@ impl<O: Observer> Run<'_, O> {
         let exit = self.demands.get(id.demand).and_then(|state| state.demand.exit);
         (pod.stage, pod.finished) = (PodStage::Finished, Some((now, exit.is_some_and(|exit| exit.fails))));
         if let Some(node) = pod.node() {
-            self.informers
+            self.receivers
                 .notify_event(now, &SimulationEvent::ResourcesReleased { id, node, requests: pod.requests });
         }
-        self.informers.pod_changed(&mut self.timeline, pod, ChangeKind::Modified);
+        self.receivers.pod_changed(&mut self.timeline, pod, ChangeKind::Modified);
         self.pods.release_node(id);
         self.finish_demand(id.demand);
         if self.demands.get(id.demand).is_some_and(|state| state.delete_when_finished) {
@@ -56,7 +56,7 @@ impl<O: Observer> Run<'_, O> {
     fn remove_demand_if_done(&mut self, demand: DemandId) {
         if self.demands.get(demand).is_some_and(|state| state.is_finished && state.pods_existing == 0) {
             self.demands.remove(demand);
-            self.informers.notify_event(self.timeline.now(), &SimulationEvent::DemandFinished(demand));
+            self.receivers.notify_event(self.timeline.now(), &SimulationEvent::DemandFinished(demand));
         }
     }
 
@@ -103,12 +103,12 @@ impl<O: Observer> Run<'_, O> {
         else {
             return;
         };
-        self.informers.notify_event(
+        self.receivers.notify_event(
             now,
             &SimulationEvent::PodEvicted { id, pod: &pod.name, node: pod.node(), cause: &cause },
         );
         if let EvictionCause::Preemption(preemptor) = &cause {
-            self.informers.scheduler_event(now, pod, || {
+            self.receivers.scheduler_event(now, pod, || {
                 let preemptor = self
                     .pods
                     .get_by_name(preemptor)
@@ -193,7 +193,7 @@ impl<O: Observer> Run<'_, O> {
             self.remove_pod(id);
             return;
         }
-        self.informers.pod_changed(&mut self.timeline, pod, ChangeKind::Modified);
+        self.receivers.pod_changed(&mut self.timeline, pod, ChangeKind::Modified);
         let latency_kind = if is_forced { LatencyKind::ForcedPodDeletion } else { LatencyKind::PodDeletion };
         let at = self.completion_time(id, |incarnation| incarnation.deletion_duration, latency_kind);
         self.timeline.put(at, RunTask::FinishDeletion(id));
@@ -219,13 +219,13 @@ impl<O: Observer> Run<'_, O> {
             }
             return;
         }
-        self.informers.pod_changed(&mut self.timeline, pod, ChangeKind::Deleted);
+        self.receivers.pod_changed(&mut self.timeline, pod, ChangeKind::Deleted);
         let Some(pod) = self.pods.remove(id) else { return };
         self.taint_eviction.pod_deleted(&id);
         let was_pending = pod.bound_at.is_none();
-        self.informers.notify_event(now, &SimulationEvent::PodDeleted { id, pod: &pod.name, was_pending });
+        self.receivers.notify_event(now, &SimulationEvent::PodDeleted { id, pod: &pod.name, was_pending });
         if let (PodStage::Bound, Some(node)) = (pod.stage, pod.node()) {
-            self.informers
+            self.receivers
                 .notify_event(now, &SimulationEvent::ResourcesReleased { id, node, requests: pod.requests });
         }
         for demand in pod.waiting_for_name {

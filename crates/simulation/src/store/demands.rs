@@ -20,7 +20,7 @@ use crate::requests::Requests;
 #[derive(Debug)]
 pub(crate) struct DemandTable {
     demands: BTreeMap<DemandId, DemandState>,
-    /// For demands withdrawn in place of another: the other one.
+    /// By withdrawn demand: the demand that it was withdrawn for.
     substitutes: FxHashMap<DemandId, DemandId>,
     /// The number of demands that the run made itself.
     internal_count: u64,

@@ -15,7 +15,8 @@ use crate::ids::PodId;
 pub(crate) struct PodTable {
     pods: BTreeMap<PodId, Pod>,
     by_name: FxHashMap<NamespacedName, PodId>,
-    /// The ReplicaSets of pods without an assigned node, if they have one.
+    /// By pod of a ReplicaSet without an assigned node: the ReplicaSet's uid. A pod whose binding failed is
+    /// terminating, and is not added again.
     unassigned: FxHashMap<PodId, Arc<str>>,
     /// The same pods by ReplicaSet, the oldest first.
     unassigned_by_set: FxHashMap<Arc<str>, BTreeSet<(Moment, PodId)>>,

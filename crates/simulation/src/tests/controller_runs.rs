@@ -1,7 +1,8 @@
 //! Controllers in a run: workloads are the input, and the controllers create their pods.
 
-use controllers::{Controller, OwnerName, TemplateHashes};
+use controllers::{Controller, TemplateHashes};
 use kubernetes::objects::PodView;
+use model::ObjectRef;
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,9 +15,9 @@ struct NumberedRecords {
 }
 
 impl RecordedPodSource for NumberedRecords {
-    fn next_record(&mut self, _: &PodView, owners: &[OwnerName]) -> Option<PodRecord> {
+    fn next_record(&mut self, _: &PodView, owners: &[ObjectRef]) -> Option<PodRecord> {
         let chain: Vec<String> =
-            owners.iter().map(|owner| format!("{} {}", owner.kind, owner.name)).collect();
+            owners.iter().map(|owner| format!("{} {}", owner.kind.kind, owner.name)).collect();
         self.owner_chains.push(chain.join(", "));
         let number = self.owner_chains.len();
         let name = format!("{}-{number}", owners[0].name);
@@ -33,7 +34,7 @@ impl RecordedPodSource for NumberedRecords {
 struct EmptyRecords;
 
 impl RecordedPodSource for EmptyRecords {
-    fn next_record(&mut self, _: &PodView, _: &[OwnerName]) -> Option<PodRecord> {
+    fn next_record(&mut self, _: &PodView, _: &[ObjectRef]) -> Option<PodRecord> {
         Some(PodRecord::default())
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use controllers::OwnerName;
 use kubernetes::objects::PodView;
+use model::ObjectRef;
 use simulation::{ContainerExit, PodRecord, RecordedPodSource};
 
 use crate::rng::SeededRng;
@@ -29,8 +29,8 @@ impl fmt::Debug for RunTimes {
 }
 
 impl RecordedPodSource for RunTimes {
-    fn next_record(&mut self, _: &PodView, owners: &[OwnerName]) -> Option<PodRecord> {
-        let job = owners.iter().find(|owner| &*owner.kind == "Job")?;
+    fn next_record(&mut self, _: &PodView, owners: &[ObjectRef]) -> Option<PodRecord> {
+        let job = owners.iter().find(|owner| &*owner.kind.kind == "Job")?;
         let (seconds, fails) = match job.name.split('-').next() {
             // It queries other shops, some of which do not answer.
             Some("price") => (4..=25, self.rng.below(12) == 0),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use live::apply::{CleanupReport, OutcomeCounts, RUN_LABEL};
-use live::translate::{self, ExclusionReason, FileRule};
+use live::translate::{self, ExclusionReason, UserRule};
 use replay::live_target::{DryRun, RunSummary};
 
 use crate::Outcome;
@@ -22,7 +22,7 @@ const KIND_WIDTH: usize = 40;
 const MAX_SHOWN: usize = 5;
 
 /// Prints all rules: the built-in ones, then those of files.
-pub(super) fn rules(out: &mut Printer, of_files: &[FileRule]) -> anyhow::Result<Outcome> {
+pub(super) fn rules(out: &mut Printer, of_files: &[UserRule]) -> anyhow::Result<Outcome> {
     lines::write_rules(out, &translate::describe())?;
     for rule in of_files {
         writeln!(out, "{}\n    {}", rule.name(), rule.describe())?;
@@ -49,7 +49,7 @@ pub(super) fn dry_run(out: &mut Printer, counted: &DryRun) -> anyhow::Result<Out
 /// Prints the operations made, those left out, and why.
 pub(super) fn summary(out: &mut Printer, summary: &RunSummary) -> anyhow::Result<()> {
     let plain = Style::new();
-    let RunSummary { run, from, end, took, tally: counts, .. } = summary;
+    let RunSummary { run, from, end, took, outcomes: counts, .. } = summary;
     let rate = counts.count() as f64 / took.as_secs_f64().max(1e-3);
     let took = format_duration(i64::try_from(took.as_nanos()).unwrap_or(i64::MAX));
     let target = summary.target.display();

@@ -72,7 +72,7 @@ fn gap_texts(resumption: &Resumption) -> Vec<String> {
     change.flat_map(|change| change.closed.iter().chain(&change.gaps)).map(text).collect()
 }
 
-/// The text of the positions, as [`KindProgress`](super::super::kind_progress::KindProgress) writes it.
+/// The text of the positions, as `KindWatchState` writes it.
 fn text(resumption: &Resumption, new_scope: Option<&KindScope>) -> String {
     let Some(scope) = new_scope else { return resumption.dropped.trim_start_matches(';').to_owned() };
     let positions =

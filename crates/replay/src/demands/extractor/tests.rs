@@ -1,5 +1,5 @@
-use controllers::OwnerName;
 use kubernetes::objects::PodView;
+use model::{Kind, ObjectRef};
 use serde_json::{Value, json};
 use simulation::{PodRecord, RecordedPodSource};
 use testobjects::{object, resource};
@@ -42,7 +42,7 @@ fn running(mut pod: Value) -> Value {
     pod
 }
 
-fn leaving(mut pod: Value) -> Value {
+fn terminating(mut pod: Value) -> Value {
     pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
     pod
 }
@@ -99,9 +99,11 @@ fn a_preempted_and_recreated_pod_is_one_demand() {
     recording.add(1_010, &pod("web-a"));
     recording.change(1_050, &on(pod("web-a"), "n1"));
     recording.change(1_850, &running(on(pod("web-a"), "n1")));
-    recording.change(5_000, &leaving(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
+    recording
+        .change(5_000, &terminating(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
     recording.add(5_300, &pod("web-b"));
-    recording.remove(5_900, &leaving(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
+    recording
+        .remove(5_900, &terminating(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
     let (recorded_demands, _) = demands_of(recording);
     assert_eq!(recorded_demands.len(), 1);
     let recorded = &recorded_demands[0];
@@ -126,11 +128,11 @@ fn an_event_shows_preemption_where_the_pod_does_not() {
     let mut recording = TestRecording::new();
     recording.add(1_000, &replica_set(1));
     recording.add(1_010, &on(pod("web-a"), "n1"));
-    recording.change(5_000, &leaving(on(pod("web-a"), "n1")));
+    recording.change(5_000, &terminating(on(pod("web-a"), "n1")));
     let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "shop"},
         "reason": "Preempted", "regarding": {"uid": "uid-web-a"}});
     recording.add(5_010, &event);
-    recording.remove(5_900, &leaving(on(pod("web-a"), "n1")));
+    recording.remove(5_900, &terminating(on(pod("web-a"), "n1")));
     let (recorded_demands, _) = demands_of(recording);
     assert_eq!(
         (recorded_demands[0].observed[0].eviction, recorded_demands[0].actions.len()),
@@ -145,10 +147,10 @@ fn deletions_not_explained_by_scaling_are_attributed_to_users() {
     for name in ["web-a", "web-b"] {
         recording.add(1_010, &on(pod(name), "n1"));
     }
-    recording.change(2_000, &leaving(on(pod("web-a"), "n1")));
+    recording.change(2_000, &terminating(on(pod("web-a"), "n1")));
     recording.add(2_100, &pod("web-c"));
     recording.change(3_000, &replica_set(1));
-    recording.change(3_100, &leaving(on(pod("web-b"), "n1")));
+    recording.change(3_100, &terminating(on(pod("web-b"), "n1")));
     let (recorded_demands, _) = demands_of(recording);
     assert_eq!(recorded_demands.len(), 2);
     assert_eq!(names(&recorded_demands[0]), ["web-a", "web-c"]);
@@ -206,7 +208,7 @@ fn an_owner_may_delete_a_pod_on_a_lost_node() {
     recording.add(1_010, &running(on(pod("web-a"), "n1")));
     recording.remove(5_000, &node("n1", &json!([])));
     recording.change(6_000, &replica_set(0));
-    recording.change(6_100, &leaving(running(on(pod("web-a"), "n1"))));
+    recording.change(6_100, &terminating(running(on(pod("web-a"), "n1"))));
     let (recorded_demands, _) = demands_of(recording);
     assert_eq!(
         (recorded_demands[0].observed[0].eviction, &recorded_demands[0].actions[..]),
@@ -229,7 +231,7 @@ fn an_eviction_is_the_autoscalers_only_where_it_removes_the_node() {
         recording.add(1_010, &running(on(pod("web-a"), "n1")));
         recording.change(4_000, &node("n1", &taints));
         recording
-            .change(5_000, &leaving(disrupted(running(on(pod("web-a"), "n1")), "EvictionByEvictionAPI")));
+            .change(5_000, &terminating(disrupted(running(on(pod("web-a"), "n1")), "EvictionByEvictionAPI")));
         recording.add(5_100, &pod("web-b"));
         let (recorded_demands, _) = demands_of(recording);
         assert_eq!(
@@ -254,8 +256,8 @@ fn another_template_is_another_demand() {
         let mut recording = TestRecording::new();
         recording.add(1_000, &set);
         recording.add(1_010, &on(of("h1", "u1"), "n1"));
-        recording.change(5_000, &leaving(on(of("h1", "u1"), "n1")));
-        recording.remove(6_000, &leaving(on(of("h1", "u1"), "n1")));
+        recording.change(5_000, &terminating(on(of("h1", "u1"), "n1")));
+        recording.remove(6_000, &terminating(on(of("h1", "u1"), "n1")));
         recording.add(6_100, &of(next, "u2"));
         let (recorded_demands, _) = demands_of(recording);
         assert_eq!(recorded_demands.len(), demands, "{next}");
@@ -285,10 +287,10 @@ fn memory_use_follows_the_existing_pods() {
         let is_last = number % 10 == 9;
         if is_last {
             recording.change(begins + 400, &replica_set(0));
-            recording.change(begins + 500, &leaving(web.clone()));
+            recording.change(begins + 500, &terminating(web.clone()));
             recording.change(begins + 550, &replica_set(1));
         } else {
-            recording.change(begins + 500, &leaving(disrupted(web.clone(), "PreemptionByScheduler")));
+            recording.change(begins + 500, &terminating(disrupted(web.clone(), "PreemptionByScheduler")));
         }
         recording.remove(begins + 600, &web);
         assert_eq!((recording.0.pods.len(), recording.0.open_demands.len()), (0, usize::from(!is_last)));
@@ -306,7 +308,7 @@ fn a_deleted_owner_leaves_no_demand_open() {
     recording.add(1_000, &replica_set(1));
     let web = on(pod("web-a"), "n1");
     recording.add(2_000, &web);
-    recording.change(3_000, &leaving(disrupted(web.clone(), "PreemptionByScheduler")));
+    recording.change(3_000, &terminating(disrupted(web.clone(), "PreemptionByScheduler")));
     recording.remove(4_000, &web);
     assert_eq!(recording.0.open_demands.len(), 1);
     recording.remove(5_000, &replica_set(1));
@@ -328,10 +330,10 @@ fn in_a_replay_awaited_pods_outlive_their_owner() {
     recording.add(1_000, &replica_set(2));
     recording.add(2_000, &evicted);
     recording.add(2_000, &remaining);
-    recording.change(3_000, &leaving(disrupted(evicted.clone(), "PreemptionByScheduler")));
+    recording.change(3_000, &terminating(disrupted(evicted.clone(), "PreemptionByScheduler")));
     recording.remove(4_000, &evicted);
     recording.remove(5_000, &replica_set(2));
-    let mut withdrawn = leaving(remaining.clone());
+    let mut withdrawn = terminating(remaining.clone());
     withdrawn["status"]["reason"] = "Withdrawn".into();
     recording.change(6_000, &withdrawn);
     recording.remove(6_500, &withdrawn);
@@ -372,8 +374,8 @@ fn pods_that_a_controller_creates_are_matched_by_owner() {
     let recorded_demands = recording.0.finish(at(10_000)).unwrap();
     assert_eq!(recorded_demands.totals.demands, 2, "the controller decides which pods are recreated");
     assert!(
-        recorded_demands.controller_pods.creates(&object(&pod("web-a")))
-            && !recorded_demands.controller_pods.creates(&object(&owned("x", "Job", "job")))
+        recorded_demands.controller_pods.creates(&object(&pod("web-a"))).unwrap()
+            && !recorded_demands.controller_pods.creates(&object(&owned("x", "Job", "job"))).unwrap()
     );
     assert_eq!(
         recorded_demands.controller_pods.template_hashes.values().map(|hash| &**hash).collect::<Vec<_>>(),
@@ -381,8 +383,7 @@ fn pods_that_a_controller_creates_are_matched_by_owner() {
     );
 
     let mut pod_matcher = ControllerPodMatcher::new(&recorded_demands);
-    let owner =
-        |kind: &str, name: &str| OwnerName { kind: kind.into(), namespace: "shop".into(), name: name.into() };
+    let owner = |kind: &str, name: &str| ObjectRef::new(Kind::new("apps", kind), "shop", name);
     let owners = [owner("ReplicaSet", "web"), owner("Deployment", "above")];
     let mut next = || pod_matcher.next_record(&PodView::parse(&object(&pod("new"))), &owners).unwrap();
     let (first, second, third) = (next(), next(), next());
@@ -412,7 +413,7 @@ fn pods_of_a_stateful_set_and_a_daemon_set_are_matched_by_name_and_by_node() {
     let recorded_demands = recording.0.finish(at(10_000)).unwrap();
     let mut pod_matcher = ControllerPodMatcher::new(&recorded_demands);
     let mut demand = |kind: &str, pod: &Value| {
-        let owner = OwnerName { kind: kind.into(), namespace: "shop".into(), name: "web".into() };
+        let owner = ObjectRef::new(Kind::new("apps", kind), "shop", "web");
         pod_matcher.next_record(&PodView::parse(&object(pod)), &[owner]).unwrap().demand
     };
     assert_eq!(demand("StatefulSet", &owned("web-1", "StatefulSet", "set")), Some(DemandId(1)));
@@ -426,10 +427,10 @@ fn a_deleted_pod_did_not_end_by_itself() {
     let mut recording = TestRecording::new();
     recording.add(1_000, &replica_set(1));
     recording.add(1_010, &running(on(pod("web-a"), "n1")));
-    recording.change(5_000, &leaving(running(on(pod("web-a"), "n1"))));
+    recording.change(5_000, &terminating(running(on(pod("web-a"), "n1"))));
     // It terminates on request, without an error.
-    recording.change(6_000, &leaving(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
-    recording.remove(6_100, &leaving(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
+    recording.change(6_000, &terminating(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
+    recording.remove(6_100, &terminating(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
     let (demands, _) = demands_of(recording);
     assert_eq!((demands[0].exit, &demands[0].actions[..]), (None, &[(at(5_000), DemandAction::Deleted)][..]));
 }
@@ -442,9 +443,9 @@ fn unfinished_durations_are_lower_bounds() {
         recording.add(1_000, &pod(name));
         recording.change(1_100, &on(pod(name), "n1"));
     }
-    recording.change(1_400, &leaving(on(pod("web-a"), "n1")));
+    recording.change(1_400, &terminating(on(pod("web-a"), "n1")));
     recording.remove(2_000, &node("n1", &json!([])));
-    recording.change(2_500, &leaving(on(pod("web-b"), "n1")));
+    recording.change(2_500, &terminating(on(pod("web-b"), "n1")));
     let (demands, _) = demands_of(recording);
     let incarnations: Vec<&PodIncarnation> =
         demands.iter().map(|recorded| &recorded.incarnations[0]).collect();

@@ -17,13 +17,14 @@ struct Script<'a> {
     initial_backoff_seconds: i64,
     max_backoff_seconds: i64,
     #[serde(borrow)]
-    steps: Vec<Step<'a>>,
+    steps: Vec<ScriptStep<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Step<'a> {
+struct ScriptStep<'a> {
     at: i64,
-    r#do: &'a str,
+    #[serde(rename = "do")]
+    action: &'a str,
     #[serde(borrow)]
     object: Option<&'a RawValue>,
     pod: Option<&'a str>,
@@ -31,7 +32,8 @@ struct Step<'a> {
     nominated: Option<String>,
     #[serde(default)]
     victims: Vec<String>,
-    places: &'a str,
+    #[serde(rename = "places")]
+    queue_states: &'a str,
 }
 
 #[test]
@@ -47,9 +49,9 @@ fn pods_move_between_queues_as_in_kube_scheduler() {
         for (number, step) in script.steps.iter().enumerate() {
             let now = Moment::from_nanos(step.at);
             let location =
-                format!("{} step {number} {} {:?} {:?}", script.id, step.r#do, step.pod, step.object);
+                format!("{} step {number} {} {:?} {:?}", script.id, step.action, step.pod, step.object);
             let object = || Object::parse(step.object.expect("an event has an object").get()).unwrap();
-            match (step.r#do, step.pod) {
+            match (step.action, step.pod) {
                 ("ADDED", _) => scheduler.apply(now, &What::Added(object())),
                 ("MODIFIED", _) => scheduler.apply(now, &What::Modified(object())),
                 ("DELETED", _) => scheduler.apply(now, &What::Deleted(object())),
@@ -78,7 +80,7 @@ fn pods_move_between_queues_as_in_kube_scheduler() {
                 ("wait", _) => scheduler.advance(now),
                 (other, _) => panic!("{other}"),
             }
-            assert_eq!(queue_states(&scheduler), step.places, "{location}");
+            assert_eq!(queue_states(&scheduler), step.queue_states, "{location}");
             steps += 1;
         }
     }

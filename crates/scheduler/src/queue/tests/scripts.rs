@@ -1,12 +1,12 @@
 //! Small scripts for the queue, one behavior each.
 //!
-//! A line is a moment in seconds and an event: `node+ NAME CPU` adds or updates a node, `node- NAME` deletes it, `pod+
-//! NAME CPU WORDS` adds or updates a pod, `pod- NAME` deletes it, `bound NAME` and `unbound NAME` report a binding,
-//! `preempts NAME` and `preempted NAME` begin and finish its preemption,
-//! `pop -> NAME` pops the next pod (`NAME@NODE` if it is scheduled, `nobody` if none is ready), `wakes at MOMENT`
-//! checks the next moment at which time moves a pod, and anything else is the expected state of all pods. Words of a
-//! pod: `on=NODE`, `nominated=NODE`, `priority=N`, `app=LABEL`, `gate`, `far` (anti-affinity to its own
-//! label), `terminating`.
+//! A line is a moment in seconds and an event: `node+ NAME CPU` adds or updates a node, `node- NAME` deletes
+//! it, `pod+ NAME CPU WORDS` adds or updates a pod, `pod- NAME` deletes it, `bound NAME` and `unbound NAME`
+//! report a binding, `preempts NAME` and `preempted NAME` begin and finish its preemption, `pop -> NAME` pops
+//! the next pod (`NAME@NODE` if it is scheduled, `none` if none is ready), `wakes at MOMENT` checks the next
+//! moment at which time moves a pod, and anything else is the expected state of all pods. Words of a pod:
+//! `on=NODE`, `nominated=NODE`, `priority=N`, `app=LABEL`, `gate`, `anti-affinity` (to its own label),
+//! `terminating`.
 
 use model::Moment;
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ fn check_with(settings: Settings, script: &str) {
 }
 
 fn pop(scheduler: &mut Scheduler, now: Moment) -> String {
-    let Some(attempted) = scheduler.schedule_one(now) else { return "nobody".to_owned() };
+    let Some(attempted) = scheduler.schedule_one(now) else { return "none".to_owned() };
     let name = attempted.pod.name.to_string();
     scheduled_node(&attempted.decision).map_or(name.clone(), |node| format!("{name}@{node}"))
 }
@@ -81,7 +81,7 @@ fn pod_object(name: &str, cpu: &str, words: &[&str]) -> PodBuilder {
             ("priority", priority) => pod.priority(priority.parse().unwrap()),
             ("app", _) => pod,
             ("gate", _) => pod.set("spec.schedulingGates", json!([{"name": "g"}])),
-            ("far", _) => {
+            ("anti-affinity", _) => {
                 let term = json!({"topologyKey": "kubernetes.io/hostname",
                     "labelSelector": {"matchLabels": {"app": app}}});
                 let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
@@ -104,7 +104,7 @@ fn higher_priority_pops_first_then_the_earlier_timestamp() {
          1s pop -> c@n
          1s pop -> a@n
          1s pop -> b@n
-         1s pop -> nobody",
+         1s pop -> none",
     );
 }
 
@@ -133,7 +133,7 @@ fn an_unschedulable_pod_waits_for_an_event_that_may_help() {
          0s pod+ a 2
          1s pop -> a
          1s a refused by NodeResourcesFit
-         2s pop -> nobody
+         2s pop -> none
          3s node+ m 1
          3s a refused by NodeResourcesFit
          4s node+ m 2
@@ -177,7 +177,7 @@ fn an_unschedulable_pod_pops_from_backoff_while_active_q_is_empty() {
     };
     check(&script("a@n"));
     let older = Settings::for_version(Version::V1_32);
-    check_with(older.clone(), &script("nobody"));
+    check_with(older.clone(), &script("none"));
     // And a backoff does not last until the end of its second there.
     let longer = Settings { initial_backoff_seconds: 3, ..older };
     let script = "0s node+ n 1
@@ -195,9 +195,9 @@ fn after_an_error_a_pod_always_waits_out_its_backoff() {
         "0s pod+ a 1
          1s pop -> a
          1s a backoff until 2
-         1s pop -> nobody
+         1s pop -> none
          1s node+ n 1
-         1s pop -> nobody
+         1s pop -> none
          1s wakes at 3s
          3s pop -> a@n
          3s unbound a
@@ -252,7 +252,7 @@ fn a_pod_that_is_being_deleted_is_not_tried() {
          0s pod+ b 1
          1s pop -> a
          1s pop -> b@n
-         1s pop -> nobody",
+         1s pop -> none",
     );
 }
 
@@ -262,7 +262,7 @@ fn a_gated_pod_waits_until_its_gates_are_gone() {
         "0s node+ n 2
          0s pod+ a 1 gate
          0s a gated by SchedulingGates
-         0s pop -> nobody
+         0s pop -> none
          700s node+ n 4
          700s a gated by SchedulingGates
          700s wakes at never
@@ -323,7 +323,7 @@ fn a_pod_bound_by_another_scheduler_leaves_the_queue() {
          1s pop -> a
          1s pod+ a 2 on=n
          1s pod+ b 1 on=n
-         1s pop -> nobody",
+         1s pop -> none",
     );
 }
 
@@ -412,7 +412,7 @@ fn step() -> impl Strategy<Value = String> {
         " priority=5",
         " nominated=n",
         " on=n",
-        " app=x far",
+        " app=x anti-affinity",
         " terminating",
     ]);
     prop_oneof![

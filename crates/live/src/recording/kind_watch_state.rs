@@ -1,4 +1,4 @@
-//! The progress of the watches of one kind: the position and status of each, joined into those of the kind.
+//! The state of the watches of one kind: the position and status of each, joined into those of the kind.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -7,12 +7,13 @@ use model::{Kind, Moment};
 use tokio::sync::{Mutex, Notify};
 
 use super::scope::ScopeFilter;
-use crate::events::{KindStatus, WatchState};
 use crate::kinds::{ServedKind, field_selector};
+use crate::recording_event::{KindStatus, WatchState};
 use crate::url::percent_encode;
 
-/// The progress of the watches of one kind, which are one, or one per namespace in scope. Their tasks share it.
-pub(super) struct KindProgress {
+/// Shared by a kind's watch tasks: served version, positions, status. There is one watch, or one per
+/// namespace in scope.
+pub(super) struct KindWatchState {
     pub(super) kind: Kind,
     /// The kind as currently served: the version of a custom resource may change.
     served: RwLock<ServedKind>,
@@ -34,13 +35,13 @@ pub(super) struct WatchProgress {
     pub(super) last_heard: Option<Moment>,
 }
 
-// === impl KindProgress ===
+// === impl KindWatchState ===
 
-impl KindProgress {
-    pub(super) fn new(served: ServedKind, filter: ScopeFilter, dropped: String) -> KindProgress {
+impl KindWatchState {
+    pub(super) fn new(served: ServedKind, filter: ScopeFilter, dropped: String) -> KindWatchState {
         let kind = served.kind.clone();
         let served = RwLock::new(served);
-        KindProgress {
+        KindWatchState {
             kind,
             served,
             discovered: Notify::new(),
@@ -102,33 +103,33 @@ impl KindProgress {
 mod tests {
     use super::*;
 
-    fn progress_with_labels(labels: Option<&str>) -> KindProgress {
+    fn state_with_labels(labels: Option<&str>) -> KindWatchState {
         let filter = ScopeFilter { labels: labels.map(str::to_owned), ..ScopeFilter::default() };
-        KindProgress::new(ServedKind::guessed(Kind::new("", "Pod"), true), filter, ";-blog=5".to_owned())
+        KindWatchState::new(ServedKind::guessed(Kind::new("", "Pod"), true), filter, ";-blog=5".to_owned())
     }
 
     #[test]
     fn the_joint_position_contains_all_watches() {
-        let mut progress = progress_with_labels(Some("a,b=c"));
-        progress.set_position("shop", "9");
-        progress.set_position("web", "7");
-        let text = progress.joint_position(progress.by_namespace.try_lock().as_deref().unwrap());
+        let mut kind_state = state_with_labels(Some("a,b=c"));
+        kind_state.set_position("shop", "9");
+        kind_state.set_position("web", "7");
+        let text = kind_state.joint_position(kind_state.by_namespace.try_lock().as_deref().unwrap());
         assert_eq!(text, "a,b=c|shop=9,web=7;-blog=5");
     }
 
     #[test]
     fn requests_use_the_served_version() {
-        let progress = progress_with_labels(Some("app in (a)"));
+        let kind_state = state_with_labels(Some("app in (a)"));
         let labels = "?labelSelector=app%20in%20%28a%29&";
         assert_eq!(
-            progress.request_prefix("web"),
+            kind_state.request_prefix("web"),
             (format!("/api/v1/namespaces/web/pods{labels}"), "v1".to_owned())
         );
         let version = "v2".to_owned();
-        progress
+        kind_state
             .set_served(ServedKind { version, ..ServedKind::guessed(Kind::new("example.com", "Pod"), true) });
         assert_eq!(
-            progress.request_prefix(""),
+            kind_state.request_prefix(""),
             (format!("/apis/example.com/v2/pods{labels}"), "example.com/v2".to_owned())
         );
     }

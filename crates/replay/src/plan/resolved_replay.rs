@@ -1,4 +1,4 @@
-//! A resolved replay: all settings of a run, and how it is played.
+//! A resolved replay: its settings, and its execution.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +21,9 @@ use crate::node_classes::NodeClasses;
 use crate::play::{BatchObserver, BatchSettings, PlayEnd, ReplayObserver, play, play_in_batches};
 use crate::report::{Caveat, CaveatTopic, Report, ReportedSettings, ScalingComparison, TimeSpan};
 
-/// A replay whose settings are all known. The command, the server and the library differ in where the settings come
-/// from.
+/// The settings of a replay. Those in `measured` are filled in by
+/// [`analyze_recording`](ResolvedReplay::analyze_recording). The command, the server and the library differ
+/// in where the settings come from.
 pub struct ResolvedReplay {
     /// The part of the history that is replayed.
     pub part: HistoryPart,
@@ -113,7 +114,7 @@ impl ResolvedReplay {
         if scheduler.version != scheduler::Version::V1_36 {
             add_caveat(CaveatTopic::Scheduler, &unverified("kube-scheduler", scheduler.version.to_string()));
         }
-        scheduler.left_out.iter().for_each(|text| add_caveat(CaveatTopic::Scheduler, text));
+        scheduler.unsupported_features.iter().for_each(|text| add_caveat(CaveatTopic::Scheduler, text));
         if self.node_scaling == NodeScaling::Autoscaled {
             let autoscaler = &self.autoscaler;
             if autoscaler.version != autoscaler::Version::V1_36 {
@@ -163,9 +164,9 @@ impl ResolvedReplay {
         Caveat::new(CaveatTopic::Latencies, "no new node was recorded: the provisioning time is assumed")
     }
 
-    /// Whether a node belongs to a group whose nodes the replay adds and removes. If it does so by no autoscaler, they
-    /// stay as they are at the beginning.
-    pub fn adds_and_removes(&self, node: &NodeView) -> bool {
+    /// Whether a node belongs to a group that the replay scales. Without an autoscaler, such groups keep
+    /// their initial nodes.
+    pub fn is_in_scaled_group(&self, node: &NodeView) -> bool {
         self.node_scaling != NodeScaling::AsRecorded && self.classes.group_of(node).is_some()
     }
 
@@ -176,8 +177,8 @@ impl ResolvedReplay {
         analysis: &RecordingAnalysis,
         observer: &mut dyn ReplayObserver,
     ) -> Result<RunOutcome, Error> {
-        self.play_compared(analysis, observer, |adds_and_removes, compared_observer| {
-            play(history, &self.part, &analysis.demands, adds_and_removes, self.setup(), compared_observer)
+        self.play_compared(analysis, observer, |is_in_scaled_group, compared_observer| {
+            play(history, &self.part, &analysis.demands, is_in_scaled_group, self.setup(), compared_observer)
         })
     }
 
@@ -189,12 +190,12 @@ impl ResolvedReplay {
         settings: BatchSettings,
         observer: &mut dyn BatchObserver,
     ) -> Result<RunOutcome, Error> {
-        self.play_compared(analysis, observer, |adds_and_removes, compared_observer| {
+        self.play_compared(analysis, observer, |is_in_scaled_group, compared_observer| {
             play_in_batches(
                 history,
                 &self.part,
                 &analysis.demands,
-                adds_and_removes,
+                is_in_scaled_group,
                 self.setup(),
                 settings,
                 compared_observer,
@@ -215,8 +216,10 @@ impl ResolvedReplay {
         let class_of = |node: &NodeView| Some(self.classes.class_of(node));
         let comparison = RunComparison::new(&analysis.demands, self.part.window.from, &class_of);
         let mut compared = ComparedObserver { comparison, observer };
-        let ended = play(&|node| self.adds_and_removes(node), &mut compared)?;
+        let ended = play(&|node| self.is_in_scaled_group(node), &mut compared);
+        // First, because an error of the comparison stops the replay.
         let (replayed, fidelity, node_counts) = compared.comparison.finish(self.end, &analysis.metrics)?;
+        let ended = ended?;
         let groups = self.groups.iter().map(|group| &group.name);
         let scaling = ScalingComparison::of(groups, &analysis.node_counts, &node_counts, self.part.window);
         Ok(RunOutcome { replayed, fidelity, scaling, ended })

@@ -1,12 +1,8 @@
-//! Events that a recording emits, and the state from which an earlier recording is resumed.
+//! The events that a recording emits, and the state from which an earlier recording is resumed.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use model::{Gap, IncomingChange, Kind, Moment};
-
-/// A namespace, empty for cluster-scoped objects, and a name.
-pub type ObjectName = (Arc<str>, Arc<str>);
+use model::{Gap, IncomingChange, Kind, Moment, NamespacedName};
 
 /// The identity of the last observed version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +19,7 @@ pub struct ResumeState {
     /// The last position of each kind.
     pub positions: HashMap<Kind, String>,
     /// The objects that existed.
-    pub objects: HashMap<Kind, HashMap<ObjectName, VersionId>>,
+    pub objects: HashMap<Kind, HashMap<NamespacedName, VersionId>>,
     /// The beginning of the earlier recording; `None` if there is none.
     pub from: Option<Moment>,
     /// The end of the earlier recording.

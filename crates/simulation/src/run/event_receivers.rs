@@ -15,7 +15,7 @@ use crate::timeline::{RunTask, Timeline};
 
 /// The components and the observer.
 #[derive(Debug)]
-pub(super) struct Informers<'m, O> {
+pub(super) struct EventReceivers<'m, O> {
     pub(super) scheduler: SchedulerLoop,
     pub(super) autoscaler: Option<AutoscalerLoop>,
     pub(super) controllers: Option<ControllerLoop<'m>>,
@@ -31,17 +31,17 @@ pub(super) enum ChangeKind {
     Deleted,
 }
 
-impl<'m, O> Informers<'m, O> {
+impl<'m, O> EventReceivers<'m, O> {
     pub(super) fn new(
         scheduler: SchedulerLoop,
         autoscaler: Option<AutoscalerLoop>,
         observer: O,
-    ) -> Informers<'m, O> {
-        Informers { scheduler, autoscaler, controllers: None, observer, events: EventWriter::default() }
+    ) -> EventReceivers<'m, O> {
+        EventReceivers { scheduler, autoscaler, controllers: None, observer, events: EventWriter::default() }
     }
 }
 
-impl<O: Observer> Informers<'_, O> {
+impl<O: Observer> EventReceivers<'_, O> {
     /// Notifies the observer of an event.
     pub(super) fn notify_event(&mut self, now: Moment, event: &SimulationEvent<'_>) {
         self.observer.on_event(now, event);
