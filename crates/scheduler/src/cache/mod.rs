@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubernetes::amounts::{ScalarResourceId, ScalarResourceNames};
-use model::{Moment, NamespacedName};
+use model::NamespacedName;
 use rustc_hash::FxHashMap;
 
 use super::ids::{NodeId, PodId};
@@ -242,14 +242,6 @@ impl ClusterCache {
     pub(super) fn forget_pod(&mut self, id: PodId) {
         if self.cached(id).assumed {
             self.unassign(id);
-        }
-    }
-
-    pub(super) fn set_start_time(&mut self, id: PodId, since: Moment) {
-        let cached_pod = self.pods[id.index()].as_mut().expect("a pod ID is valid while the pod is cached");
-        cached_pod.pod.start_time = Some(since.nanos());
-        if let Some(node) = cached_pod.node {
-            self.nodes.count_victim_order_change(node);
         }
     }
 

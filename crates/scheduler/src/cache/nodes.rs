@@ -137,12 +137,6 @@ impl NodeTable {
         self.slots[id.index()].victim_order_changes
     }
 
-    /// The order or a start time of its pods has changed.
-    pub(crate) fn count_victim_order_change(&mut self, id: NodeId) {
-        let changes = &mut self.slots[id.index()].victim_order_changes;
-        *changes = changes.wrapping_add(1);
-    }
-
     /// Changes with the node and with its pods.
     pub(crate) fn generation(&self, id: NodeId) -> u64 {
         self.generations[id.index()]
@@ -164,12 +158,13 @@ impl NodeTable {
     /// Moves a pod to the end of its node's list, as kube-scheduler does with every updated pod, and updates the node in
     /// the next snapshot. The node's usage stays the same, and so does its generation.
     pub(crate) fn move_pod_to_end(&mut self, node: NodeId, pod: PodId) {
-        let pods = &mut self.slots[node.index()].usage.pods;
+        let slot = &mut self.slots[node.index()];
+        let pods = &mut slot.usage.pods;
         if let Some(position) = pods.iter().position(|other| *other == pod) {
             pods.swap_remove(position);
             pods.push(pod);
         }
-        self.count_victim_order_change(node);
+        slot.victim_order_changes = slot.victim_order_changes.wrapping_add(1);
         self.update_in_snapshot(node);
     }
 

@@ -81,14 +81,6 @@ impl Scheduler {
         self.queue.has_unschedulable()
     }
 
-    /// Sets the start time of an assigned pod. Unlike an informer event it neither requeues a pod nor moves this one to
-    /// the end of its node's list.
-    pub fn pod_started(&mut self, namespace: &str, name: &str, since: Moment) {
-        if let Some(id) = self.cache.find_pod(namespace, name) {
-            self.cache.set_start_time(id, since);
-        }
-    }
-
     /// The binding of a pod failed: the pod is forgotten by the cache and retried after a backoff. Ignored if the pod
     /// is not being bound.
     pub fn bind_failed(&mut self, now: Moment, namespace: &str, name: &str) {

@@ -124,11 +124,6 @@ impl SchedulerLoop {
         self.scheduler.bind_failed(now, &pod.namespace, &pod.name);
     }
 
-    /// The containers of a pod have started.
-    pub fn pod_started(&mut self, pod: &NamespacedName, since: Moment) {
-        self.scheduler.pod_started(&pod.namespace, &pod.name, since);
-    }
-
     /// The deletion of all victims of a pod has begun.
     pub fn preemption_ended(&mut self, pod: &NamespacedName) {
         self.scheduler.finish_preemption(&pod.namespace, &pod.name);

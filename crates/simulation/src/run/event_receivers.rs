@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use autoscaler::Event;
 use kubernetes::objects::{InformerEvent, PodEvent};
-use kubernetes::time::whole_second;
 use model::{Moment, Object, What};
 
 use crate::components::{AutoscalerLoop, ControllerLoop, SchedulerLoop};
@@ -98,8 +97,9 @@ impl<O: Observer> EventReceivers<'_, O> {
 
     /// The containers of a pod have started, which the autoscaler does not consider.
     pub(super) fn pod_started(&mut self, timeline: &mut Timeline, pod: &Pod) {
-        self.scheduler.pod_started(&pod.name, whole_second(timeline.now()));
-        self.publish_pod(timeline, pod, ChangeKind::Modified, || PodEvent::Modified(pod.view()));
+        let event = PodEvent::Modified(pod.view());
+        self.scheduler.apply_pod(timeline.now(), &event);
+        self.publish_pod(timeline, pod, ChangeKind::Modified, || event);
     }
 
     /// Notifies the controllers and the observer.
