@@ -36,6 +36,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
     ("history", AllowedDependencies::Only(&["model"])),
     ("formats", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("live", AllowedDependencies::Only(&["model", "kubernetes"])),
+    ("apiserver", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("scheduler", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("controllers", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("autoscaler", AllowedDependencies::Only(&["model", "kubernetes", "scheduler"])),
@@ -87,6 +88,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
         ]),
     ),
     ("recorder", AllowedDependencies::Only(&["model", "kubernetes", "history", "formats", "live", "query"])),
+    ("virtualcluster", AllowedDependencies::Only(&["model", "kubernetes", "history", "apiserver", "query"])),
     (
         "workload",
         AllowedDependencies::Only(&[
@@ -139,6 +141,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
             "history",
             "formats",
             "live",
+            "apiserver",
             "scheduler",
             "autoscaler",
             "calibration",
@@ -146,6 +149,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
             "explain",
             "replay",
             "recorder",
+            "virtualcluster",
             "server",
             "workload",
         ]),

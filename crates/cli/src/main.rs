@@ -1,5 +1,6 @@
 //! The `kinescope` program: its command line and the dispatch to its commands.
 
+mod cluster;
 mod completion;
 mod demo;
 mod diff;
@@ -98,6 +99,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Prune(prune::Prune),
     Serve(serve::Serve),
+    Cluster(cluster::Cluster),
     Completion(completion::Completion),
     Man(man::Man),
 }
@@ -146,6 +148,7 @@ fn run(command: Command, out: &mut Printer) -> anyhow::Result<Outcome> {
         Command::Doctor(doctor) => doctor.run(out),
         Command::Prune(prune) => prune.run(out),
         Command::Serve(serve) => serve.run(out),
+        Command::Cluster(cluster) => cluster.run(out),
         Command::Completion(completion) => completion.run(out),
         Command::Man(man) => man.run(out),
     }

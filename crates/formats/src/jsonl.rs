@@ -81,6 +81,12 @@ impl JsonlReader {
             let Some((number, text)) = self.values.next()? else {
                 return Ok(self.times_inferred.pop_first().map(ImportItem::TimesInferred));
             };
+            // A list of an event's values would also be read as an event.
+            if !text.trim_start().starts_with('{') {
+                return Err(self
+                    .values
+                    .line_error(number, "not an event: expected a JSON object".to_owned()));
+            }
             let read = serde_json::from_str::<EventLine<'_>>(text);
             let line = match read {
                 Ok(line) => line,

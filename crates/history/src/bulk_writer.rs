@@ -14,11 +14,10 @@ use crate::frame::{FrameCodec, PendingVersions, VersionRow};
 use crate::gaps;
 use crate::index_schedule::IndexSchedule;
 use crate::lock::WriterLock;
-use crate::pack::{Block, KeyframeSchedule, insert_keyframe, pack_keyframe};
+use crate::pack::{Block, KeyframeSchedule, insert_keyframe, last_packed_seq, pack_keyframe};
 use crate::prune_steps::record_pruning;
 use crate::schema::{self, Durability};
 use crate::stream_state::VersionReader;
-use crate::writer::Writer;
 
 /// An import in progress. If it is dropped before [`finish`](BulkWriter::finish), it leaves no trace.
 ///
@@ -44,16 +43,14 @@ pub struct BulkWriter {
 impl BulkWriter {
     /// Begins an import into `path`, which may be an existing history.
     pub fn open(path: &Path) -> Result<BulkWriter> {
-        pack_remaining_rows(path)?;
         let lock = WriterLock::take(path)?;
         let scratch = (!schema::exists(path)?).then(|| TemporaryFile::beside(path));
         let connection = match &scratch {
-            None => schema::open_writable(path, Durability::EveryCommit)?,
-            Some(scratch) => schema::open_writable(&scratch.path, Durability::OnlyWhenFinished)?,
+            None => schema::open_transaction(path, Durability::EveryCommit)?,
+            Some(scratch) => schema::open_transaction(&scratch.path, Durability::OnlyWhenFinished)?,
         };
-        connection.execute_batch("BEGIN IMMEDIATE").context("write to", path)?;
         let indexer = ChangeIndexer::open(&connection, path)?;
-        Ok(BulkWriter {
+        let mut writer = BulkWriter {
             path: path.to_owned(),
             temporary_file: scratch,
             connection: Some(connection),
@@ -66,7 +63,9 @@ impl BulkWriter {
             index_schedule: IndexSchedule::default(),
             changes: 0,
             lock,
-        })
+        };
+        writer.pack_remaining_rows()?;
+        Ok(writer)
     }
 
     /// Adds a change. In a source that existed before, it must be later than all existing changes.
@@ -147,6 +146,25 @@ impl BulkWriter {
         Ok(self.changes)
     }
 
+    /// Packs the rows that a killed writer left in an existing history: blocks of the import must not come before rows
+    /// with earlier changes.
+    fn pack_remaining_rows(&mut self) -> Result<()> {
+        let connection = self.connection.as_ref().expect("the connection is open until finish");
+        for stream in streams(connection, &self.path)? {
+            loop {
+                let connection = self.connection.as_ref().expect("the connection is open until finish");
+                let after = last_packed_seq(connection, stream.id).context("read a block of", &self.path)?;
+                let (after, mut pending) = (after.unwrap_or(i64::MIN), PendingVersions::default());
+                self.reader.rows.read(connection, &self.path, &stream, after, &mut pending)?;
+                if pending.rows.is_empty() {
+                    break;
+                }
+                self.close_block(&stream, &pending)?;
+            }
+        }
+        Ok(())
+    }
+
     fn buffer_change(&mut self, stream: &Arc<Stream>, row: VersionRow, text: &str) -> Result<()> {
         let (_, pending) =
             self.pending.entry(stream.id).or_insert_with(|| (stream.clone(), PendingVersions::default()));
@@ -165,6 +183,7 @@ impl BulkWriter {
         let due =
             self.keyframe_schedule.count_block(connection, &self.path, &mut self.reader, stream, &block)?;
         block.insert(connection, &self.path)?;
+        block.remove_rows(connection, &self.path)?;
         if due {
             let (seq, at) = block.end();
             let parts = pack_keyframe(connection, &self.path, &mut self.reader, stream, seq)?;
@@ -174,18 +193,6 @@ impl BulkWriter {
         self.index_schedule.count_block(stream);
         write_index(connection, &self.path, &mut self.index_schedule, stream)
     }
-}
-
-/// Packs the rows that a killed writer left in an existing history: blocks of an import must not come before rows with
-/// earlier changes.
-fn pack_remaining_rows(path: &Path) -> Result<()> {
-    if !schema::exists(path)? {
-        return Ok(());
-    }
-    let connection = schema::open_readable(path)?;
-    let has_rows = connection.query_row("SELECT EXISTS (SELECT 1 FROM change)", [], |row| row.get(0));
-    drop(connection);
-    if has_rows.context("read", path)? { Writer::open(path)?.close() } else { Ok(()) }
 }
 
 /// Writes all index segments of a stream that are due.
@@ -203,8 +210,12 @@ fn write_index(
 
 impl Drop for BulkWriter {
     fn drop(&mut self) {
-        // Closing the connection rolls back; the temporary file may be removed only after that.
-        self.connection.take();
+        let Some(connection) = self.connection.take() else { return };
+        // The history stays as it was, and needs no other file. This fails only if a reader uses the log; the last
+        // connection to close then removes it.
+        let _ = connection.execute_batch("ROLLBACK; PRAGMA journal_mode = DELETE;");
+        // The temporary file may be removed only after the connection is closed.
+        drop(connection);
     }
 }
 

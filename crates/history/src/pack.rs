@@ -320,3 +320,10 @@ fn blocks_since_keyframe(connection: &Connection, stream: i64) -> rusqlite::Resu
         |row| Ok((row.get(0)?, row.get(1)?)),
     )
 }
+/// The last sequence number that is in a block of a stream; `None` if there is no block.
+pub(crate) fn last_packed_seq(connection: &Connection, stream: i64) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT last_seq FROM block WHERE stream = ?1 ORDER BY first_seq DESC LIMIT 1")?
+        .query_row([stream], |row| row.get(0))
+        .optional()
+}

@@ -49,6 +49,26 @@ pub(crate) enum Durability {
 
 /// Opens a history for writing, creating or migrating it as needed.
 pub(crate) fn open_writable(path: &Path, safety: Durability) -> Result<Connection> {
+    open_prepared(path, safety, |connection| {
+        let transaction = connection.transaction().context("migrate", path)?;
+        migrate(&transaction, path)?;
+        transaction.commit().context("migrate", path)
+    })
+}
+
+/// The same, and begins a transaction. A migration takes effect only if it is committed.
+pub(crate) fn open_transaction(path: &Path, safety: Durability) -> Result<Connection> {
+    open_prepared(path, safety, |connection| {
+        connection.execute_batch("BEGIN IMMEDIATE").context("write to", path)?;
+        migrate(connection, path)
+    })
+}
+
+fn open_prepared(
+    path: &Path,
+    safety: Durability,
+    prepare: impl FnOnce(&mut Connection) -> Result<()>,
+) -> Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let fresh = !exists(path)?;
@@ -61,6 +81,7 @@ pub(crate) fn open_writable(path: &Path, safety: Durability) -> Result<Connectio
             check_version(&connection, path)?;
         }
         configure(&mut connection, path, safety)?;
+        prepare(&mut connection)?;
         Ok(connection)
     };
     let opened = open();
@@ -120,8 +141,7 @@ fn configure(connection: &mut Connection, path: &Path, safety: Durability) -> Re
              PRAGMA cache_size = -{WRITER_CACHE};
              PRAGMA temp_store = MEMORY;"
         ))
-        .context("open", path)?;
-    migrate(connection, path)
+        .context("open", path)
 }
 
 /// Opens a history for reading, also while another process writes it, and on read-only media.
@@ -307,7 +327,8 @@ pub(crate) fn altered_schema_objects(connection: &Connection) -> rusqlite::Resul
     Ok(altered.map(|(name, _)| name).collect())
 }
 
-fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
+/// Upgrades the file to the newest version, within a transaction.
+fn migrate(connection: &Connection, path: &Path) -> Result<()> {
     let doing = "migrate";
     let version: i64 =
         connection.pragma_query_value(None, "user_version", |row| row.get(0)).context(doing, path)?;
@@ -315,13 +336,11 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    let transaction = connection.transaction().context(doing, path)?;
     for step in missing {
-        transaction.execute_batch(step).context(doing, path)?;
+        connection.execute_batch(step).context(doing, path)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION_ID).context(doing, path)?;
-    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64).context(doing, path)?;
-    transaction.commit().context(doing, path)
+    connection.pragma_update(None, "application_id", APPLICATION_ID).context(doing, path)?;
+    connection.pragma_update(None, "user_version", MIGRATIONS.len() as i64).context(doing, path)
 }
 
 fn is_open_refused(error: &rusqlite::Error) -> bool {

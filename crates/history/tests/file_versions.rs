@@ -274,3 +274,20 @@ fn a_killed_migration_leaves_a_readable_file() {
     }
     assert!(versions.contains(&2), "no migration was killed before its end");
 }
+
+/// The fixture has rows, which an import packs.
+#[test]
+fn an_import_that_is_not_finished_leaves_the_file_as_it_was() {
+    let folder = folder();
+    let path = version_2(folder.path());
+    let mut bulk = BulkWriter::open(&path).unwrap();
+    let mut later = changes().pop().unwrap();
+    later.seen = Moment::from_nanos((CHANGES + 1) * 1_000_000_000);
+    bulk.push(&later).unwrap();
+    drop(bulk);
+    assert_eq!(file_version(&path), 2);
+    check(&History::open(&path).unwrap());
+    let files: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files, ["h.kine"]);
+}

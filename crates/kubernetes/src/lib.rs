@@ -7,6 +7,7 @@ pub mod amounts;
 pub mod anonymize;
 pub mod change_filter;
 pub mod daemon_sets;
+pub mod event_conversion;
 pub mod go;
 pub mod kinds;
 pub mod labels;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use autoscaler::{Event, InvolvedObject};
-use kubernetes::time::whole_second;
+use kubernetes::time::{micro_time, whole_second};
 use model::{Moment, NamespacedName, Object};
 use serde_json::json;
 
@@ -79,7 +79,6 @@ impl EventWriter {
     ) -> Object {
         self.count += 1;
         let namespace = if regarding.namespace.is_empty() { "default" } else { regarding.namespace };
-        let micros = now.nanos().div_euclid(1_000).saturating_mul(1_000);
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -89,7 +88,7 @@ impl EventWriter {
                 "creationTimestamp": whole_second(now).to_string(),
                 "uid": format!("event-{:016x}", self.count),
             },
-            "eventTime": Moment::from_nanos(micros).to_string(),
+            "eventTime": micro_time(now),
             "type": if warning { "Warning" } else { "Normal" },
             "reason": reason,
             "action": action,

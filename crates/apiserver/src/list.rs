@@ -1,0 +1,134 @@
+//! Lists and single objects in the form that a client requests.
+
+use std::collections::BTreeMap;
+
+use kubernetes::selector::{FieldSelector, Selector};
+use model::{Moment, NamespacedName, Object, json_members};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::list_options::{IncludeObject, ListOptions, encode_continue};
+use crate::media_type::ObjectForm;
+use crate::resource::Resource;
+use crate::store::{ObjectList, name_of};
+use crate::table;
+
+/// How objects of a resource are rendered.
+#[derive(Clone, Copy)]
+pub(crate) struct ObjectRenderer<'a> {
+    pub(crate) resource: &'a Resource,
+    pub(crate) form: ObjectForm,
+    pub(crate) include: IncludeObject,
+    /// The moment from which ages are counted.
+    pub(crate) now: Moment,
+}
+
+/// One page of a list.
+struct ListPage<'a> {
+    objects: Vec<&'a Object>,
+    /// The token of the next page, and the number of objects behind this one if that is known.
+    next: Option<(String, Option<usize>)>,
+}
+
+// === impl ObjectRenderer ===
+
+impl ObjectRenderer<'_> {
+    /// A list of objects in a namespace, or in all.
+    pub(crate) fn list(&self, list: &ObjectList, namespace: Option<&str>, options: &ListOptions) -> String {
+        let page = ListPage::select(list, namespace, options);
+        let mut metadata = json!({"resourceVersion": list.resource_version.to_string()});
+        if let Some((token, remaining)) = &page.next {
+            metadata["continue"] = token.as_str().into();
+            if let Some(remaining) = remaining {
+                metadata["remainingItemCount"] = (*remaining).into();
+            }
+        }
+        let (kind, api_version) = match self.form {
+            ObjectForm::Object => (format!("{}List", self.resource.kind.kind), self.resource.api_version()),
+            ObjectForm::PartialObjectMetadata => {
+                ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
+            }
+            ObjectForm::Table => return self.table(&metadata, &page.objects),
+        };
+        let (kind, api_version) = (Value::from(kind), Value::from(api_version));
+        let items: Vec<String> = page.objects.iter().map(|object| self.object(object)).collect();
+        let items = items.join(",");
+        format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{metadata},"items":[{items}]}}"#)
+    }
+
+    /// One object.
+    pub(crate) fn object(&self, object: &Object) -> String {
+        match self.form {
+            ObjectForm::Object => object.as_str().to_owned(),
+            ObjectForm::PartialObjectMetadata => table::partial_object_metadata(object),
+            ObjectForm::Table => {
+                let version = object.meta().resource_version.unwrap_or_default().into_owned();
+                self.table(&json!({"resourceVersion": version}), &[object])
+            }
+        }
+    }
+
+    fn table(&self, metadata: &Value, objects: &[&Object]) -> String {
+        let rows: Vec<String> =
+            objects.iter().map(|object| table::row(self.resource, object, self.now, self.include)).collect();
+        format!(
+            r#"{{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{metadata},"columnDefinitions":{},"rows":[{}]}}"#,
+            table::column_definitions(self.resource),
+            rows.join(",")
+        )
+    }
+}
+
+// === impl ListPage ===
+
+impl<'a> ListPage<'a> {
+    fn select(list: &'a ObjectList, namespace: Option<&str>, options: &ListOptions) -> ListPage<'a> {
+        let mut candidates = list.in_namespace(namespace);
+        if let Some(after) = &options.after {
+            candidates = &candidates[candidates.partition_point(|object| name_of(object) <= *after)..];
+        }
+        let limit = options.limit.unwrap_or(usize::MAX);
+        let mut objects = Vec::new();
+        let mut last_index = 0;
+        for (index, object) in candidates.iter().enumerate() {
+            if !is_selected(object, options) {
+                continue;
+            }
+            if objects.len() == limit {
+                let last: NamespacedName = objects.last().copied().map(name_of).unwrap_or_default();
+                let has_selector = options.labels.is_some() || options.fields.is_some();
+                let remaining = (!has_selector).then(|| candidates.len() - last_index - 1);
+                return ListPage {
+                    objects,
+                    next: Some((encode_continue(&last, list.resource_version), remaining)),
+                };
+            }
+            last_index = index;
+            objects.push(object);
+        }
+        ListPage { objects, next: None }
+    }
+}
+
+/// Whether the selectors of a request select an object.
+pub(crate) fn is_selected(object: &Object, options: &ListOptions) -> bool {
+    options.labels.as_ref().is_none_or(|labels| has_labels(object, labels))
+        && options.fields.as_ref().is_none_or(|fields| has_fields(object, fields))
+}
+
+fn has_labels(object: &Object, selector: &Selector) -> bool {
+    #[derive(Default, Deserialize)]
+    struct MetadataJson {
+        #[serde(default)]
+        labels: Option<BTreeMap<String, String>>,
+    }
+    let metadata = json_members(object.as_str(), ["metadata"]).and_then(|[metadata]| metadata);
+    let metadata: MetadataJson =
+        metadata.and_then(|metadata| serde_json::from_str(metadata).ok()).unwrap_or_default();
+    let labels = metadata.labels.unwrap_or_default();
+    selector.matches(|name| labels.get(name).map(String::as_str))
+}
+
+fn has_fields(object: &Object, selector: &FieldSelector) -> bool {
+    object.value().is_ok_and(|value| selector.matches(&value))
+}

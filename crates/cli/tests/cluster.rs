@@ -1,0 +1,246 @@
+//! Tests of `kinescope cluster`: kubectl reads a moment of a history like a cluster.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test stops where something is not as it should be, and prints its seed"
+)]
+
+mod common;
+#[path = "serve/server.rs"]
+#[allow(dead_code, reason = "these tests use parts of it")]
+mod server;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde_json::{Value, json};
+use testcluster::Program;
+use testobjects::case_count;
+
+use common::{command, demo_history, program_output, recordings, run};
+use server::Server;
+
+/// A served moment, and the kubectl that reads it.
+struct PastCluster {
+    _server: Server,
+    kubeconfig: PathBuf,
+    kubectl: PathBuf,
+}
+
+// === impl PastCluster ===
+
+impl PastCluster {
+    /// `None` without Go, of which kubectl is built.
+    fn start(folder: &Path, history: &str, at: &str) -> Option<PastCluster> {
+        let Some(programs) = testcluster::build(&[Program::Kubectl]).unwrap() else {
+            // Written directly: the test runner captures the output of print macros.
+            std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
+            return None;
+        };
+        let arguments = ["cluster", history, "--at", at, "--kubeconfig-out", "past.yaml"];
+        let mut server = Server::of(command(folder).args(arguments));
+        let line = server.next_line();
+        assert_eq!(line, "try: kubectl --kubeconfig past.yaml get pods -A -o wide\n");
+        let kubeconfig = folder.join("past.yaml");
+        Some(PastCluster { _server: server, kubeconfig, kubectl: Program::Kubectl.in_folder(&programs) })
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        let mut kubectl = Command::new(&self.kubectl);
+        kubectl.env("KUBERC", "off").env("TZ", "UTC").arg("--kubeconfig").arg(&self.kubeconfig);
+        kubectl.arg("--cache-dir").arg(self.kubeconfig.with_extension("cache"));
+        let output = program_output(kubectl.args(arguments).output().unwrap());
+        assert_eq!(output.code, 0, "{arguments:?}: {}", output.err);
+        output.out
+    }
+
+    /// kubectl must print what `kinescope get` prints.
+    #[track_caller]
+    fn check(&self, folder: &Path, history: &str, at: &str, arguments: &[&str]) {
+        let expected =
+            run(folder, &[&["get"], arguments, &["--at", at, "--history", history]].concat()).success();
+        assert_eq!(
+            self.kubectl(&[&["get"], arguments].concat()),
+            expected,
+            "{history} at {at}: {arguments:?}"
+        );
+    }
+
+    /// Compares the tables of all resources.
+    #[track_caller]
+    fn check_all(&self, folder: &Path, history: &str, at: &str) {
+        let resources = self.kubectl(&["api-resources", "-o", "name", "--verbs", "list"]);
+        assert!(resources.lines().count() > 3, "{resources}");
+        for resource in resources.lines() {
+            self.check(folder, history, at, &[resource, "-A"]);
+            self.check(folder, history, at, &[resource, "-A", "-o", "wide"]);
+        }
+    }
+}
+
+#[test]
+fn kubectl_shows_the_demo_as_get_does() {
+    let folder = demo_history("shop.kine");
+    let folder = folder.path();
+    let Some(past) = PastCluster::start(folder, "shop.kine", "14:20") else { return };
+    past.check_all(folder, "shop.kine", "14:20");
+    for arguments in [
+        &["pods", "-n", "web", "-l", "app=storefront", "--show-labels"][..],
+        &["pods", "-n", "web", "--field-selector", "status.phase=Pending"],
+        &["pods,services,deploy", "-A"],
+        &["all", "-n", "web"],
+        &["nodes", "-o", "name"],
+        &["pods", "-A", "-L", "app"],
+    ] {
+        past.check(folder, "shop.kine", "14:20", arguments);
+    }
+    // Pages, and a table that the server does not sort.
+    let all = past.kubectl(&["get", "pods", "-A"]);
+    assert_eq!(past.kubectl(&["get", "pods", "-A", "--chunk-size", "7"]), all);
+    let nodes: Value = serde_json::from_str(&past.kubectl(&["get", "nodes", "-o", "json"])).unwrap();
+    let expected = run(folder, &["get", "nodes", "-o", "json", "--at", "14:20"]).success();
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    assert_eq!(nodes["items"], expected["items"]);
+    let pod = "storefront-5877c4b6d8-24nb6";
+    let described = past.kubectl(&["describe", "pod", pod, "-n", "web"]);
+    assert!(described.contains("FailedScheduling") && described.contains("Pending"), "{described}");
+    let (version, context) = (past.kubectl(&["version"]), past.kubectl(&["config", "current-context"]));
+    assert!(version.contains("Server Version: v1.36"), "{version}");
+    assert_eq!(context, "shop@2026-11-02T14:20:00Z\n");
+}
+
+#[test]
+fn kubectl_shows_recordings_as_get_does() {
+    let seed: u64 = std::env::var("KINESCOPE_SEED").map_or(1, |seed| seed.parse().unwrap());
+    println!("KINESCOPE_SEED={seed}");
+    let mut rng = Pcg64::seed_from_u64(seed);
+    for recording in recordings() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        run(folder, &["import", recording.to_str().unwrap(), "--into", "film.kine"]).success();
+        for _ in 0..case_count(1, 20) {
+            let at = format!("start+{}ms", rng.random_range(500..30_000));
+            let Some(past) = PastCluster::start(folder, "film.kine", &at) else { return };
+            past.check_all(folder, "film.kine", &at);
+        }
+    }
+}
+
+/// A server without TLS and token, for requests that kubectl does not make.
+fn insecure(folder: &Path) -> Server {
+    Server::of(command(folder).args(["cluster", "shop.kine", "--at", "14:20", "--insecure"]))
+}
+
+#[test]
+fn writes_and_unknown_paths_are_refused_as_by_an_api_server() {
+    let folder = demo_history("shop.kine");
+    let server = insecure(folder.path());
+    let check = |method: &str, path: &str, code: u16, reason: &str, message: &str| {
+        let response = server.request(method, path, &["Content-Type: application/json"], b"{}");
+        let status: Value = serde_json::from_slice(&response.body).unwrap();
+        assert_eq!(
+            (response.code, &status["reason"], &status["code"]),
+            (code, &json!(reason), &json!(code)),
+            "{path}"
+        );
+        let text = status["message"].as_str().unwrap();
+        assert!(text.contains(message), "{path}: {text}");
+    };
+    let past = "as it was at 2026-11-02T14:20:00Z";
+    check("POST", "/api/v1/namespaces/web/pods", 405, "MethodNotAllowed", past);
+    check("DELETE", "/api/v1/namespaces/web/pods/x", 405, "MethodNotAllowed", past);
+    check("GET", "/api/v1/namespaces/web/pods/x", 404, "NotFound", "pods \"x\" not found");
+    check(
+        "GET",
+        "/apis/apps/v1/namespaces/web/deployments/x",
+        404,
+        "NotFound",
+        "deployments.apps \"x\" not found",
+    );
+    check("GET", "/api/v1/secrets", 404, "NotFound", "could not find");
+    check("GET", "/api/v1/pods/x", 404, "NotFound", "could not find");
+    check("GET", "/api/v1/pods?labelSelector=a==b==c", 400, "BadRequest", "");
+    check("GET", "/api/v1/pods?fieldSelector=spec.image=x", 400, "BadRequest", "not supported");
+    check("GET", "/api/v1/pods?continue=x", 400, "BadRequest", "continue key is not valid");
+    check(
+        "GET",
+        "/api/v1/pods?resourceVersion=18446744073709551615",
+        504,
+        "Timeout",
+        "Too large resource version",
+    );
+    let log = "/api/v1/namespaces/web/pods/storefront-5877c4b6d8-24nb6/log";
+    check("GET", log, 501, "NotImplemented", "needs a running container");
+    let review = json!({"spec": {"resourceAttributes": {"verb": "delete", "resource": "pods"}}});
+    let answer = server.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review);
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(answer["status"]["allowed"], false);
+}
+
+#[test]
+fn a_watch_begins_with_the_objects_and_stays_open() {
+    let folder = demo_history("shop.kine");
+    let server = insecure(folder.path());
+    let query = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=600";
+    let stream = server.send("GET", &format!("/api/v1/nodes?{query}"), &[], b"");
+    let lines = BufReader::new(stream).lines().map(Result::unwrap).filter(|line| line.starts_with('{'));
+    let mut added = 0;
+    for line in lines {
+        let event: Value = serde_json::from_str(&line).unwrap();
+        if event["type"] == "BOOKMARK" {
+            assert_eq!(event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+            break;
+        }
+        assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("ADDED"), &json!("Node")));
+        added += 1;
+    }
+    assert_eq!(added, 99);
+}
+
+#[test]
+fn only_clients_with_the_token_are_served() {
+    let folder = demo_history("shop.kine");
+    let folder = folder.path();
+    let failed = run(folder, &["cluster", "shop.kine", "--insecure", "--listen", "0.0.0.0:0"]).failure(1);
+    assert!(failed.contains("0.0.0.0:0 is not a loopback address"), "{failed}");
+    let server = Server::of(command(folder).args(["cluster", "shop.kine", "--at", "14:20", "--at", "13:00"]));
+    let kubeconfig = folder.join("shop.kubeconfig");
+    let text = std::fs::read_to_string(&kubeconfig).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    let contexts: Vec<&str> = config["contexts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|context| context["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(contexts, ["shop@2026-11-02T14:20:00Z", "shop@2026-11-02T13:00:00Z"]);
+    #[cfg(unix)]
+    {
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kubeconfig).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    if let Some(programs) = testcluster::build(&[Program::Kubectl]).unwrap() {
+        let wrong = folder.join("wrong.yaml");
+        let token = config["users"][0]["user"]["token"].as_str().unwrap();
+        std::fs::write(&wrong, text.replace(token, "wrong")).unwrap();
+        let mut kubectl = Command::new(Program::Kubectl.in_folder(&programs));
+        let output = kubectl
+            .env("KUBERC", "off")
+            .arg("--kubeconfig")
+            .arg(&wrong)
+            .args(["get", "pods"])
+            .output()
+            .unwrap();
+        let output = program_output(output);
+        assert!(output.code != 0 && output.err.contains("must be logged in"), "{}", output.err);
+    }
+    server.signal("-INT");
+    let mut server = server;
+    assert!(server.child.wait().unwrap().success());
+    assert!(!kubeconfig.exists());
+}

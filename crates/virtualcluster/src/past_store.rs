@@ -1,0 +1,173 @@
+//! The store of a cluster as it was at a moment: read from a history, kind by kind, when a client asks for it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use apiserver::{ObjectList, Resource, ResourceTable, Store, StoreError};
+use history::{History, Selection};
+use kubernetes::event_conversion::{EVENT_GROUPS, converted_event};
+use kubernetes::kinds;
+use model::{Key, Kind, Moment, Object};
+use query::OpenHistory;
+use serde_json::Value;
+
+/// The version that is assumed where none was recorded.
+const DEFAULT_GIT_VERSION: &str = "v1.36.4";
+
+/// A cluster as it was at a moment of a history.
+pub struct PastStore {
+    path: PathBuf,
+    source: Option<Arc<str>>,
+    moment: Moment,
+    /// The recorded kinds.
+    recorded: Vec<Kind>,
+    resources: Arc<ResourceTable>,
+    git_version: String,
+    /// The objects of the kinds that were asked for. A kind that is being read has its own lock.
+    lists: Mutex<HashMap<Kind, Arc<Mutex<Option<ObjectList>>>>>,
+}
+
+// === impl PastStore ===
+
+impl PastStore {
+    /// Opens a history at a moment. Objects are read later.
+    pub fn open(path: &Path, source: Option<Arc<str>>, moment: Moment) -> anyhow::Result<PastStore> {
+        let OpenHistory { history, .. } = OpenHistory::open(path)?;
+        let kinds = history.kinds()?;
+        let recorded: Vec<Kind> = kinds.into_iter().filter(|kind| !kinds::is_secret(kind)).collect();
+        let read =
+            |kind: Kind| -> anyhow::Result<Vec<Object>> { Ok(objects_at(&history, &source, moment, kind)?) };
+        let mut definitions = Vec::new();
+        for definition in read(Kind::new("apiextensions.k8s.io", "CustomResourceDefinition"))? {
+            definitions.extend(Resource::of_definition(&definition));
+        }
+        let mut resources = Vec::new();
+        for info in kinds::all() {
+            let kind = Kind::new(info.group, info.kind);
+            if recorded.contains(&kind) || twin_of_event(&kind).is_some_and(|twin| recorded.contains(&twin)) {
+                resources.push(Resource::built_in(info));
+            }
+        }
+        for kind in recorded.iter().filter(|kind| kinds::of(kind).is_none()) {
+            let defined: Vec<Resource> =
+                definitions.iter().filter(|resource| resource.kind == *kind).cloned().collect();
+            match defined.is_empty() {
+                true => resources.extend(guessed_resource(&history, &source, kind)?),
+                false => resources.extend(defined),
+            }
+        }
+        let versions = read(Kind::new("kinescope.io", "ServerVersion"))?;
+        let git_version = versions.first().and_then(|version| {
+            let version = version.value().ok()?;
+            Some(version.pointer("/version/gitVersion")?.as_str()?.to_owned())
+        });
+        Ok(PastStore {
+            path: path.to_owned(),
+            source,
+            moment,
+            recorded,
+            resources: Arc::new(ResourceTable::new(resources)),
+            git_version: git_version.unwrap_or_else(|| DEFAULT_GIT_VERSION.to_owned()),
+            lists: Mutex::default(),
+        })
+    }
+
+    /// Reads the objects of a kind.
+    fn read(&self, kind: &Kind) -> Result<ObjectList, StoreError> {
+        let read = || -> Result<Vec<Object>, history::Error> {
+            let history = History::open(&self.path)?;
+            let twin = twin_of_event(kind).filter(|_| !self.recorded.contains(kind));
+            let Some(twin) = twin else {
+                return objects_at(&history, &self.source, self.moment, kind.clone());
+            };
+            let events = objects_at(&history, &self.source, self.moment, twin)?;
+            Ok(events.iter().filter_map(|event| in_group(event, &kind.group)).collect())
+        };
+        let objects = read().map_err(|error| StoreError(error.to_string()))?;
+        Ok(ObjectList::new(objects, self.resource_version()))
+    }
+
+    /// Later than every recorded resourceVersion, so that a client's watch from an object's version is valid.
+    fn resource_version(&self) -> u64 {
+        u64::try_from(self.moment.nanos()).unwrap_or(1).max(1)
+    }
+}
+
+impl Store for PastStore {
+    fn resources(&self) -> Arc<ResourceTable> {
+        self.resources.clone()
+    }
+
+    fn list(&self, resource: &Resource) -> Result<ObjectList, StoreError> {
+        let kind = &resource.kind;
+        let entry = self
+            .lists
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(kind.clone())
+            .or_default()
+            .clone();
+        let mut list = entry.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = &*list {
+            return Ok(list.clone());
+        }
+        Ok(list.insert(self.read(kind)?).clone())
+    }
+
+    fn git_version(&self) -> &str {
+        &self.git_version
+    }
+
+    fn now(&self) -> Moment {
+        self.moment
+    }
+
+    fn read_only_reason(&self) -> String {
+        format!("this is the cluster as it was at {}: it can be read, but not changed", self.moment)
+    }
+}
+
+fn objects_at(
+    history: &History,
+    source: &Option<Arc<str>>,
+    moment: Moment,
+    kind: Kind,
+) -> Result<Vec<Object>, history::Error> {
+    let selection = Selection { kinds: Some(vec![kind]), source: source.clone(), ..Selection::default() };
+    let mut objects = Vec::new();
+    history.for_each_at(moment, &selection, |version| objects.push(version.object))?;
+    Ok(objects)
+}
+
+/// The kind of the same Events in the other API group.
+fn twin_of_event(kind: &Kind) -> Option<Kind> {
+    let other = EVENT_GROUPS.iter().find(|group| ***group != *kind.group)?;
+    (&*kind.kind == "Event" && EVENT_GROUPS.contains(&&*kind.group)).then(|| Kind::new(other, "Event"))
+}
+
+fn in_group(event: &Object, group: &str) -> Option<Object> {
+    let event: Value = event.value().ok()?;
+    Object::parse(&converted_event(event, group).to_string()).ok()
+}
+
+/// A kind whose definition was not recorded, by one of its objects.
+fn guessed_resource(
+    history: &History,
+    source: &Option<Arc<str>>,
+    kind: &Kind,
+) -> anyhow::Result<Option<Resource>> {
+    let Some((namespace, name)) = history.names_with_prefix(kind, None, "", 1)?.pop() else {
+        return Ok(None);
+    };
+    let (sources, is_namespaced) = (history.sources()?, !namespace.is_empty());
+    for source in sources.into_iter().filter(|name| source.as_ref().is_none_or(|source| source == name)) {
+        let key = Key { source, kind: kind.clone(), namespace: (*namespace).into(), name: (*name).into() };
+        if let Some(change) = history.of(&key)?.next().transpose()? {
+            let api_version = change.what.object().meta().api_version.into_owned();
+            let version = api_version.rsplit('/').next().unwrap_or("v1");
+            return Ok(Some(Resource::guessed(kind.clone(), version, is_namespaced)));
+        }
+    }
+    Ok(None)
+}
