@@ -1,10 +1,7 @@
 //! Lists and single objects in the form that a client requests.
 
-use std::collections::BTreeMap;
-
-use kubernetes::selector::{FieldSelector, Selector};
-use model::{Moment, NamespacedName, Object, json_members};
-use serde::Deserialize;
+use kubernetes::selector::{FieldSelector, matches_labels};
+use model::{Moment, NamespacedName, Object};
 use serde_json::{Value, json};
 
 use crate::list_options::{IncludeObject, ListOptions, encode_continue};
@@ -89,7 +86,6 @@ impl<'a> ListPage<'a> {
         }
         let limit = options.limit.unwrap_or(usize::MAX);
         let mut objects = Vec::new();
-        let mut last_index = 0;
         for (index, object) in candidates.iter().enumerate() {
             if !is_selected(object, options) {
                 continue;
@@ -97,13 +93,12 @@ impl<'a> ListPage<'a> {
             if objects.len() == limit {
                 let last: NamespacedName = objects.last().copied().map(name_of).unwrap_or_default();
                 let has_selector = options.labels.is_some() || options.fields.is_some();
-                let remaining = (!has_selector).then(|| candidates.len() - last_index - 1);
+                let remaining = (!has_selector).then(|| candidates.len() - index);
                 return ListPage {
                     objects,
                     next: Some((encode_continue(&last, list.resource_version), remaining)),
                 };
             }
-            last_index = index;
             objects.push(object);
         }
         ListPage { objects, next: None }
@@ -112,21 +107,8 @@ impl<'a> ListPage<'a> {
 
 /// Whether the selectors of a request select an object.
 pub(crate) fn is_selected(object: &Object, options: &ListOptions) -> bool {
-    options.labels.as_ref().is_none_or(|labels| has_labels(object, labels))
+    options.labels.as_ref().is_none_or(|labels| matches_labels(object, labels))
         && options.fields.as_ref().is_none_or(|fields| has_fields(object, fields))
-}
-
-fn has_labels(object: &Object, selector: &Selector) -> bool {
-    #[derive(Default, Deserialize)]
-    struct MetadataJson {
-        #[serde(default)]
-        labels: Option<BTreeMap<String, String>>,
-    }
-    let metadata = json_members(object.as_str(), ["metadata"]).and_then(|[metadata]| metadata);
-    let metadata: MetadataJson =
-        metadata.and_then(|metadata| serde_json::from_str(metadata).ok()).unwrap_or_default();
-    let labels = metadata.labels.unwrap_or_default();
-    selector.matches(|name| labels.get(name).map(String::as_str))
 }
 
 fn has_fields(object: &Object, selector: &FieldSelector) -> bool {

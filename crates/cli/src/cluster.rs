@@ -169,6 +169,10 @@ impl ServedMoment {
 
 impl KubeconfigFile {
     fn write(path: &Path, kubeconfig: &Kubeconfig) -> anyhow::Result<KubeconfigFile> {
+        // It is deleted at the end, so it must not be a file of the user's, such as another kubeconfig.
+        if path.exists() {
+            bail!("{} exists: delete it, or name another file with --kubeconfig-out", path.display());
+        }
         let file = PendingFile::for_target(path, true);
         let mut output = file.create()?;
         let written = serde_json::to_string_pretty(&kubeconfig.to_json())?;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use history::Selection;
-use kubernetes::selector::Selector;
+use kubernetes::selector::{Selector, matches_labels};
 use model::{Cluster, Difference, FieldChange, Kind, Moment, ObjectVersion, changed_fields, difference};
-use query::{KindResolver, OpenHistory, matches_labels};
+use query::{KindResolver, OpenHistory};
 use serde_json::json;
 
 use super::lines::escape_line;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap_complete::engine::ArgValueCompleter;
 use history::Selection;
-use kubernetes::selector::{FieldSelector, Selector};
+use kubernetes::selector::{FieldSelector, Selector, matches_labels};
 use kubernetes::table::{PrintOptions, Table, TableConvertor, TableRow, render};
 use model::{Moment, Object, ObjectVersion};
-use query::{KindResolver, ResourceType, matches_labels};
+use query::{KindResolver, ResourceType};
 use serde_json::{Value, json};
 
 use super::output::Printer;

@@ -41,6 +41,8 @@ impl PastCluster {
             std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
             return None;
         };
+        // A server that was killed leaves it.
+        let _ = std::fs::remove_file(folder.join("past.yaml"));
         let arguments = ["cluster", history, "--at", at, "--kubeconfig-out", "past.yaml"];
         let mut server = Server::of(command(folder).args(arguments));
         let line = server.next_line();
@@ -182,6 +184,36 @@ fn writes_and_unknown_paths_are_refused_as_by_an_api_server() {
 }
 
 #[test]
+fn pages_metadata_and_plain_discovery_are_served() {
+    let folder = demo_history("shop.kine");
+    let server = insecure(folder.path());
+    let get = |path: &str, accept: &str| -> Value {
+        let response = server.request("GET", path, &[&format!("Accept: {accept}")], b"");
+        assert_eq!(response.code, 200, "{path}");
+        serde_json::from_slice(&response.body).unwrap()
+    };
+    let page = get("/api/v1/nodes?limit=7", "application/json");
+    assert_eq!(
+        (page["items"].as_array().unwrap().len(), &page["metadata"]["remainingItemCount"]),
+        (7, &json!(92))
+    );
+    let partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let nodes = get("/api/v1/nodes", partial);
+    assert_eq!(
+        (nodes["items"].as_array().unwrap().len(), &nodes["kind"]),
+        (99, &json!("PartialObjectMetadataList"))
+    );
+    assert!(nodes["items"][0]["metadata"]["name"].is_string() && nodes["items"][0].get("spec").is_none());
+    let groups = get("/apis", "application/json");
+    let apps = groups["groups"].as_array().unwrap().iter().find(|group| group["name"] == "apps").unwrap();
+    assert_eq!(apps["preferredVersion"]["groupVersion"], "apps/v1");
+    let resources = get("/apis/apps/v1", "application/json");
+    let names: Vec<&Value> =
+        resources["resources"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert!(names.contains(&&json!("deployments")), "{names:?}");
+}
+
+#[test]
 fn a_watch_begins_with_the_objects_and_stays_open() {
     let folder = demo_history("shop.kine");
     let server = insecure(folder.path());
@@ -207,6 +239,10 @@ fn only_clients_with_the_token_are_served() {
     let folder = folder.path();
     let failed = run(folder, &["cluster", "shop.kine", "--insecure", "--listen", "0.0.0.0:0"]).failure(1);
     assert!(failed.contains("0.0.0.0:0 is not a loopback address"), "{failed}");
+    std::fs::write(folder.join("mine.yaml"), "mine").unwrap();
+    let failed = run(folder, &["cluster", "shop.kine", "--kubeconfig-out", "mine.yaml"]).failure(1);
+    assert!(failed.contains("mine.yaml exists"), "{failed}");
+    assert_eq!(std::fs::read_to_string(folder.join("mine.yaml")).unwrap(), "mine");
     let server = Server::of(command(folder).args(["cluster", "shop.kine", "--at", "14:20", "--at", "13:00"]));
     let kubeconfig = folder.join("shop.kubeconfig");
     let text = std::fs::read_to_string(&kubeconfig).unwrap();

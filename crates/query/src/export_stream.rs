@@ -7,10 +7,10 @@ use formats::{Writer, audit, kai_snapshot};
 use history::Selection;
 use kubernetes::anonymize::Anonymizer;
 use kubernetes::kinds::is_secret;
-use kubernetes::selector::Selector;
+use kubernetes::selector::{Selector, matches_labels};
 use model::{Change, Gap, Key, Kind, Moment, Object, ObjectVersion, What, Window};
 
-use super::{OpenHistory, count_changes, matches_labels};
+use super::{OpenHistory, count_changes};
 
 /// The part of a history that is exported.
 #[derive(Clone, Copy)]

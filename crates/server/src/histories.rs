@@ -11,11 +11,9 @@ use axum::response::{IntoResponse, Response};
 use formats::{Writer, jsonl};
 use history::{History, Selection};
 use kubernetes::kinds::is_secret;
-use kubernetes::selector::Selector;
+use kubernetes::selector::{Selector, matches_labels};
 use model::{Kind, Moment, Window};
-use query::{
-    ExportScope, ExportStream, KindResolver, OpenHistory, gap_as_json, matches_labels, summary_as_json,
-};
+use query::{ExportScope, ExportStream, KindResolver, OpenHistory, gap_as_json, summary_as_json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -3,6 +3,7 @@
 //! Each is validated once when it is created; matching then cannot fail.
 
 mod field;
+mod label_match;
 mod node;
 mod parse;
 mod required;
@@ -13,6 +14,7 @@ use std::fmt;
 use serde::Deserialize;
 
 pub use field::FieldSelector;
+pub use label_match::matches_labels;
 pub use node::{NodeSelector, NodeSelectorTerm};
 pub use required::RequiredNodeAffinity;
 

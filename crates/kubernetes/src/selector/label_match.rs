@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use kubernetes::selector::Selector;
 use model::{JsonStr, Object};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use super::Selector;
 
 /// Whether an object's labels match a selector. The object is read no further than its metadata, which API servers
 /// write first.
