@@ -127,6 +127,10 @@ struct InstanceCache {
     has_creation_errors: Vec<bool>,
     /// The node revision that they were last compared with.
     revision: Option<u64>,
+    /// By group, which of the instances that were last compared are registered as nodes.
+    registered: Vec<Vec<bool>>,
+    /// The number of deregistrations up to then.
+    deregistration_count: u64,
     next_refresh: Moment,
 }
 
@@ -439,6 +443,28 @@ impl InstanceCache {
     fn is_unchanged(&self) -> bool {
         self.current.len() == self.previous.len()
             && self.current.iter().zip(&self.previous).all(|(a, b)| same_instances(a, b))
+    }
+
+    /// Determines which instances are registered as nodes. Only new and unregistered ones are looked up, unless a node
+    /// was deregistered since the last time.
+    fn update_registered(&mut self, cluster: &InformerCache) {
+        let count = cluster.deregistration_count();
+        if std::mem::replace(&mut self.deregistration_count, count) != count {
+            self.registered.clear();
+        }
+        self.registered.resize_with(self.current.len(), Vec::new);
+        for (index, (instances, registered)) in self.current.iter().zip(&mut self.registered).enumerate() {
+            let previous = self.previous.get(index).map_or(&[][..], |instances| instances);
+            let mut known = previous.iter().zip(std::mem::take(registered));
+            let is_registered = |instance: &Instance| {
+                // Lists change at their end, or instances are removed: the others have the same order as before.
+                known
+                    .find(|(before, _)| Arc::ptr_eq(&before.id, &instance.id))
+                    .is_some_and(|(_, known)| known)
+                    || cluster.is_registered(&instance.id)
+            };
+            *registered = instances.iter().map(is_registered).collect();
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct HintingSimulator {
     /// Hints of this generation and of the previous one; `None` at free indices.
     hints: Vec<Option<PodHint>>,
     free_indices: Vec<u32>,
+    /// The other indices: after a large scale-up most are free.
+    used_indices: Vec<u32>,
     /// By pod UID.
     indices: FxHashMap<Arc<str>, u32>,
     /// Increases whenever old hints are dropped.
@@ -122,22 +124,25 @@ impl HintingSimulator {
     pub(crate) fn drop_old_hints(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let mut is_changed = false;
         let live_name = |node: &HintedNode| is_there(&node.name).then(|| node.name.clone());
-        for (index, slot) in self.hints.iter_mut().enumerate() {
-            let Some(hint) = slot else { continue };
-            if hint.generation != self.generation {
-                is_changed = is_changed || live_name(&hint.node).is_some();
-                self.indices.remove(&hint.uid);
-                self.free_indices.push(index as u32);
-                *slot = None;
-                continue;
-            }
+        let HintingSimulator { hints, free_indices, indices, generation, .. } = self;
+        self.used_indices.retain(|index| {
+            let slot = &mut hints[*index as usize];
+            let hint = slot.as_ref().expect("a used index has a hint");
+            let is_kept = hint.generation == *generation;
             is_changed = is_changed
                 || match &hint.previous {
+                    _ if !is_kept => live_name(&hint.node).is_some(),
                     PreviousHint::Same => false,
                     PreviousHint::Missing => live_name(&hint.node).is_some(),
                     PreviousHint::Other(previous) => live_name(&hint.node) != live_name(previous),
                 };
-        }
+            if !is_kept {
+                indices.remove(&hint.uid);
+                free_indices.push(*index);
+                *slot = None;
+            }
+            is_kept
+        });
         self.generation += 1;
         is_changed
     }
@@ -243,6 +248,7 @@ impl HintingSimulator {
             self.hints.push(None);
         }
         self.hints[index as usize] = Some(hint);
+        self.used_indices.push(index);
         self.indices.insert(uid.clone(), index);
     }
 }

@@ -40,12 +40,15 @@ pub(crate) struct InformerCache {
     changed_nodes: Vec<NodeId>,
     /// The number of nodes by instance ID.
     instance_counts: FxHashMap<Arc<str>, usize>,
+    /// How often the last node of an instance ID was removed.
+    deregistration_count: u64,
     /// Unscheduled pods, by age and then by name: the order in which pods are listed.
     unscheduled_pods: BTreeSet<(Moment, NamespacedName, PodId)>,
     pub daemon_sets: BTreeMap<NamespacedName, Arc<DaemonSet>>,
     controllers: BTreeMap<(ControllerKind, NamespacedName), Controller>,
-    /// Increases when a controller is added, removed or scaled.
+    /// Increases when a controller is added or removed, or scaled across `--min-replica-count`.
     controller_revision: u64,
+    min_replica_count: i64,
     pod_disruption_budgets: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
     config_maps: BTreeMap<NamespacedName, Arc<BTreeMap<String, String>>>,
     expendable_pods_priority_cutoff: i64,
@@ -86,8 +89,9 @@ pub(crate) enum ControllerKind {
 /// A controller of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Controller {
-    /// `spec.replicas`, or `spec.parallelism` of a Job.
-    pub replicas: Option<i64>,
+    /// Whether `spec.replicas`, or `spec.parallelism` of a Job, is below `--min-replica-count`. The number itself changes
+    /// often and has no other effect.
+    pub is_below_min_replica_count: bool,
 }
 
 /// A PodDisruptionBudget.
@@ -154,10 +158,12 @@ impl InformerCache {
             revision: 0,
             changed_nodes: Vec::new(),
             instance_counts: FxHashMap::default(),
+            deregistration_count: 0,
             unscheduled_pods: BTreeSet::new(),
             daemon_sets: BTreeMap::new(),
             controllers: BTreeMap::new(),
             controller_revision: 0,
+            min_replica_count: settings.min_replica_count,
             pod_disruption_budgets: BTreeMap::new(),
             config_maps: BTreeMap::new(),
             expendable_pods_priority_cutoff: settings.expendable_pods_priority_cutoff,
@@ -195,13 +201,16 @@ impl InformerCache {
                 set_or_remove(&mut self.config_maps, name(), data.map(Arc::new));
             }
             (group, kind) => {
-                let controller = ControllerKind::of(group, kind);
-                if let Some(controller_kind) = controller {
-                    let (key, new) = ((controller_kind, name()), present.then(|| Controller::read(object)));
-                    self.controller_revision += u64::from(self.controllers.get(&key) != new.as_ref());
+                let mut is_controller_changed = false;
+                if let Some(controller_kind) = ControllerKind::of(group, kind) {
+                    let key = (controller_kind, name());
+                    let new = present.then(|| Controller::read(object, self.min_replica_count));
+                    is_controller_changed = self.controllers.get(&key) != new.as_ref();
+                    self.controller_revision += u64::from(is_controller_changed);
                     set_or_remove(&mut self.controllers, key, new);
                 }
-                if (group, kind) == ("apps", "DaemonSet") {
+                let is_daemon_set = (group, kind) == ("apps", "DaemonSet");
+                if is_daemon_set {
                     let daemon_set = DaemonSet {
                         name: name(),
                         uid: meta.uid.as_deref().unwrap_or_default().into(),
@@ -210,7 +219,8 @@ impl InformerCache {
                     set_or_remove(&mut self.daemon_sets, name(), present.then(|| Arc::new(daemon_set)));
                 }
                 let is_filter_relevant = self.snapshot.filter_snapshot.apply(group, kind, object, present);
-                return ApplyOutcome { is_relevant: is_filter_relevant || controller.is_some(), ..relevant };
+                let is_relevant = is_filter_relevant || is_controller_changed || is_daemon_set;
+                return ApplyOutcome { is_relevant, ..relevant };
             }
         }
         relevant
@@ -251,6 +261,11 @@ impl InformerCache {
     /// Whether an instance is registered as a node.
     pub(crate) fn is_registered(&self, instance: &str) -> bool {
         self.instance_counts.contains_key(instance)
+    }
+
+    /// How often an instance stopped being registered as a node.
+    pub(crate) fn deregistration_count(&self) -> u64 {
+        self.deregistration_count
     }
 
     /// Applies an informer event of a node.
@@ -298,6 +313,7 @@ impl InformerCache {
         }
         if let Some(old) = old.filter(|old| self.instance_counts.get(old) == Some(&0)) {
             self.instance_counts.remove(&old);
+            self.deregistration_count += 1;
         }
         if let Some(new) = new {
             *self.instance_counts.entry(new).or_default() += 1;
@@ -388,7 +404,7 @@ impl InformerCache {
         self.controllers.get(&(kind, name.clone()))
     }
 
-    /// Changes whenever a controller is added, removed or scaled.
+    /// Changes whenever a controller is added or removed, or scaled across `--min-replica-count`.
     pub(crate) fn controller_revision(&self) -> u64 {
         self.controller_revision
     }
@@ -423,11 +439,11 @@ impl ControllerKind {
 
 impl Controller {
     /// An object that cannot be parsed has no replica count.
-    fn read(object: &Object) -> Controller {
-        match view::<ControllerJson>(object) {
-            Ok(json) => Controller { replicas: json.spec.replicas.or(json.spec.parallelism) },
-            Err(_) => Controller { replicas: None },
-        }
+    fn read(object: &Object, min_replica_count: i64) -> Controller {
+        let spec =
+            view::<ControllerJson>(object).map_or_else(|_| ControllerSpecJson::default(), |json| json.spec);
+        let replicas = spec.replicas.or(spec.parallelism);
+        Controller { is_below_min_replica_count: replicas.is_some_and(|count| count < min_replica_count) }
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct NodeEligibility {
     /// Its node group.
     pub group: Option<GroupId>,
     pub created: Moment,
+    /// Whether the cloud provider has its instance, as of the node's last change.
+    pub has_instance: Option<bool>,
     pub unschedulable: bool,
     /// It has the `ToBeDeleted` taint.
     pub is_being_deleted: bool,
@@ -53,6 +55,7 @@ impl NodeEligibility {
             readiness: Readiness::of(node, settings, cloud.gpu_label()),
             group: cloud.group_for_node(node),
             created: node.creation_timestamp.unwrap_or_default(),
+            has_instance: cloud.has_instance(node),
             unschedulable: node.unschedulable,
             is_being_deleted: node.taint(TO_BE_DELETED).is_some(),
             is_deletion_candidate: node.taint(DELETION_CANDIDATE).is_some(),

@@ -140,7 +140,7 @@ impl<'a> CycleState<'a> {
             Plugin::PodTopologySpread => !self.pre_filter_state.hard_constraints.is_empty(),
             Plugin::InterPodAffinity => self.affinity.is_some(),
             Plugin::DynamicResources => {
-                self.framework.version >= Version::V1_36 && !self.pod.spec.requests.scalars.is_empty()
+                self.framework.version >= Version::V1_36 && self.requests_device_class_resource()
             }
             Plugin::VolumeRestrictions => self.volumes.restrictions.is_some(),
             Plugin::NodeVolumeLimits => self.volumes.limits.is_some(),
@@ -169,6 +169,13 @@ impl<'a> CycleState<'a> {
         self.active_filters =
             cluster_filters.filter(|filter| is_active(filter) || lacks_state(filter)).copied().collect();
         unschedulable.map_or(Ok(result), Err)
+    }
+
+    /// Whether the pod requests an extended resource that a device class backs.
+    fn requests_device_class_resource(&self) -> bool {
+        let ClusterCache { scalars, related_objects, .. } = self.cache;
+        let mut requested = self.pod.spec.requests.scalars.iter();
+        requested.any(|(id, _)| related_objects.is_device_class_resource(scalars.name(*id)))
     }
 
     /// Runs one PreFilter plugin. Returns the only nodes to consider, if it restricts them.

@@ -71,7 +71,7 @@ impl FilterSnapshot {
         }
     }
 
-    /// Applies an object other than a node or a pod. Returns whether filters depend on its kind.
+    /// Applies an object other than a node or a pod. Returns whether filters may have another result because of it.
     pub fn apply(&mut self, group: &str, kind: &str, object: &Object, present: bool) -> bool {
         let storage_kind = StorageKind::of(&Kind::new(group, kind));
         let related_kind = RelatedObjectKind::of(group, kind);
@@ -84,15 +84,15 @@ impl FilterSnapshot {
                 self.cache.storage.remove(kind, &Arc::from(&*meta.namespace), &Arc::from(&*meta.name));
             }
         }
-        if let Some(kind) = related_kind
-            && self.cache.related_objects.apply(kind, object, present)
-        {
+        let is_related_changed =
+            related_kind.is_some_and(|kind| self.cache.related_objects.apply(kind, object, present));
+        if is_related_changed {
             self.cache.invalidate_pre_filter_states();
-            if kind == RelatedObjectKind::DeviceClass {
+            if related_kind == Some(RelatedObjectKind::DeviceClass) {
                 self.filter_cache.clear();
             }
         }
-        storage_kind.is_some() || related_kind.is_some()
+        storage_kind.is_some() || is_related_changed
     }
 
     /// The names of scalar resources, needed to read objects.

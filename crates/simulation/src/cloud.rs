@@ -308,6 +308,10 @@ impl CloudProvider for SimulatedCloud {
         None
     }
 
+    fn has_instance_until_node_changes(&self) -> bool {
+        true
+    }
+
     fn increase_size(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError> {
         let NodeGroup { name, max, failures, .. } = &self.groups[group.index()];
         let target = self.target_size(group).saturating_add(by);

@@ -84,13 +84,15 @@ impl ClusterStateRegistry {
         {
             return;
         }
+        self.instance_cache.update_registered(input.cluster);
         let mut unregistered_nodes = BTreeMap::new();
-        for (group, instances) in group_ids(input.cloud).zip(&self.instance_cache.current) {
-            let expected = instances.iter().filter(|cloud_instance| {
-                matches!(cloud_instance.state, InstanceState::Running | InstanceState::Creating)
+        let lists = self.instance_cache.current.iter().zip(&self.instance_cache.registered);
+        for (group, (instances, registered)) in group_ids(input.cloud).zip(lists) {
+            let unregistered = instances.iter().zip(registered).filter(|(_, is_registered)| !**is_registered);
+            let expected = unregistered.map(|(instance, _)| instance).filter(|instance| {
+                matches!(instance.state, InstanceState::Running | InstanceState::Creating)
             });
-            for instance in expected.filter(|cloud_instance| !input.cluster.is_registered(&cloud_instance.id))
-            {
+            for instance in expected {
                 let existing = self.unregistered_nodes.get(&instance.id).cloned();
                 let new = UnregisteredNode { group, since: input.clock.now() };
                 unregistered_nodes.insert(instance.id.clone(), existing.unwrap_or(new));
@@ -134,13 +136,17 @@ impl ClusterStateRegistry {
             .iter()
             .map(|group| settings.group_options(group.options.as_ref()).max_node_startup_time)
             .collect();
+        let are_answers_stable = input.cloud.has_instance_until_node_changes();
         let mut knows_instances = false;
         for id in input.cluster.node_order().to_vec() {
             let Some(eligibility) = input.node_eligibilities.get(id) else { continue };
             if let Some(group) = eligibility.group {
                 startup_time = startup_times[group.index()];
             }
-            let exists = input.cloud.has_instance(input.cluster.snapshot.node(id));
+            let exists = match are_answers_stable {
+                true => eligibility.has_instance,
+                false => input.cloud.has_instance(input.cluster.snapshot.node(id)),
+            };
             knows_instances |= exists.is_some();
             let state = |counts: &mut NodeCounts| {
                 counts.registered += 1;
@@ -162,8 +168,7 @@ impl ClusterStateRegistry {
             }
             state(&mut total);
         }
-        let are_instances_stable = !knows_instances || input.cloud.has_instance_until_node_changes();
-        let is_time_independent = are_instances_stable && total.not_started.is_empty();
+        let is_time_independent = (!knows_instances || are_answers_stable) && total.not_started.is_empty();
         self.registered = RegisteredCounts {
             valid_for_revision: is_time_independent.then_some(input.node_eligibilities.revision),
             groups,

@@ -162,8 +162,7 @@ impl DrainabilityRules<'_> {
             return Some(BlockingPodReason::ControllerNotFound);
         };
         let counts = matches!(kind, ControllerKind::ReplicationController | ControllerKind::ReplicaSet);
-        let is_below_min = controller.replicas.is_some_and(|count| count < self.settings.min_replica_count);
-        (counts && is_below_min).then_some(BlockingPodReason::MinReplicasReached)
+        (counts && controller.is_below_min_replica_count).then_some(BlockingPodReason::MinReplicasReached)
     }
 
     fn is_replicated(&self, pod: &Pod) -> bool {
