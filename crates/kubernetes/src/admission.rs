@@ -1,7 +1,15 @@
 //! Pod admission: a pod built from a workload's template, with the defaults and the priority that an API server sets,
 //! and without runtime state.
 
+mod limit_range;
+mod priority;
+mod runtime_class;
+
 use serde_json::{Map, Value, json};
+
+pub use limit_range::{set_default_resources, violations};
+pub use priority::resolve_priority;
+pub use runtime_class::apply_runtime_class;
 
 /// The pod that a workload would create from its template, named after the workload, or the first pod of a
 /// StatefulSet. A Pod is returned as it is.
@@ -177,7 +185,8 @@ fn set_priority(spec: &mut Map<String, Value>, classes: &[Value]) {
     }
 }
 
-fn add_default_tolerations(spec: &mut Map<String, Value>) {
+/// Adds the tolerations of not-ready and unreachable nodes, for five minutes.
+pub fn add_default_tolerations(spec: &mut Map<String, Value>) {
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
     if tolerations.is_null() {
         *tolerations = json!([]);

@@ -68,6 +68,11 @@ pub fn is_secret(kind: &Kind) -> bool {
     kind.kind.eq_ignore_ascii_case("Secret")
 }
 
+/// The kind of the objects that define custom resources.
+pub fn definition_kind() -> Kind {
+    Kind::new("apiextensions.k8s.io", "CustomResourceDefinition")
+}
+
 /// The kinds of a category such as `all`, in the order in which kubectl shows them.
 pub fn in_category(category: &str) -> impl Iterator<Item = &'static KindInfo> {
     KINDS.iter().filter(move |info| info.categories.contains(&category))

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubernetes::change_filter::{FilterOptions, ObjectReader};
+use kubernetes::kinds::definition_kind;
 use model::{ContentHash, Gap, IncomingChange, Kind, Moment, NamespacedName, Object, What};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -540,10 +541,6 @@ impl WatchScope {
         }
         names
     }
-}
-
-fn definition_kind() -> Kind {
-    Kind::new("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
 fn version_kind() -> Kind {

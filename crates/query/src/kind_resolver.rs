@@ -39,7 +39,7 @@ impl KindResolver {
     /// Reads the kinds of a history, and the CustomResourceDefinitions at a moment.
     pub fn read(history: &History, moment: Moment) -> anyhow::Result<KindResolver> {
         let recorded = history.kinds()?;
-        let definition = Kind::new("apiextensions.k8s.io", "CustomResourceDefinition");
+        let definition = kinds::definition_kind();
         let mut custom = Vec::new();
         if recorded.contains(&definition) {
             let selection = Selection { kinds: Some(vec![definition]), ..Selection::default() };

@@ -23,7 +23,7 @@ const DEFAULT_OBJECTS: [(&str, &str); 3] = [
 /// The kinds of a server, without those that this run has defined.
 pub async fn kinds_before_run(connection: &Connection, run: &str) -> Result<Vec<Kind>> {
     let target = TargetCluster::connect(connection.clone(), run).await?;
-    let definitions = Kind::new("apiextensions.k8s.io", "CustomResourceDefinition");
+    let definitions = kubernetes::kinds::definition_kind();
     let run_definitions = match target.has_kind(&definitions) {
         true => target.list_labeled(&definitions, Some(run)).await,
         false => Ok(Vec::new()),

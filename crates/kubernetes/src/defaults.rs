@@ -1,0 +1,191 @@
+//! Defaults of the built-in kinds: what an API server of Kubernetes 1.36 changes in an object as it reads it,
+//! before admission and storage.
+//!
+//! Defaults that depend on other objects (PriorityClasses, LimitRanges, StorageClasses, ServiceAccounts) are
+//! set by admission plugins and not here.
+
+mod canonical;
+mod cluster;
+mod devices;
+mod extensions;
+mod images;
+mod networking;
+mod pods;
+mod schema;
+mod storage;
+#[cfg(test)]
+pub(crate) mod tests;
+mod types;
+mod workloads;
+
+use model::Kind;
+use serde_json::{Map, Value};
+
+use schema::{StructId, Type};
+
+/// Sets the defaults of an object of a built-in kind in its preferred version, and brings it into the form
+/// that an API server returns: without nulls, empty values and unknown fields, with canonical quantities and
+/// times.
+///
+/// It applies to whatever a client sends, for creation and for updates. Objects of other kinds are unchanged.
+/// Fields of the wrong type are left as they are: whether an object is valid is checked elsewhere.
+pub fn set_defaults(kind: &Kind, object: &mut Value) {
+    let Some(id) = schema::type_of(kind) else { return };
+    canonical::make_canonical(id, object);
+    set_struct_defaults(id, object);
+}
+
+/// Whether a field of two objects of a kind is equal as Kubernetes compares them: quantities by their number.
+/// Both objects must have passed [`set_defaults`].
+pub(crate) fn is_field_equal(kind: &Kind, field: &str, left: &Value, right: &Value) -> bool {
+    let (left, right) = (&left[field], &right[field]);
+    let Some(id) = schema::type_of(kind) else { return left == right };
+    match schema::get(id).fields.iter().find(|known| known.name == field) {
+        Some(known) => canonical::semantically_equal(&known.type_, left, right),
+        None => left == right,
+    }
+}
+
+pub(crate) type Fields = Map<String, Value>;
+
+/// Sets the defaults of the fields of one struct type.
+type DefaultFn = fn(&mut Fields);
+
+/// The defaults of a type's own fields; those of the types within it are set afterwards.
+fn defaults_of(type_name: &str) -> Option<DefaultFn> {
+    let function: DefaultFn = match type_name {
+        "admissionregistration.MatchResources" => extensions::match_resources,
+        "admissionregistration.MutatingAdmissionPolicySpec"
+        | "admissionregistration.ValidatingAdmissionPolicySpec" => extensions::admission_policy_spec,
+        "admissionregistration.MutatingWebhook" => extensions::mutating_webhook,
+        "admissionregistration.NamedRuleWithOperations" | "admissionregistration.RuleWithOperations" => {
+            extensions::rule
+        }
+        "admissionregistration.ServiceReference"
+        | "apiextensions.ServiceReference"
+        | "apiregistration.ServiceReference" => extensions::service_reference,
+        "admissionregistration.ValidatingWebhook" => extensions::webhook,
+        "apiextensions.CustomResourceDefinition" => extensions::custom_resource_definition,
+        "apps.DaemonSet" => workloads::daemon_set,
+        "apps.Deployment" => workloads::deployment,
+        "apps.ReplicaSet" => workloads::replica_set,
+        "apps.StatefulSet" => workloads::stateful_set,
+        "autoscaling.HorizontalPodAutoscaler" => workloads::horizontal_pod_autoscaler,
+        "batch.CronJob" => workloads::cron_job,
+        "batch.Job" => workloads::job,
+        "batch.PodFailurePolicyOnPodConditionsPattern" => workloads::pod_conditions_pattern,
+        "core.AzureDiskVolumeSource" => storage::azure_disk,
+        "core.ConfigMapVolumeSource"
+        | "core.DownwardAPIVolumeSource"
+        | "core.ProjectedVolumeSource"
+        | "core.SecretVolumeSource" => storage::default_mode,
+        "core.Container" | "core.EphemeralContainer" => pods::container,
+        "core.ContainerPort" | "core.EndpointPort" => networking::protocol,
+        "core.FileKeySelector" => pods::file_key_selector,
+        "core.GRPCAction" => pods::grpc_action,
+        "core.HTTPGetAction" => pods::http_get_action,
+        "core.HostPathVolumeSource" => storage::host_path,
+        "core.ISCSIPersistentVolumeSource" | "core.ISCSIVolumeSource" => storage::iscsi,
+        "core.LimitRangeItem" => cluster::limit_range_item,
+        "core.Namespace" => cluster::namespace,
+        "core.NamespaceStatus" => cluster::namespace_status,
+        "core.NodeSpec" => cluster::node_spec,
+        "core.NodeStatus" => cluster::node_status,
+        "core.ObjectFieldSelector" => pods::object_field_selector,
+        "core.PersistentVolume" => storage::persistent_volume,
+        "core.PersistentVolumeClaim" => storage::persistent_volume_claim,
+        "core.PersistentVolumeClaimSpec" => storage::persistent_volume_claim_spec,
+        "core.Pod" => pods::pod,
+        "core.PodSpec" => pods::pod_spec,
+        "core.PodStatus" => pods::pod_status,
+        "core.PodTemplateSpec" => pods::pod_template_spec,
+        "core.Probe" => pods::probe,
+        "core.RBDPersistentVolumeSource" | "core.RBDVolumeSource" => storage::rbd,
+        "core.ReplicationController" => workloads::replication_controller,
+        "core.ScaleIOPersistentVolumeSource" | "core.ScaleIOVolumeSource" => storage::scale_io,
+        "core.Secret" => cluster::secret,
+        "core.Service" => networking::service,
+        "core.ServiceAccountTokenProjection" => storage::service_account_token,
+        "core.Volume" => storage::volume,
+        "discovery.EndpointPort" => networking::endpoint_slice_port,
+        "flowcontrol.ExemptPriorityLevelConfiguration" => cluster::exempt_priority_level,
+        "flowcontrol.FlowSchemaSpec" => cluster::flow_schema_spec,
+        "flowcontrol.LimitedPriorityLevelConfiguration" => cluster::limited_priority_level,
+        "flowcontrol.QueuingConfiguration" => cluster::queuing,
+        "networking.IngressClassParametersReference" => networking::ingress_class_parameters,
+        "networking.NetworkPolicy" => networking::network_policy,
+        "networking.NetworkPolicyPort" => networking::protocol,
+        "policy.PodDisruptionBudget" => workloads::pod_disruption_budget,
+        "rbac.ClusterRoleBinding" | "rbac.RoleBinding" => cluster::role_binding,
+        "rbac.Subject" => cluster::rbac_subject,
+        "resource.DeviceSubRequest" | "resource.ExactDeviceRequest" => devices::device_request,
+        "resource.DeviceToleration" => devices::device_toleration,
+        "scheduling.PriorityClass" => cluster::priority_class,
+        "storage.CSIDriver" => storage::csi_driver,
+        "storage.StorageClass" => storage::storage_class,
+        _ => return None,
+    };
+    Some(function)
+}
+
+fn set_struct_defaults(id: StructId, value: &mut Value) {
+    let Value::Object(fields) = value else { return };
+    let struct_type = schema::get(id);
+    if let Some(set_defaults) = struct_type.set_defaults {
+        set_defaults(fields);
+    }
+    for field in &struct_type.fields {
+        if let Some(inner) = field.type_.struct_id()
+            && schema::get(inner).has_defaults
+            && let Some(value) = fields.get_mut(field.name)
+        {
+            set_inner_defaults(&field.type_, value);
+        }
+    }
+}
+
+fn set_inner_defaults(type_: &Type, value: &mut Value) {
+    match (type_, value) {
+        (Type::Struct(id), value) => set_struct_defaults(*id, value),
+        (Type::Pointer(inner), value) => set_inner_defaults(inner, value),
+        (Type::List(inner), Value::Array(entries)) => {
+            entries.iter_mut().for_each(|entry| set_inner_defaults(inner, entry));
+        }
+        (Type::Map(inner), Value::Object(entries)) => {
+            entries.values_mut().for_each(|entry| set_inner_defaults(inner, entry));
+        }
+        _ => {}
+    }
+}
+
+/// Sets a field that is missing.
+pub(crate) fn default_to(fields: &mut Fields, name: &str, value: impl Into<Value>) {
+    if is_missing(fields, name) {
+        fields.insert(name.to_owned(), value.into());
+    }
+}
+
+pub(crate) fn is_missing(fields: &Fields, name: &str) -> bool {
+    fields.get(name).is_none_or(Value::is_null)
+}
+
+/// A field's text; empty if it is missing.
+pub(crate) fn text<'a>(fields: &'a Fields, name: &str) -> &'a str {
+    fields.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A field that is a struct or map.
+pub(crate) fn fields_of<'a>(fields: &'a Fields, name: &str) -> Option<&'a Fields> {
+    fields.get(name).and_then(Value::as_object)
+}
+
+/// A field that is a struct or map, for changes.
+pub(crate) fn fields_mut<'a>(fields: &'a mut Fields, name: &str) -> Option<&'a mut Fields> {
+    fields.get_mut(name).and_then(Value::as_object_mut)
+}
+
+/// The entries of a list that are structs, for changes.
+pub(crate) fn entries_mut<'a>(fields: &'a mut Fields, name: &str) -> impl Iterator<Item = &'a mut Fields> {
+    let entries = fields.get_mut(name).and_then(Value::as_array_mut);
+    entries.into_iter().flatten().filter_map(Value::as_object_mut)
+}
