@@ -146,11 +146,34 @@ fn pod(namespace: &str, number: usize) -> PodBuilder {
         .request("memory", "64Mi")
 }
 
-/// Creates the same pods in a bare loop and returns how many per second.
-async fn create_in_loop(kubeconfig: &Path, namespace: &str) -> Result<f64> {
+/// Creates one object.
+pub(crate) async fn create_object(kubeconfig: &Path, path: &str, body: Vec<u8>) -> Result<()> {
+    Ok(post(&connect(kubeconfig).await?, path, body).await?)
+}
+
+async fn connect(kubeconfig: &Path) -> Result<Client> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
-    let client = Client::try_from(config)?;
+    Ok(Client::try_from(config)?)
+}
+
+async fn post(client: &Client, path: &str, body: Vec<u8>) -> std::result::Result<(), String> {
+    let request = http::Request::post(path).header("Content-Type", "application/json");
+    let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
+    let response = client.send(request).await.map_err(|error| error.to_string())?;
+    let status = response.status();
+    // The body must be read to its end for the connection to be reused.
+    let body =
+        http_body_util::BodyExt::collect(response.into_body()).await.map_err(|error| error.to_string())?;
+    match status.is_success() {
+        true => Ok(()),
+        false => Err(format!("{status}: {}", String::from_utf8_lossy(&body.to_bytes()))),
+    }
+}
+
+/// Creates pods in a bare loop and returns how many per second.
+pub(crate) async fn create_in_loop(kubeconfig: &Path, namespace: &str) -> Result<f64> {
+    let client = connect(kubeconfig).await?;
     let path: Arc<str> = format!("/api/v1/namespaces/{namespace}/pods").into();
     let mut bodies = Vec::with_capacity(PODS);
     for number in 1..=PODS {
@@ -166,15 +189,7 @@ async fn create_in_loop(kubeconfig: &Path, namespace: &str) -> Result<f64> {
             && let Some(body) = remaining.next()
         {
             let (client, path) = (client.clone(), path.clone());
-            tasks.spawn(async move {
-                let request = http::Request::post(&*path).header("Content-Type", "application/json");
-                let response =
-                    client.send(request.body(Body::from(body)).map_err(kube::Error::HttpError)?).await?;
-                // The body must be read to its end for the connection to be reused.
-                let body = http_body_util::BodyExt::collect(response.into_body()).await?;
-                drop(body);
-                Ok::<(), kube::Error>(())
-            });
+            tasks.spawn(async move { post(&client, &path, body).await });
         }
         match tasks.join_next().await {
             Some(done) => done??,

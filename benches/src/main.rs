@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 
+mod apiserver;
 mod autoscaler;
 mod bench_env;
 mod formats;
@@ -69,6 +70,7 @@ const BENCHES: &[&[Bench]] = &[
     autoscaler::BENCHES,
     replay::BENCHES,
     live_replay::BENCHES,
+    apiserver::BENCHES,
 ];
 
 fn main() -> ExitCode {

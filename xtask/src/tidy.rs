@@ -88,7 +88,19 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
         ]),
     ),
     ("recorder", AllowedDependencies::Only(&["model", "kubernetes", "history", "formats", "live", "query"])),
-    ("virtualcluster", AllowedDependencies::Only(&["model", "kubernetes", "history", "apiserver", "query"])),
+    (
+        "virtualcluster",
+        AllowedDependencies::Only(&[
+            "model",
+            "kubernetes",
+            "history",
+            "apiserver",
+            "query",
+            "scheduler",
+            "controllers",
+            "simulation",
+        ]),
+    ),
     (
         "workload",
         AllowedDependencies::Only(&[

@@ -3,9 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::resource::{Resource, ResourceTable, group_version};
+use crate::reviews::{REVIEWS, Review};
+use crate::subresource::{Subresource, subresources_of};
 
-/// The verbs of a read-only server.
-const VERBS: [&str; 3] = ["get", "list", "watch"];
+/// The version of all reviews.
+const REVIEW_VERSION: &str = "v1";
+const READ_VERBS: &[&str] = &["get", "list", "watch"];
+const ALL_VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// `GET /api`
 pub(crate) fn api_versions(table: &ResourceTable) -> Value {
@@ -21,7 +26,7 @@ pub(crate) fn api_group_list(table: &ResourceTable) -> Value {
 /// `GET /apis/GROUP`; `None` if there is no such group.
 pub(crate) fn api_group(table: &ResourceTable, group: &str) -> Option<Value> {
     let version = |version: &&str| json!({"groupVersion": group_version(group, version), "version": version});
-    let versions: Vec<Value> = table.versions(group).iter().map(version).collect();
+    let versions: Vec<Value> = versions(table, group).iter().map(version).collect();
     let preferred = versions.first()?.clone();
     Some(json!({
         "kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions, "preferredVersion": preferred,
@@ -30,7 +35,10 @@ pub(crate) fn api_group(table: &ResourceTable, group: &str) -> Option<Value> {
 
 /// `GET /api/VERSION` and `GET /apis/GROUP/VERSION`; `None` if there is no such version.
 pub(crate) fn api_resource_list(table: &ResourceTable, group: &str, version: &str) -> Option<Value> {
-    let resources: Vec<Value> = table.in_version(group, version).map(api_resource).collect();
+    let in_version = table.in_version(group, version);
+    let reviews = reviews_in(group).filter(|_| version == REVIEW_VERSION).map(review_resource);
+    let resources: Vec<Value> =
+        in_version.flat_map(|resource| api_resources(table, resource)).chain(reviews).collect();
     if resources.is_empty() {
         return None;
     }
@@ -52,16 +60,74 @@ pub(crate) fn aggregated_groups(table: &ResourceTable) -> Value {
 
 /// All groups but the core group, which has a path of its own.
 fn named_groups(table: &ResourceTable) -> impl Iterator<Item = &str> {
-    table.groups().into_iter().filter(|group| !group.is_empty())
+    let mut groups = table.groups();
+    for review in &REVIEWS {
+        if !groups.contains(&review.group) {
+            groups.push(review.group);
+        }
+    }
+    groups.into_iter().filter(|group| !group.is_empty())
 }
 
-fn api_resource(resource: &Resource) -> Value {
+/// The versions of a group, the preferred one first.
+fn versions<'a>(table: &'a ResourceTable, group: &str) -> Vec<&'a str> {
+    let mut versions = table.versions(group);
+    if versions.is_empty() && reviews_in(group).next().is_some() {
+        versions.push(REVIEW_VERSION);
+    }
+    versions
+}
+
+fn reviews_in(group: &str) -> impl Iterator<Item = &'static Review> {
+    REVIEWS.iter().filter(move |review| review.group == group)
+}
+
+fn review_resource(review: &Review) -> Value {
+    json!({
+        "name": review.plural, "singularName": review.kind.to_lowercase(), "namespaced": review.namespaced,
+        "kind": review.kind, "verbs": ["create"],
+    })
+}
+
+fn review_discovery(review: &Review) -> Value {
+    json!({
+        "resource": review.plural, "singularResource": review.kind.to_lowercase(),
+        "responseKind": {"group": review.group, "version": REVIEW_VERSION, "kind": review.kind},
+        "scope": if review.namespaced { "Namespaced" } else { "Cluster" }, "verbs": ["create"],
+    })
+}
+
+/// A resource and its subresources.
+fn api_resources(table: &ResourceTable, resource: &Resource) -> Vec<Value> {
     let mut document = json!({
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": *resource.kind.kind, "verbs": VERBS,
+        "kind": *resource.kind.kind, "verbs": verbs(table),
     });
     add_names(&mut document, resource);
-    document
+    let mut documents = vec![document];
+    for subresource in writable_subresources(table, resource) {
+        let mut document = json!({
+            "name": format!("{}/{}", resource.plural, subresource.name), "singularName": "",
+            "namespaced": resource.namespaced, "kind": *resource.kind.kind, "verbs": subresource.verbs,
+        });
+        if let Some((group, version, kind)) = subresource.kind {
+            document["kind"] = kind.into();
+            document["version"] = version.into();
+            if !group.is_empty() {
+                document["group"] = group.into();
+            }
+        }
+        documents.push(document);
+    }
+    documents
+}
+
+fn verbs(table: &ResourceTable) -> &'static [&'static str] {
+    if table.is_read_only() { READ_VERBS } else { ALL_VERBS }
+}
+
+fn writable_subresources(table: &ResourceTable, resource: &Resource) -> Vec<Subresource> {
+    if table.is_read_only() { Vec::new() } else { subresources_of(resource) }
 }
 
 fn group_discovery_list(groups: Vec<Value>) -> Value {
@@ -69,11 +135,13 @@ fn group_discovery_list(groups: Vec<Value>) -> Value {
 }
 
 fn group_discovery(table: &ResourceTable, group: &str) -> Value {
-    let versions: Vec<Value> = table
-        .versions(group)
+    let versions: Vec<Value> = versions(table, group)
         .into_iter()
         .map(|version| {
-            let resources: Vec<Value> = table.in_version(group, version).map(resource_discovery).collect();
+            let in_version = table.in_version(group, version);
+            let reviews = reviews_in(group).map(review_discovery);
+            let resources: Vec<Value> =
+                in_version.map(|resource| resource_discovery(table, resource)).chain(reviews).collect();
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();
@@ -81,14 +149,25 @@ fn group_discovery(table: &ResourceTable, group: &str) -> Value {
     json!({"metadata": metadata, "versions": versions})
 }
 
-fn resource_discovery(resource: &Resource) -> Value {
+fn resource_discovery(table: &ResourceTable, resource: &Resource) -> Value {
     let kind = &resource.kind;
     let mut document = json!({
         "resource": resource.plural, "singularResource": resource.singular,
         "responseKind": {"group": *kind.group, "version": resource.version, "kind": *kind.kind},
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": VERBS,
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(table),
     });
     add_names(&mut document, resource);
+    let subresource = |subresource: &Subresource| {
+        let (group, version, kind) = subresource.kind.unwrap_or((&kind.group, &resource.version, &kind.kind));
+        json!({
+            "subresource": subresource.name, "verbs": subresource.verbs,
+            "responseKind": {"group": group, "version": version, "kind": kind},
+        })
+    };
+    let subresources = writable_subresources(table, resource);
+    if !subresources.is_empty() {
+        document["subresources"] = subresources.iter().map(subresource).collect();
+    }
     document
 }
 

@@ -1,10 +1,9 @@
-//! Dispatch of requests.
+//! Dispatch of requests, and those that read.
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 use model::NamespacedName;
 use serde_json::{Value, json};
@@ -13,57 +12,65 @@ use crate::discovery;
 use crate::list::ObjectRenderer;
 use crate::list_options::ListOptions;
 use crate::media_type::{DiscoveryForm, ObjectForm};
+use crate::registry::Registry;
 use crate::request_info::RequestInfo;
 use crate::resource::{Resource, ResourceTable};
+use crate::response::{accept, find_resource, json_response, no_container};
 use crate::status::ApiError;
-use crate::store::{Store, StoreError};
-use crate::watch::WatchPlan;
-
-/// The largest request body accepted.
-const MAX_BODY_BYTES: usize = 3 << 20;
+use crate::store::{ObjectList, Store, StoreError};
+use crate::watch::{Watch, sends_initial};
+use crate::write_handler;
 
 /// The response to a request for a resource.
 enum ResourceResponse {
     Json(String),
-    Watch(WatchPlan),
+    Watch(Box<Watch>),
+}
+
+/// A request that reads a resource.
+struct ReadRequest {
+    info: RequestInfo,
+    resource: Resource,
+    form: ObjectForm,
+    options: ListOptions,
 }
 
 /// Answers a request.
-pub(crate) async fn handle(State(store): State<Arc<dyn Store>>, request: Request) -> Response {
+pub(crate) async fn handle(State(registry): State<Arc<Registry>>, request: Request) -> Response {
     let response = match *request.method() {
-        Method::GET => get(store, request).await,
-        Method::POST => post(&*store, request).await,
-        _ => Err(ApiError::method_not_allowed(store.read_only_reason())),
+        Method::GET | Method::HEAD => get(&registry, request).await,
+        _ => write_handler::handle(&registry, request).await,
     };
     response.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn get(store: Arc<dyn Store>, request: Request) -> Result<Response, ApiError> {
-    let path = request.uri().path().to_owned();
-    if let Some(response) = get_document(&*store, &path, request.headers())? {
+async fn get(registry: &Arc<Registry>, request: Request) -> Result<Response, ApiError> {
+    let store = registry.store();
+    let path = request.uri().path();
+    if let Some(response) = get_document(&**store, path, request.headers())? {
         return Ok(response);
     }
-    let info = RequestInfo::parse(&path).ok_or_else(ApiError::unknown_path)?;
-    let table = store.resources();
-    if table.find(&info.group, &info.version, &info.resource).is_none() {
-        return Err(ApiError::unknown_path());
-    }
-    let uri = request.uri().clone();
+    let info = RequestInfo::parse(path).ok_or_else(ApiError::unknown_path)?;
+    let resource = find_resource(&**store, &info)?;
+    let options = ListOptions::parse(request.uri(), &resource)?;
     let form = ObjectForm::of(accept(request.headers()))?;
-    let response = tokio::task::spawn_blocking(move || {
-        let resource =
-            table.find(&info.group, &info.version, &info.resource).ok_or_else(ApiError::unknown_path)?;
-        let options = ListOptions::parse(&uri, resource)?;
-        get_resource(&*store, resource, &info, form, &options)
-    });
-    let response = response.await.map_err(|error| StoreError(error.to_string()))??;
+    let read = ReadRequest { info, resource, form, options };
+    // A list may be long even if it is in memory.
+    let is_quick = store.is_in_memory() && (read.info.name.is_some() || read.options.watch);
+    let response = if is_quick {
+        read.answer(registry)?
+    } else {
+        let registry = registry.clone();
+        let answered = tokio::task::spawn_blocking(move || read.answer(&registry));
+        answered.await.map_err(|error| StoreError::Failed(error.to_string()))??
+    };
     Ok(match response {
         ResourceResponse::Json(text) => json_response("application/json", text),
-        ResourceResponse::Watch(plan) => json_response("application/json", plan.into_body()),
+        ResourceResponse::Watch(watch) => json_response("application/json", watch.into_body()),
     })
 }
 
-/// Discovery, health and version. `None` for other paths.
+/// Discovery, health, version and metrics. `None` for other paths.
 fn get_document(store: &dyn Store, path: &str, headers: &HeaderMap) -> Result<Option<Response>, ApiError> {
     let table = store.resources();
     let plain = |document: Option<Value>| {
@@ -100,77 +107,55 @@ fn discovery_response(
     Ok(Some(json_response(form.content_type(), document.to_string())))
 }
 
-fn get_resource(
-    store: &dyn Store,
-    resource: &Resource,
-    info: &RequestInfo,
-    form: ObjectForm,
-    options: &ListOptions,
-) -> Result<ResourceResponse, ApiError> {
-    if info.namespace.is_some() && !resource.namespaced {
-        return Err(ApiError::unknown_path());
-    }
-    let list = store.list(resource)?;
-    if let Some(requested) = options.resource_version.filter(|requested| *requested > list.resource_version) {
-        return Err(ApiError::too_new(requested, list.resource_version));
-    }
-    let renderer = ObjectRenderer { resource, form, include: options.include_object, now: store.now() };
-    let namespace = info.namespace.as_deref();
-    let Some(name) = &info.name else {
-        return Ok(match options.watch {
-            true => ResourceResponse::Watch(WatchPlan::new(&renderer, &list, namespace, options)),
-            false => ResourceResponse::Json(renderer.list(&list, namespace, options)),
-        });
-    };
-    if resource.namespaced && namespace.is_none() {
-        return Err(ApiError::unknown_path());
-    }
-    let found = list.get(&NamespacedName::new(namespace.unwrap_or_default(), name.as_str()));
-    let object = found.ok_or_else(|| ApiError::not_found(resource, name))?;
-    match info.subresource.as_deref() {
-        None | Some("status") => Ok(ResourceResponse::Json(renderer.object(object))),
-        Some(subresource @ ("log" | "exec" | "attach" | "portforward" | "proxy")) => {
-            let message = format!("{subresource} needs a running container: {}", store.read_only_reason());
-            Err(ApiError::not_implemented(message))
+// === impl ReadRequest ===
+
+impl ReadRequest {
+    fn answer(self, registry: &Registry) -> Result<ResourceResponse, ApiError> {
+        let store = registry.store();
+        let list = store.list(&self.resource)?;
+        self.options.check_version(&list)?;
+        let renderer = self.renderer(store);
+        let Some(name) = &self.info.name else {
+            if self.options.watch {
+                return Ok(ResourceResponse::Watch(Box::new(self.into_watch(store, renderer, list))));
+            }
+            return Ok(ResourceResponse::Json(renderer.list(
+                &list,
+                self.info.namespace.as_deref(),
+                &self.options,
+            )));
+        };
+        let key = NamespacedName::new(self.info.namespace.as_deref().unwrap_or_default(), name.as_str());
+        let object = list.objects.get(&key).ok_or_else(|| ApiError::not_found(&self.resource, name))?;
+        match self.info.subresource.as_deref() {
+            None => Ok(ResourceResponse::Json(renderer.object(object))),
+            Some("status") if self.resource.has_status => Ok(ResourceResponse::Json(renderer.object(object))),
+            Some("scale") => Ok(ResourceResponse::Json(registry.scale(&self.resource, &key)?.to_string())),
+            Some(subresource) => Err(no_container(&self.resource, subresource, &**store)),
         }
-        Some(_) => Err(ApiError::unknown_path()),
     }
-}
 
-/// Reviews of the client's own permissions are answered; nothing else can be posted.
-async fn post(store: &dyn Store, request: Request) -> Result<Response, ApiError> {
-    let (parts, body) = request.into_parts();
-    let review = match parts.uri.path() {
-        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => access_review,
-        "/apis/authentication.k8s.io/v1/selfsubjectreviews" => subject_review,
-        _ => return Err(ApiError::method_not_allowed(store.read_only_reason())),
-    };
-    let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let content_type = content_type.unwrap_or("application/json");
-    if !content_type.starts_with("application/json") {
-        return Err(ApiError::unsupported_media_type(content_type));
+    fn renderer(&self, store: &Arc<dyn Store>) -> ObjectRenderer {
+        ObjectRenderer {
+            resource: self.resource.clone(),
+            form: self.form,
+            include: self.options.include_object,
+            store: store.clone(),
+        }
     }
-    let body =
-        to_bytes(body, MAX_BODY_BYTES).await.map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let body: Value =
-        serde_json::from_slice(&body).map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let reviewed = json_response("application/json", review(body).to_string());
-    Ok((StatusCode::CREATED, reviewed).into_response())
-}
 
-/// Everything may be read, and nothing written.
-fn access_review(mut review: Value) -> Value {
-    let verb = review
-        .pointer("/spec/resourceAttributes/verb")
-        .or_else(|| review.pointer("/spec/nonResourceAttributes/verb"));
-    let is_read = verb.and_then(Value::as_str).is_some_and(|verb| matches!(verb, "get" | "list" | "watch"));
-    review["status"] = json!({"allowed": is_read});
-    review
-}
-
-fn subject_review(mut review: Value) -> Value {
-    review["status"] = json!({"userInfo": {"username": "kinescope", "groups": ["system:authenticated"]}});
-    review
+    fn into_watch(self, store: &Arc<dyn Store>, renderer: ObjectRenderer, list: ObjectList) -> Watch {
+        let is_current = sends_initial(&self.options);
+        let requested = self.options.resource_version.unwrap_or(0);
+        Watch {
+            store: store.clone(),
+            renderer,
+            namespace: self.info.namespace,
+            version: if is_current { list.resource_version } else { requested },
+            initial: is_current.then_some(list),
+            options: self.options,
+        }
+    }
 }
 
 fn version(git_version: &str) -> Value {
@@ -180,12 +165,4 @@ fn version(git_version: &str) -> Value {
         "major": major, "minor": minor, "gitVersion": git_version, "gitCommit": "", "gitTreeState": "",
         "buildDate": "", "goVersion": "", "compiler": "", "platform": "kinescope",
     })
-}
-
-fn accept(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok())
-}
-
-fn json_response(content_type: &'static str, body: impl Into<Body>) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))], body.into()).into_response()
 }

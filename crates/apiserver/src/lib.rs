@@ -1,20 +1,42 @@
-//! The Kubernetes HTTP API over a [`Store`]: discovery, get, list, watch, tables, and Status errors.
+//! The Kubernetes HTTP API over a [`Store`]: discovery, reads, watches, tables, writes and Status errors.
 //!
-//! What the store holds, and whether it can be changed, is up to the store.
+//! What the store holds, and whether it can be changed, is up to the store. [`MemoryStore`] is one that can; what an API
+//! server does around a write is in [`Registry`].
 
+mod body;
 mod discovery;
+mod event_window;
 mod handler;
 mod list;
 mod list_options;
 mod media_type;
+mod memory_store;
+mod object_map;
+mod patch;
+mod registry;
 mod request_info;
+mod request_log;
 mod resource;
+mod response;
+mod reviews;
 mod server;
 mod status;
 mod store;
+mod subresource;
 mod table;
+#[cfg(test)]
+mod tests;
 mod watch;
+mod write_handler;
 
+pub use memory_store::{ChangeReader, Clock, MemoryStore, StoreChange, StoreSnapshot};
+pub use object_map::ObjectMap;
+pub use registry::{
+    DeleteOptions, Deletion, Preconditions, PropagationPolicy, Registry, UpdatedPart, WriteOptions,
+};
 pub use resource::{Resource, ResourceTable};
-pub use server::{ApiServer, ServerSecurity};
-pub use store::{ObjectList, Store, StoreError};
+pub use server::{ApiServer, ServeOptions, ServerSecurity};
+pub use status::ApiError;
+pub use store::{
+    EventFuture, EventSource, ObjectList, Store, StoreError, StoreEvent, Write, resource_version_of,
+};

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::resource::Resource;
 use crate::status::ApiError;
+use crate::store::ObjectList;
 
 /// The `ListOptions` of a request, parsed.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub(crate) struct ListOptions {
     pub(crate) after: Option<NamespacedName>,
     /// `None` for the most recent; 0 for any.
     pub(crate) resource_version: Option<u64>,
+    /// Whether the list must be that of the resourceVersion.
+    pub(crate) is_exact: bool,
     pub(crate) watch: bool,
     pub(crate) allow_watch_bookmarks: bool,
     pub(crate) send_initial_events: bool,
@@ -81,6 +84,18 @@ impl ListOptions {
                 self.after = Some(value).filter(|token| !token.is_empty()).map(decode_continue).transpose()?
             }
             "resourceVersion" => self.resource_version = parse_number(name, value)?,
+            "resourceVersionMatch" => {
+                self.is_exact = match value {
+                    "" | "NotOlderThan" => false,
+                    "Exact" => true,
+                    _ => {
+                        return Err(ApiError::unprocessable(format!(
+                            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Unsupported value: {value:?}: \
+                             supported values: \"Exact\", \"NotOlderThan\""
+                        )));
+                    }
+                }
+            }
             "watch" => self.watch = parse_bool(value),
             "allowWatchBookmarks" => self.allow_watch_bookmarks = parse_bool(value),
             "sendInitialEvents" => self.send_initial_events = parse_bool(value),
@@ -97,8 +112,23 @@ impl ListOptions {
                     }
                 }
             }
-            // Such as `pretty` and `resourceVersionMatch`, which make no difference here.
+            // Such as `pretty`, which makes no difference here.
             _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl ListOptions {
+    /// Whether a list has the requested resourceVersion.
+    pub(crate) fn check_version(&self, list: &ObjectList) -> Result<(), ApiError> {
+        let Some(requested) = self.resource_version else { return Ok(()) };
+        if requested > list.resource_version {
+            return Err(ApiError::too_new(requested, list.resource_version));
+        }
+        // Older states are not kept.
+        if self.is_exact && requested < list.resource_version && !self.watch {
+            return Err(ApiError::expired(requested, list.resource_version));
         }
         Ok(())
     }

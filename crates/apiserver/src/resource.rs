@@ -1,9 +1,15 @@
 //! Resources: the kinds that a server serves, with their names in paths and in discovery.
 
+use std::borrow::Cow;
+
+use kubernetes::event_conversion::{EVENT_GROUPS, converted_event};
 use kubernetes::kinds::{self, KindInfo};
+use kubernetes::strategy;
 use kubernetes::table::TableConvertor;
 use model::{Kind, Object};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 
 /// A resource in one version of its group.
 #[derive(Clone, Debug)]
@@ -22,6 +28,10 @@ pub struct Resource {
     pub categories: Vec<String>,
     /// Whether its objects are in namespaces.
     pub namespaced: bool,
+    /// Whether its status is a subresource.
+    pub has_status: bool,
+    /// Whether it has the subresource `scale`.
+    pub has_scale: bool,
     /// The columns of its tables.
     pub convertor: TableConvertor,
 }
@@ -30,6 +40,8 @@ pub struct Resource {
 #[derive(Clone, Debug, Default)]
 pub struct ResourceTable {
     resources: Vec<Resource>,
+    /// Whether the resources can only be read.
+    is_read_only: bool,
 }
 
 // === impl Resource ===
@@ -40,6 +52,8 @@ impl Resource {
         let kind = Kind::new(info.group, info.kind);
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Resource {
+            has_status: strategy::has_status(&kind),
+            has_scale: strategy::has_scale(&kind),
             convertor: TableConvertor::of_kind(&kind),
             kind,
             version: info.versions.first().copied().unwrap_or("v1").to_owned(),
@@ -54,6 +68,8 @@ impl Resource {
     /// A custom resource whose definition is unknown, with the names that Kubernetes would guess.
     pub fn guessed(kind: Kind, version: &str, namespaced: bool) -> Resource {
         Resource {
+            has_status: false,
+            has_scale: false,
             convertor: TableConvertor::of_kind(&kind),
             version: version.to_owned(),
             plural: kinds::guess_plural(&kind.kind),
@@ -74,6 +90,11 @@ impl Resource {
         let NamesJson { kind, plural, singular, short_names, categories } = &spec.names;
         let resource = |version: &VersionJson| {
             Some(Resource {
+                has_status: version
+                    .subresources
+                    .as_ref()
+                    .is_some_and(|subresources| subresources.status.is_some()),
+                has_scale: false,
                 convertor: TableConvertor::of_crd(definition, &version.name)?,
                 kind: Kind::new(&spec.group, kind),
                 version: version.name.clone(),
@@ -88,6 +109,43 @@ impl Resource {
             })
         };
         versions.into_iter().filter_map(resource).collect()
+    }
+
+    /// The kind under which its objects are stored: Events are the same in both of their groups.
+    pub fn storage_kind(&self) -> Kind {
+        if self.is_event() { Kind::new("", "Event") } else { self.kind.clone() }
+    }
+
+    /// Whether it is one of the two resources of Events.
+    pub(crate) fn is_event(&self) -> bool {
+        &*self.kind.kind == "Event" && EVENT_GROUPS.contains(&&*self.kind.group)
+    }
+
+    /// An object of the resource in the resource's version.
+    pub(crate) fn converted<'a>(&self, object: &'a Object) -> Cow<'a, Object> {
+        let api_version = self.api_version();
+        if object.meta().api_version == api_version {
+            return Cow::Borrowed(object);
+        }
+        let Ok(value) = object.value() else { return Cow::Borrowed(object) };
+        let converted = self.converted_value(value);
+        Object::parse(&converted.to_string()).map_or(Cow::Borrowed(object), Cow::Owned)
+    }
+
+    /// The same for a parsed object.
+    pub(crate) fn converted_value(&self, mut object: Value) -> Value {
+        if self.is_event() {
+            return converted_event(object, &self.kind.group);
+        }
+        if self.is_custom() {
+            object["apiVersion"] = self.api_version().into();
+        }
+        object
+    }
+
+    /// Whether it has a definition.
+    pub(crate) fn is_custom(&self) -> bool {
+        kinds::of(&self.kind).is_none()
     }
 
     /// `v1`, `apps/v1`
@@ -116,9 +174,32 @@ pub(crate) fn group_version(group: &str, version: &str) -> String {
 // === impl ResourceTable ===
 
 impl ResourceTable {
-    /// A table of these resources.
-    pub fn new(resources: Vec<Resource>) -> ResourceTable {
-        ResourceTable { resources }
+    /// All built-in resources, and these custom ones.
+    pub fn of_kinds(custom: &[Resource]) -> ResourceTable {
+        // The status of control plane components, which this server does not run, is deprecated.
+        let built_in =
+            kinds::all().iter().filter(|info| info.kind != "ComponentStatus").map(Resource::built_in);
+        ResourceTable { resources: built_in.chain(custom.iter().cloned()).collect(), is_read_only: false }
+    }
+
+    /// All resources.
+    pub fn iter(&self) -> impl Iterator<Item = &Resource> {
+        self.resources.iter()
+    }
+
+    /// The resource of a kind, in its preferred version.
+    pub fn of_kind(&self, kind: &Kind) -> Option<&Resource> {
+        self.resources.iter().find(|resource| resource.kind == *kind)
+    }
+
+    /// A table of these resources, which can only be read.
+    pub fn read_only(resources: Vec<Resource>) -> ResourceTable {
+        ResourceTable { resources, is_read_only: true }
+    }
+
+    /// Whether its resources can only be read.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     /// The resource of a name in a version of a group.
@@ -185,4 +266,10 @@ struct VersionJson {
     served: bool,
     #[serde(default)]
     storage: bool,
+    subresources: Option<SubresourcesJson>,
+}
+
+#[derive(Deserialize)]
+struct SubresourcesJson {
+    status: Option<IgnoredAny>,
 }

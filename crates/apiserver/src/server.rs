@@ -1,5 +1,6 @@
 //! The listener: TLS, authentication, and shutdown.
 
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -16,8 +17,9 @@ use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 
 use crate::handler::handle;
+use crate::registry::Registry;
+use crate::request_log::{RequestLog, log_request};
 use crate::status::ApiError;
-use crate::store::Store;
 
 /// A server that listens, and does not answer yet.
 pub struct ApiServer {
@@ -31,6 +33,15 @@ pub struct ServerSecurity {
     pub tls: Arc<rustls::ServerConfig>,
     /// The bearer token.
     pub token: String,
+}
+
+/// What a server does besides serving a store.
+#[derive(Default)]
+pub struct ServeOptions {
+    /// Routes beside the Kubernetes API.
+    pub other_routes: Router,
+    /// The file to which an audit event of each request is appended.
+    pub audit_log: Option<File>,
 }
 
 /// How long responses in progress may continue after the program is asked to stop. Watches never end by themselves.
@@ -51,9 +62,14 @@ impl ApiServer {
         self.listener.local_addr()
     }
 
-    /// Serves a store until `stop` resolves.
-    pub async fn serve(self, store: Arc<dyn Store>, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let router = Router::new().fallback(handle).with_state(store);
+    /// Serves the store of a registry until `stop` resolves.
+    pub async fn serve(
+        self,
+        registry: Arc<Registry>,
+        options: ServeOptions,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let router = router(registry, options);
         let handle = Handle::new();
         let serving = async {
             match self.security {
@@ -83,6 +99,13 @@ impl ApiServer {
             }
         }
     }
+}
+
+/// All routes, without authentication.
+pub(crate) fn router(registry: Arc<Registry>, options: ServeOptions) -> Router {
+    let log = Arc::new(RequestLog::new(registry.clone(), options.audit_log));
+    let router = Router::new().fallback(handle).with_state(registry).merge(options.other_routes);
+    router.layer(middleware::from_fn_with_state(log, log_request))
 }
 
 /// Middleware that refuses requests without the token.

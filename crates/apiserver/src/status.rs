@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use kubernetes::validation::FieldError;
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
@@ -9,12 +10,15 @@ use crate::store::StoreError;
 
 /// An error of a request: the `Status` object of the response.
 #[derive(Debug, PartialEq)]
-pub(crate) struct ApiError {
+pub struct ApiError {
     code: StatusCode,
     reason: &'static str,
     message: String,
     details: Value,
 }
+
+/// When a client that has to wait should try again.
+const RETRY_AFTER_SECONDS: u32 = 1;
 
 // === impl ApiError ===
 
@@ -22,11 +26,10 @@ impl ApiError {
     /// The object does not exist.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> ApiError {
         let message = format!("{} {name:?} not found", resource.qualified_name());
-        let mut details = json!({"name": name, "kind": resource.plural});
-        if !resource.kind.group.is_empty() {
-            details["group"] = (*resource.kind.group).into();
+        ApiError {
+            details: details_of(resource, name),
+            ..ApiError::new(StatusCode::NOT_FOUND, "NotFound", message)
         }
-        ApiError { code: StatusCode::NOT_FOUND, reason: "NotFound", message, details }
     }
 
     /// The path or resource does not exist.
@@ -35,7 +38,8 @@ impl ApiError {
         ApiError { code: StatusCode::NOT_FOUND, reason: "NotFound", message, details: json!({}) }
     }
 
-    pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
+    /// The request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
@@ -69,10 +73,127 @@ impl ApiError {
 
     /// A body in an encoding other than JSON.
     pub(crate) fn unsupported_media_type(content_type: &str) -> ApiError {
+        ApiError::unsupported_media_type_of(content_type, "application/json")
+    }
+
+    /// A body in an encoding other than those accepted.
+    pub(crate) fn unsupported_media_type_of(content_type: &str, accepted: &str) -> ApiError {
         let message = format!(
-            "the body of the request was in an unsupported format: {content_type}; this server reads application/json"
+            "the body of the request was in an unknown format - accepted media types include: {accepted}; \
+             the request has: {content_type}"
         );
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// An object of the name exists.
+    pub(crate) fn already_exists(resource: &Resource, name: &str) -> ApiError {
+        let message = format!("{} {name:?} already exists", resource.qualified_name());
+        ApiError {
+            details: details_of(resource, name),
+            ..ApiError::new(StatusCode::CONFLICT, "AlreadyExists", message)
+        }
+    }
+
+    /// The write is based on another version of the object, or not possible in its state.
+    pub(crate) fn conflict(resource: &Resource, name: &str, why: impl std::fmt::Display) -> ApiError {
+        let message =
+            format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified_name());
+        ApiError {
+            details: details_of(resource, name),
+            ..ApiError::new(StatusCode::CONFLICT, "Conflict", message)
+        }
+    }
+
+    /// The write is based on an old version of the object.
+    pub(crate) fn modified(resource: &Resource, name: &str) -> ApiError {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        ApiError::conflict(resource, name, why)
+    }
+
+    /// An admission plugin refuses the object.
+    pub(crate) fn forbidden(resource: &Resource, name: &str, why: impl std::fmt::Display) -> ApiError {
+        let message = format!("{} {name:?} is forbidden: {why}", resource.qualified_name());
+        ApiError {
+            details: details_of(resource, name),
+            ..ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message)
+        }
+    }
+
+    /// The object has invalid fields.
+    pub(crate) fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> ApiError {
+        let kind = &resource.kind;
+        let qualified = if kind.group.is_empty() {
+            kind.kind.to_string()
+        } else {
+            format!("{}.{}", kind.kind, kind.group)
+        };
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let text = match &texts[..] {
+            [text] => text.clone(),
+            texts => format!("[{}]", texts.join(", ")),
+        };
+        let message = format!("{qualified} {name:?} is invalid: {text}");
+        let cause = |error: &FieldError| json!({"reason": error.reason(), "message": error.message(), "field": error.field()});
+        let mut details = details_of(resource, name);
+        details["kind"] = (*kind.kind).into();
+        details["causes"] = errors.iter().map(cause).collect();
+        ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
+    }
+
+    /// A request that the server understands, with content that it cannot process.
+    pub(crate) fn unprocessable(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    }
+
+    /// The events after a resourceVersion are no longer known.
+    pub(crate) fn expired(requested: u64, oldest: u64) -> ApiError {
+        let message = format!("too old resource version: {requested} ({oldest})");
+        ApiError::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The client is to try again.
+    pub(crate) fn too_many_requests(message: impl Into<String>, seconds: u32) -> ApiError {
+        let details = json!({"retryAfterSeconds": seconds});
+        ApiError { details, ..ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message) }
+    }
+
+    /// The body is larger than the server accepts.
+    pub(crate) fn too_large(limit: usize) -> ApiError {
+        let message = format!("Request entity too large: limit is {limit}");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// The same error with a cause.
+    #[must_use]
+    pub(crate) fn with_cause(mut self, reason: &str, message: &str) -> ApiError {
+        if !self.details.is_object() {
+            self.details = json!({});
+        }
+        self.details["causes"] = json!([{"reason": reason, "message": message}]);
+        self
+    }
+
+    /// Whether the object does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.code == StatusCode::NOT_FOUND
+    }
+
+    /// Whether another writer was first.
+    pub fn is_conflict(&self) -> bool {
+        self.code == StatusCode::CONFLICT
+    }
+
+    /// The Status object.
+    pub(crate) fn status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
+        });
+        if !self.details.is_null() {
+            status["details"] = self.details.clone();
+        }
+        status
     }
 
     /// The resourceVersion is newer than the server's.
@@ -92,26 +213,54 @@ impl ApiError {
     }
 }
 
+/// Name, group and plural of an object.
+fn details_of(resource: &Resource, name: &str) -> Value {
+    let mut details = json!({"name": name, "kind": resource.plural});
+    if !resource.kind.group.is_empty() {
+        details["group"] = (*resource.kind.group).into();
+    }
+    details
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
 impl From<StoreError> for ApiError {
-    fn from(StoreError(message): StoreError) -> ApiError {
-        ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "InternalError",
-            format!("Internal error occurred: {message}"),
-        )
+    fn from(error: StoreError) -> ApiError {
+        let internal = |message: String| {
+            let message = format!("Internal error occurred: {message}");
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+        };
+        match error {
+            StoreError::Conflict => {
+                ApiError::new(StatusCode::CONFLICT, "Conflict", "the object has been modified")
+            }
+            StoreError::Expired { oldest } => ApiError::expired(0, oldest),
+            StoreError::TooNew { current } => ApiError::too_new(0, current),
+            StoreError::Overloaded => ApiError::too_many_requests(
+                "the cluster's components are behind; please try again later",
+                RETRY_AFTER_SECONDS,
+            ),
+            StoreError::ReadOnly(reason) => ApiError::method_not_allowed(reason),
+            StoreError::Failed(message) => internal(message),
+        }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
-        });
-        if !self.details.is_null() {
-            status["details"] = self.details;
-        }
         let json = HeaderValue::from_static("application/json");
-        (self.code, [(header::CONTENT_TYPE, json)], status.to_string()).into_response()
+        let mut response =
+            (self.code, [(header::CONTENT_TYPE, json)], self.status().to_string()).into_response();
+        // Clients of the load balancer in front of an API server read the header, client-go the details.
+        if let Some(seconds) = self.details.get("retryAfterSeconds").and_then(Value::as_u64) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
     }
 }

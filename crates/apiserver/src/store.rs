@@ -1,12 +1,16 @@
-//! The store that a server reads.
+//! The store behind a server: the objects of a cluster by kind, with one resourceVersion for all of them.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
-use model::{Moment, NamespacedName, Object};
+use model::{Kind, Moment, NamespacedName, Object};
+use serde_json::Value;
 
+use crate::object_map::ObjectMap;
 use crate::resource::{Resource, ResourceTable};
 
-/// The objects that a server serves. Its methods may block: the server calls them outside its asynchronous tasks.
+/// The objects that a server serves. Its methods may block: the server calls them outside its asynchronous tasks, unless
+/// the store [is in memory](Store::is_in_memory).
 pub trait Store: Send + Sync + 'static {
     /// The resources that it has.
     fn resources(&self) -> Arc<ResourceTable>;
@@ -14,80 +18,99 @@ pub trait Store: Send + Sync + 'static {
     /// All objects of a resource.
     fn list(&self, resource: &Resource) -> Result<ObjectList, StoreError>;
 
+    /// The events of a resource after a resourceVersion.
+    fn watch(&self, resource: &Resource, version: u64) -> Box<dyn EventSource>;
+
+    /// Writes one object.
+    fn commit(&self, write: Write) -> Result<Object, StoreError>;
+
+    /// Why it refuses writes, as a sentence for the user; `None` if it accepts them.
+    fn read_only_reason(&self) -> Option<String>;
+
+    /// Whether its methods return at once.
+    fn is_in_memory(&self) -> bool;
+
     /// The version of the cluster that it stands for: `v1.36.4`.
     fn git_version(&self) -> &str;
 
     /// The present moment, from which ages are counted.
     fn now(&self) -> Moment;
-
-    /// Why it refuses writes, as a sentence for the user.
-    fn read_only_reason(&self) -> String;
 }
+
+/// Events of a resource, in order, as they happen.
+pub trait EventSource: Send {
+    /// The next events; waits until there is one. Nothing is lost if the future is dropped.
+    fn next(&mut self) -> EventFuture<'_>;
+}
+
+/// The next events of an [`EventSource`].
+pub type EventFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<StoreEvent>, StoreError>> + Send + 'a>>;
 
 /// The objects of a resource at one resourceVersion.
 #[derive(Clone, Debug)]
 pub struct ObjectList {
-    /// Sorted by namespace and name.
-    objects: Arc<[Object]>,
+    /// The objects.
+    pub objects: ObjectMap,
     /// At least that of every object.
     pub resource_version: u64,
 }
 
-/// Objects that could not be read.
+/// A change of an object in a store.
+#[derive(Clone, Debug)]
+pub struct StoreEvent {
+    /// The resourceVersion that the change has.
+    pub version: u64,
+    /// The kind of the object.
+    pub kind: Kind,
+    /// The object before; `None` if it was added.
+    pub old: Option<Object>,
+    /// The object after. If it was deleted, its last state with the resourceVersion of the deletion.
+    pub new: Object,
+    /// Whether it was deleted.
+    pub is_deletion: bool,
+}
+
+/// A write of one object.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The kind of the object.
+    pub kind: Kind,
+    /// Its name.
+    pub name: NamespacedName,
+    /// The resourceVersion of the object that it replaces or deletes; `None` if it must not exist.
+    pub expected: Option<u64>,
+    /// The new state, or the last one of a deletion. Its resourceVersion is set by the store.
+    pub object: Value,
+    /// Whether the object is deleted.
+    pub is_deletion: bool,
+    /// Whether it is refused while the cluster's own components are far behind.
+    pub may_wait: bool,
+}
+
+/// The reason why a store cannot do something.
 #[derive(Debug)]
-pub struct StoreError(pub String);
-
-// === impl ObjectList ===
-
-impl ObjectList {
-    /// A list of these objects, in any order.
-    pub fn new(mut objects: Vec<Object>, resource_version: u64) -> ObjectList {
-        objects.sort_by_cached_key(name_of);
-        ObjectList { objects: objects.into(), resource_version }
-    }
-
-    /// The objects in a namespace, or in all, sorted by namespace and name.
-    pub fn in_namespace(&self, namespace: Option<&str>) -> &[Object] {
-        let Some(namespace) = namespace else { return &self.objects };
-        let start = self.objects.partition_point(|object| &*object.meta().namespace < namespace);
-        let end = self.objects.partition_point(|object| &*object.meta().namespace <= namespace);
-        &self.objects[start..end]
-    }
-
-    /// One object.
-    pub fn get(&self, name: &NamespacedName) -> Option<&Object> {
-        let index = self.objects.binary_search_by(|object| name_of(object).cmp(name));
-        index.ok().map(|index| &self.objects[index])
-    }
+pub enum StoreError {
+    /// The object does not have the expected resourceVersion.
+    Conflict,
+    /// The events after this resourceVersion are no longer kept. The field is the oldest one that can be requested.
+    Expired {
+        /// The oldest resourceVersion after which all events are known.
+        oldest: u64,
+    },
+    /// The resourceVersion is newer than the store's.
+    TooNew {
+        /// The store's.
+        current: u64,
+    },
+    /// The cluster's own components are too far behind.
+    Overloaded,
+    /// It accepts no writes.
+    ReadOnly(String),
+    /// Anything else.
+    Failed(String),
 }
 
-/// The namespace and name of an object.
-pub(crate) fn name_of(object: &Object) -> NamespacedName {
-    let meta = object.meta();
-    NamespacedName::new(&*meta.namespace, &*meta.name)
-}
-
-#[cfg(test)]
-mod tests {
-    use testobjects::{object, pod};
-
-    use super::*;
-
-    #[test]
-    fn objects_are_found_by_namespace_and_name() {
-        let names = [("b", "x"), ("a", "z"), ("a", "y"), ("b", "w")];
-        let objects = names.map(|(namespace, name)| object(&pod(name).namespace(namespace).json()));
-        let list = ObjectList::new(objects.into(), 7);
-        let names = |namespace| -> Vec<String> {
-            list.in_namespace(namespace).iter().map(|object| object.meta().name.into_owned()).collect()
-        };
-        assert_eq!(names(None), ["y", "z", "w", "x"]);
-        assert_eq!(names(Some("b")), ["w", "x"]);
-        assert_eq!(names(Some("c")), [""; 0]);
-        assert_eq!(
-            list.get(&NamespacedName::new("a", "z")).map(|pod| pod.meta().name.into_owned()).as_deref(),
-            Some("z")
-        );
-        assert!(list.get(&NamespacedName::new("b", "z")).is_none());
-    }
+/// The resourceVersion of an object; 0 if it has none.
+pub fn resource_version_of(object: &Object) -> u64 {
+    object.meta().resource_version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }

@@ -1,10 +1,10 @@
-//! Watch streams.
+//! Watch streams: the objects that exist, if they are requested, and every event after them.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use model::Object;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
@@ -13,97 +13,170 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::list::{ObjectRenderer, is_selected};
 use crate::list_options::ListOptions;
 use crate::resource::Resource;
-use crate::store::ObjectList;
+use crate::status::ApiError;
+use crate::store::{ObjectList, Store, StoreError, StoreEvent};
 
-/// The events that a watch of a store without changes sends.
-pub(crate) struct WatchPlan {
-    /// One JSON document per line.
-    initial: Vec<Bytes>,
-    bookmark: Option<Bytes>,
-    timeout: Duration,
+/// A watch of a resource.
+pub(crate) struct Watch {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) renderer: ObjectRenderer,
+    pub(crate) namespace: Option<String>,
+    pub(crate) options: ListOptions,
+    /// The objects that exist, if they are sent first.
+    pub(crate) initial: Option<ObjectList>,
+    /// The resourceVersion after which events are sent.
+    pub(crate) version: u64,
 }
 
 /// The timeout of watches that request none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// Lines that wait for a slow reader.
-const QUEUE_LINES: usize = 16;
+/// Chunks that wait for a slow reader. Events beyond them stay in the store's window; a reader that falls behind it is
+/// told that its resourceVersion has expired.
+const QUEUE_CHUNKS: usize = 4;
 
-// === impl WatchPlan ===
+type ChunkSender = mpsc::Sender<Result<Bytes, Infallible>>;
 
-impl WatchPlan {
-    /// Plans a watch. Without a resourceVersion, or with `sendInitialEvents`, it begins with the objects that exist.
-    pub(crate) fn new(
-        renderer: &ObjectRenderer<'_>,
-        list: &ObjectList,
-        namespace: Option<&str>,
-        options: &ListOptions,
-    ) -> WatchPlan {
-        let sends_initial = options.send_initial_events || matches!(options.resource_version, None | Some(0));
-        let objects = list.in_namespace(namespace).iter().filter(|_| sends_initial);
-        let added = |object: &Object| line("ADDED", &renderer.object(object));
-        let mut initial: Vec<Bytes> =
-            objects.filter(|object| is_selected(object, options)).map(added).collect();
-        if options.send_initial_events && options.allow_watch_bookmarks {
-            initial.push(bookmark(renderer.resource, list.resource_version, true));
-        }
-        WatchPlan {
-            initial,
-            bookmark: options
-                .allow_watch_bookmarks
-                .then(|| bookmark(renderer.resource, list.resource_version, false)),
-            timeout: options.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs).min(MAX_TIMEOUT),
-        }
-    }
+/// The watch is over: the client has gone, or was told why.
+struct Ended;
 
+// === impl Watch ===
+
+impl Watch {
     /// The body of the response. It ends at the timeout, or when the client has gone.
     pub(crate) fn into_body(self) -> Body {
-        let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(QUEUE_LINES);
+        let (sender, receiver) = mpsc::channel(QUEUE_CHUNKS);
+        let timeout =
+            self.options.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs).min(MAX_TIMEOUT);
         tokio::spawn(async move {
-            let timeout = sleep(self.timeout);
+            let closed = sender.clone();
             tokio::select! {
-                () = timeout => {}
-                () = sender.closed() => {}
-                () = send_lines(&sender, self.initial, self.bookmark) => {}
+                () = sleep(timeout) => {}
+                () = closed.closed() => {}
+                Ended = self.run(sender) => {}
             }
         });
         Body::from_stream(ReceiverStream::new(receiver))
     }
-}
 
-async fn send_lines(
-    sender: &mpsc::Sender<Result<Bytes, Infallible>>,
-    initial: Vec<Bytes>,
-    bookmark: Option<Bytes>,
-) {
-    for line in initial {
-        if sender.send(Ok(line)).await.is_err() {
-            return;
+    async fn run(mut self, sender: ChunkSender) -> Ended {
+        let mut events = self.store.watch(&self.renderer.resource, self.version);
+        if self.send_initial(&sender).await.is_err() {
+            return Ended;
+        }
+        let mut ticks = interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let sent = tokio::select! {
+                events = events.next() => self.send_events(&sender, events).await,
+                _ = ticks.tick() => match self.options.allow_watch_bookmarks {
+                    true => self.send_bookmark(&sender, false).await,
+                    false => Ok(()),
+                },
+            };
+            if sent.is_err() {
+                return Ended;
+            }
         }
     }
-    let mut ticks = interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if let Some(bookmark) = &bookmark
-            && sender.send(Ok(bookmark.clone())).await.is_err()
-        {
+
+    async fn send_initial(&mut self, sender: &ChunkSender) -> Result<(), Ended> {
+        let Some(list) = self.initial.take() else { return Ok(()) };
+        let mut chunk = String::new();
+        for object in list.objects.range(self.namespace.as_deref(), None) {
+            if is_selected(&self.renderer.resource, object, &self.options) {
+                push_line(&mut chunk, "ADDED", &self.renderer.object(object));
+                if chunk.len() > 64 << 10 {
+                    send(sender, std::mem::take(&mut chunk)).await?;
+                }
+            }
+        }
+        send(sender, chunk).await?;
+        if self.options.send_initial_events && self.options.allow_watch_bookmarks {
+            self.send_bookmark(sender, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends events, or the reason why there are no more.
+    async fn send_events(
+        &mut self,
+        sender: &ChunkSender,
+        events: Result<Vec<StoreEvent>, StoreError>,
+    ) -> Result<(), Ended> {
+        let events = match events {
+            Ok(events) => events,
+            Err(error) => {
+                let error = match error {
+                    StoreError::Expired { oldest } => ApiError::expired(self.version, oldest),
+                    error => error.into(),
+                };
+                let mut chunk = String::new();
+                push_line(&mut chunk, "ERROR", &error.status().to_string());
+                send(sender, chunk).await?;
+                return Err(Ended);
+            }
+        };
+        let mut chunk = String::new();
+        for event in &events {
+            self.version = event.version;
+            self.push_event(&mut chunk, event);
+        }
+        send(sender, chunk).await
+    }
+
+    /// An object that begins to match the selectors is added for this watch, one that ceases to is deleted.
+    fn push_event(&self, chunk: &mut String, event: &StoreEvent) {
+        if self.namespace.as_ref().is_some_and(|namespace| *event.new.meta().namespace != **namespace) {
             return;
         }
+        let was_selected =
+            event.old.as_ref().is_some_and(|old| is_selected(&self.renderer.resource, old, &self.options));
+        let is_selected =
+            !event.is_deletion && is_selected(&self.renderer.resource, &event.new, &self.options);
+        let event_type = match (was_selected, is_selected) {
+            (false, false) => return,
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+        };
+        push_line(chunk, event_type, &self.renderer.object(&event.new));
+    }
+
+    async fn send_bookmark(&self, sender: &ChunkSender, ends_initial: bool) -> Result<(), Ended> {
+        let mut chunk = String::new();
+        push_line(&mut chunk, "BOOKMARK", &bookmark(&self.renderer.resource, self.version, ends_initial));
+        send(sender, chunk).await
     }
 }
 
-fn line(event_type: &str, object: &str) -> Bytes {
-    format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n").into()
+async fn send(sender: &ChunkSender, chunk: String) -> Result<(), Ended> {
+    if chunk.is_empty() {
+        return Ok(());
+    }
+    sender.send(Ok(chunk.into())).await.map_err(|_| Ended)
 }
 
-fn bookmark(resource: &Resource, resource_version: u64, ends_initial: bool) -> Bytes {
+fn push_line(chunk: &mut String, event_type: &str, object: &str) {
+    chunk.push_str("{\"type\":\"");
+    chunk.push_str(event_type);
+    chunk.push_str("\",\"object\":");
+    chunk.push_str(object);
+    chunk.push_str("}\n");
+}
+
+fn bookmark(resource: &Resource, resource_version: u64, ends_initial: bool) -> String {
     let mut metadata = json!({"resourceVersion": resource_version.to_string(), "creationTimestamp": null});
     if ends_initial {
         metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
     }
-    let object =
+    let bookmark =
         json!({"kind": *resource.kind.kind, "apiVersion": resource.api_version(), "metadata": metadata});
-    line("BOOKMARK", &object.to_string())
+    bookmark.to_string()
+}
+
+/// Whether a watch begins with the objects that exist.
+pub(crate) fn sends_initial(options: &ListOptions) -> bool {
+    options.send_initial_events || matches!(options.resource_version, None | Some(0))
 }

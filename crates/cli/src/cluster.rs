@@ -1,192 +1,128 @@
-//! `kinescope cluster`: an API server over a moment of a history, for kubectl and other clients.
+//! `kinescope cluster`: a Kubernetes cluster in this process, for kubectl and other clients. A new one, or one of a
+//! history: as it was at a moment, or continued from there.
 
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+mod control;
+mod kubeconfig_file;
+mod past;
+mod serving;
+mod virtual_cluster;
 
-use anyhow::{Context, bail};
-use apiserver::ApiServer;
-use model::Moment;
-use virtualcluster::{Credentials, Kubeconfig, KubeconfigCluster, PastStore};
+use std::path::PathBuf;
 
-use super::out_file::PendingFile;
+use anyhow::bail;
+use virtualcluster::ComponentSet;
+
 use super::output::Printer;
-use super::{Outcome, history_arg, signals};
-
-/// How long open watches may delay the end of the program.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
+use super::{Outcome, history_arg};
+use serving::ServingOptions;
 
 const AFTER: &str = "\
-The server answers like kube-apiserver: discovery, get, list and watch with selectors, tables and pages. \
-It is read-only: writes are answered 405. Kinds that were not recorded do not exist, and Secrets are never served. \
-Events are served in both of their API groups, whichever was recorded. Clients need the token and the certificate \
-authority in the kubeconfig, which is readable by its owner only and is deleted when the server ends.
+The server answers like kube-apiserver, over TLS, to clients with the token in the kubeconfig, which is readable by its \
+owner only and is deleted when the server ends. Pods are scheduled, run and end; they have no containers.
+
+With --read-only it serves a moment of a history: writes are answered 405, kinds that were not recorded do not exist, \
+and Secrets are never served. Without it, a history's objects at that moment are the beginning of a cluster that lives.
 
 Examples:
-  kinescope cluster shop.kine --at 14:20
+  # A new cluster of 100 nodes
+  kinescope cluster --nodes 100
+  kubectl --kubeconfig kinescope.kubeconfig get nodes
+  # Last Tuesday, with plain kubectl
+  kinescope cluster shop.kine --at 14:20 --read-only
   kubectl --kubeconfig shop.kubeconfig get pods -A -o wide
   # Two moments, one kubeconfig context for each
-  kinescope cluster shop.kine --at 13:00 --at 14:20 --kubeconfig-out past.yaml
-  kubectl --kubeconfig past.yaml config get-contexts";
+  kinescope cluster shop.kine --at 13:00 --at 14:20 --read-only --kubeconfig-out past.yaml
+  # A week in seconds
+  kinescope cluster --nodes 10 --clock virtual
+  kinescope cluster advance 7d
+  # What if that cluster had gone on without this node?
+  kinescope cluster shop.kine --at 14:20 --controllers scheduler,kubelet,gc,pv,workloads";
 
-/// Serve a moment of a history to kubectl, as a read-only Kubernetes API server
+/// Run a virtual Kubernetes cluster, or serve a moment of a history to kubectl
 #[derive(clap::Args)]
-#[command(after_help = AFTER)]
+#[command(after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub(super) struct Cluster {
-    /// History [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    #[command(subcommand)]
+    control: Option<control::Control>,
+    /// History to begin with
     history: Option<PathBuf>,
-    /// Time of the state; repeat it to serve several moments [default: end of the history]
+    /// The same
+    #[arg(long = "history", value_name = "FILE", conflicts_with = "history")]
+    history_option: Option<PathBuf>,
+    /// Time of the state; with --read-only, repeat it to serve several moments [default: end of the history]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Vec<String>,
     /// Source, if the history has several
     #[arg(long)]
     source: Option<String>,
-    /// Address to listen on; port 0 selects a free port. Each further moment has a free port of its own
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
-    /// Kubeconfig to write [default: NAME.kubeconfig in the current directory]
+    /// Serve the history as it was, without changes
+    #[arg(long, conflicts_with_all = ["nodes", "node_template", "load", "controllers", "scheduler_config"])]
+    read_only: bool,
+    /// Move all times by now minus the moment, for clients that count ages themselves
+    #[arg(long, requires = "read_only")]
+    shift_times: bool,
+    /// Recorded seconds that pass in one for each watch, from the moment on [default: time stands still]
+    #[arg(long, value_name = "FACTOR", requires = "read_only", value_parser = parse_speed)]
+    speed: Option<f64>,
+    /// Number of nodes to create
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    nodes: usize,
+    /// Manifest of a Node that new nodes are made of [default: 32 CPUs, 256Gi, 110 pods]
     #[arg(long, value_name = "FILE")]
-    kubeconfig_out: Option<PathBuf>,
-    /// Serve plain HTTP without a token, on a loopback address only
-    #[arg(long)]
-    insecure: bool,
+    node_template: Option<PathBuf>,
+    /// Manifests of objects to create
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    load: Vec<PathBuf>,
+    /// Components that run: scheduler, kubelet, gc, pv, workloads, or none
+    #[arg(long, value_name = "NAMES", default_value = "scheduler,kubelet,gc,pv")]
+    controllers: ComponentSet,
+    /// KubeSchedulerConfiguration [default: the profiles default-scheduler and bin-packing-scheduler]
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<PathBuf>,
+    /// Clock of the cluster: `virtual` moves only by `kinescope cluster advance`
+    #[arg(long, value_enum, default_value_t = ClockKind::Real)]
+    clock: ClockKind,
+    /// Seed of generated names and uids [default: random]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "read_only")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    serving: ServingOptions,
 }
 
-/// A moment that is served.
-struct ServedMoment {
-    moment: Moment,
-    store: PastStore,
-    server: ApiServer,
-    url: String,
-    credentials: Option<Credentials>,
+/// The clock of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ClockKind {
+    Real,
+    Virtual,
 }
 
-/// A kubeconfig file, deleted on drop.
-struct KubeconfigFile(PathBuf);
-
-// === impl Cluster ===
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed =
+        text.trim_end_matches('x').parse().ok().filter(|speed: &f64| speed.is_finite() && *speed > 0.0);
+    speed.ok_or_else(|| format!("{text:?} is not a speed: expected a number above 0, such as 10"))
+}
 
 impl Cluster {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
-        if self.insecure && !self.listen.ip().is_loopback() {
-            bail!(
-                "{} is not a loopback address: --insecure would serve the cluster to everyone",
-                self.listen
-            );
+        if let Some(control) = &self.control {
+            return control.run(out);
         }
-        let path = history_arg::resolve(self.history.as_deref())?;
-        let served = self.listen_for_each_moment(&path)?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let contexts = served.iter().map(|moment| moment.context(&name)).collect();
-        let kubeconfig = self.kubeconfig_out.clone().unwrap_or_else(|| format!("{name}.kubeconfig").into());
-        let kubeconfig = KubeconfigFile::write(&kubeconfig, &Kubeconfig::new(contexts))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let ended = runtime.block_on(async {
-            // Before the first line is printed, so that a reader of it may send a signal right away.
-            let stop = signals::stop_requested()?;
-            for ServedMoment { moment, url, .. } in &served {
-                writeln!(out, "{} at {moment} on {url}", path.display())?;
-            }
-            writeln!(out, "try: kubectl --kubeconfig {} get pods -A -o wide", kubeconfig.0.display())?;
-            out.flush()?;
-            let (stop_sender, stopped) = tokio::sync::watch::channel(false);
-            let mut servers = tokio::task::JoinSet::new();
-            for ServedMoment { store, server, .. } in served {
-                let mut stopped = stopped.clone();
-                let stop = async move { drop(stopped.wait_for(|is_stopped| *is_stopped).await) };
-                servers.spawn(server.serve(Arc::new(store), stop));
-            }
-            tokio::select! {
-                _ = stop => {}
-                // A server ends by itself only on an error.
-                Some(ended) = servers.join_next() => ended??,
-            }
-            let _ = stop_sender.send(true);
-            while let Some(ended) = servers.join_next().await {
-                ended??;
-            }
-            Ok(Outcome::Done)
-        });
-        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-        ended
-    }
-
-    fn listen_for_each_moment(&self, path: &Path) -> anyhow::Result<Vec<ServedMoment>> {
-        let open_history = history_arg::open(Some(path))?;
-        let source = open_history.source(self.source.as_deref(), "--source")?;
-        let mut times: Vec<Option<&str>> = self.at.iter().map(|at| Some(&**at)).collect();
-        if times.is_empty() {
-            times.push(None);
+        self.serving.check()?;
+        if self.read_only {
+            return past::serve(&self, out);
         }
-        let mut served = Vec::new();
-        for (index, time) in times.into_iter().enumerate() {
-            let moment = open_history.moment(time)?;
-            let port = if index == 0 { self.listen.port() } else { 0 };
-            let store = PastStore::open(path, source.clone(), moment)?;
-            served.push(ServedMoment::listen(
-                SocketAddr::new(self.listen.ip(), port),
-                moment,
-                store,
-                self.insecure,
-            )?);
+        if self.at.len() > 1 {
+            bail!("--at is given {} times: only --read-only serves several moments", self.at.len());
         }
-        Ok(served)
-    }
-}
-
-// === impl ServedMoment ===
-
-impl ServedMoment {
-    fn listen(
-        address: SocketAddr,
-        moment: Moment,
-        store: PastStore,
-        insecure: bool,
-    ) -> anyhow::Result<ServedMoment> {
-        let credentials = if insecure { None } else { Some(Credentials::generate(address.ip())?) };
-        let security = credentials.as_ref().map(Credentials::server_security);
-        let server =
-            ApiServer::listen(address, security).with_context(|| format!("cannot listen on {address}"))?;
-        let address = server.address()?;
-        let host = match address.ip() {
-            // A client cannot connect to the unspecified address.
-            ip if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-            ip => ip,
-        };
-        let scheme = if insecure { "http" } else { "https" };
-        let url = format!("{scheme}://{}", SocketAddr::new(host, address.port()));
-        Ok(ServedMoment { moment, store, server, url, credentials })
+        virtual_cluster::serve(&self, out)
     }
 
-    fn context(&self, name: &str) -> KubeconfigCluster {
-        KubeconfigCluster::new(format!("{name}@{}", self.moment), self.url.clone(), self.credentials.as_ref())
-    }
-}
-
-// === impl KubeconfigFile ===
-
-impl KubeconfigFile {
-    fn write(path: &Path, kubeconfig: &Kubeconfig) -> anyhow::Result<KubeconfigFile> {
-        // It is deleted at the end, so it must not be a file of the user's, such as another kubeconfig.
-        if path.exists() {
-            bail!("{} exists: delete it, or name another file with --kubeconfig-out", path.display());
+    /// The history to begin with, if there is one.
+    fn history(&self) -> anyhow::Result<Option<PathBuf>> {
+        let named = self.history.as_deref().or(self.history_option.as_deref());
+        if named.is_none() && self.at.is_empty() && !self.read_only {
+            return Ok(None);
         }
-        let file = PendingFile::for_target(path, true);
-        let mut output = file.create()?;
-        let written = serde_json::to_string_pretty(&kubeconfig.to_json())?;
-        let doing = || format!("cannot write {}", path.display());
-        output.write_all(written.as_bytes()).with_context(doing)?;
-        output.finish().with_context(doing)?;
-        file.publish()?;
-        Ok(KubeconfigFile(path.to_owned()))
-    }
-}
-
-impl Drop for KubeconfigFile {
-    fn drop(&mut self) {
-        // It may have been deleted already.
-        let _ = std::fs::remove_file(&self.0);
+        history_arg::resolve(named).map(Some)
     }
 }

@@ -1,4 +1,5 @@
-//! Tests of `kinescope cluster`: kubectl reads a moment of a history like a cluster.
+//! Tests of `kinescope cluster`: kubectl reads a moment of a history like a cluster, and works on a virtual one as on a
+//! real one.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,6 +8,10 @@
 )]
 
 mod common;
+#[path = "cluster/judge.rs"]
+mod judge;
+#[path = "cluster/kube_client.rs"]
+mod kube_client;
 #[path = "serve/server.rs"]
 #[allow(dead_code, reason = "these tests use parts of it")]
 mod server;
@@ -43,7 +48,7 @@ impl PastCluster {
         };
         // A server that was killed leaves it.
         let _ = std::fs::remove_file(folder.join("past.yaml"));
-        let arguments = ["cluster", history, "--at", at, "--kubeconfig-out", "past.yaml"];
+        let arguments = ["cluster", history, "--at", at, "--read-only", "--kubeconfig-out", "past.yaml"];
         let mut server = Server::of(command(folder).args(arguments));
         let line = server.next_line();
         assert_eq!(line, "try: kubectl --kubeconfig past.yaml get pods -A -o wide\n");
@@ -134,7 +139,7 @@ fn kubectl_shows_recordings_as_get_does() {
 
 /// A server without TLS and token, for requests that kubectl does not make.
 fn insecure(folder: &Path) -> Server {
-    Server::of(command(folder).args(["cluster", "shop.kine", "--at", "14:20", "--insecure"]))
+    Server::of(command(folder).args(["cluster", "shop.kine", "--at", "14:20", "--read-only", "--insecure"]))
 }
 
 #[test]
@@ -237,13 +242,23 @@ fn a_watch_begins_with_the_objects_and_stays_open() {
 fn only_clients_with_the_token_are_served() {
     let folder = demo_history("shop.kine");
     let folder = folder.path();
-    let failed = run(folder, &["cluster", "shop.kine", "--insecure", "--listen", "0.0.0.0:0"]).failure(1);
+    let failed = run(folder, &["cluster", "shop.kine", "--read-only", "--insecure", "--listen", "0.0.0.0:0"])
+        .failure(1);
     assert!(failed.contains("0.0.0.0:0 is not a loopback address"), "{failed}");
     std::fs::write(folder.join("mine.yaml"), "mine").unwrap();
-    let failed = run(folder, &["cluster", "shop.kine", "--kubeconfig-out", "mine.yaml"]).failure(1);
+    let failed =
+        run(folder, &["cluster", "shop.kine", "--read-only", "--kubeconfig-out", "mine.yaml"]).failure(1);
     assert!(failed.contains("mine.yaml exists"), "{failed}");
     assert_eq!(std::fs::read_to_string(folder.join("mine.yaml")).unwrap(), "mine");
-    let server = Server::of(command(folder).args(["cluster", "shop.kine", "--at", "14:20", "--at", "13:00"]));
+    let server = Server::of(command(folder).args([
+        "cluster",
+        "shop.kine",
+        "--read-only",
+        "--at",
+        "14:20",
+        "--at",
+        "13:00",
+    ]));
     let kubeconfig = folder.join("shop.kubeconfig");
     let text = std::fs::read_to_string(&kubeconfig).unwrap();
     let config: Value = serde_json::from_str(&text).unwrap();

@@ -114,6 +114,34 @@ impl Connection {
         version.map_err(|failure| Error::Server { doing: "get the server's version", failure })
     }
 
+    /// Posts a JSON document to a path beside the Kubernetes API, and returns the response. `doing` is for the message
+    /// of an error.
+    pub async fn post_json(&self, path: &str, document: &Value, doing: &'static str) -> Result<Value> {
+        let body = document.to_string().into_bytes();
+        let request = WriteRequest { method: Method::POST, content_type: JSON, body };
+        let response = self.write(path, &request).await;
+        parse_json(&response.map_err(|failure| Error::Server { doing, failure })?, doing)
+    }
+
+    /// Calls `each` with every line of a document at a path beside the Kubernetes API.
+    pub async fn for_each_line(
+        &self,
+        path: &str,
+        doing: &'static str,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let lines = self.watch(path).await;
+        let mut lines = lines.map_err(|failure| Error::Server { doing, failure })?;
+        loop {
+            while let Some(line) = lines.next_buffered() {
+                each(line);
+            }
+            if !lines.fill_buffer(RESPONSE_TIMEOUT).await {
+                return Ok(());
+            }
+        }
+    }
+
     /// The server's time, from the `Date` header of the last response, and when that was received; `None` before the
     /// first. Accurate to a second plus the latency of the response.
     pub fn server_time(&self) -> Option<(Moment, Instant)> {

@@ -42,7 +42,7 @@ impl Credentials {
                 PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
             );
         let mut config = config.context(doing)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut secret = [0; 24];
         getrandom::fill(&mut secret).context("cannot generate a token")?;
         let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,10 +1,26 @@
-//! Kubernetes clusters in this process. A [`PastStore`] is the cluster as it was at a moment of a history; an
-//! `apiserver` serves it to kubectl and other clients.
+//! Kubernetes clusters in this process, which an `apiserver` serves to kubectl and other clients. A [`VirtualCluster`]
+//! has a store in memory and components that work on it; a [`PastStore`] is a cluster as it was at a moment of a
+//! history.
 
+mod bootstrap;
+mod clock;
+mod cluster;
+mod control_api;
+mod control_plane;
 mod credentials;
 mod kubeconfig;
+mod node_template;
 mod past_store;
+mod playback;
+#[cfg(test)]
+mod tests;
+mod time_shift;
 
+pub use clock::ClusterClock;
+pub use cluster::{SchedulingOutcome, VirtualCluster, VirtualClusterOptions};
+pub use control_api::{AdvanceRequest, CONTROL_PATH, control_routes};
+pub use control_plane::{AdvanceTarget, ComponentSet, ControlPlaneSettings};
 pub use credentials::Credentials;
 pub use kubeconfig::{Kubeconfig, KubeconfigCluster};
-pub use past_store::PastStore;
+pub use node_template::{NodeTemplate, NotANode};
+pub use past_store::{PastOptions, PastStore};

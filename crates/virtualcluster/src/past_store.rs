@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use apiserver::{ObjectList, Resource, ResourceTable, Store, StoreError};
+use apiserver::{EventFuture, EventSource, ObjectList, Resource, ResourceTable, Store, StoreError, Write};
 use history::{History, Selection};
 use kubernetes::event_conversion::{EVENT_GROUPS, converted_event};
 use kubernetes::kinds;
 use model::{Key, Kind, Moment, Object};
 use query::OpenHistory;
 use serde_json::Value;
+
+use crate::playback::{Playback, PlaybackSource};
+use crate::time_shift::TimeShift;
 
 /// The version that is assumed where none was recorded.
 const DEFAULT_GIT_VERSION: &str = "v1.36.4";
@@ -26,20 +29,45 @@ pub struct PastStore {
     git_version: String,
     /// The objects of the kinds that were asked for. A kind that is being read has its own lock.
     lists: Mutex<HashMap<Kind, Arc<Mutex<Option<ObjectList>>>>>,
+    options: PastOptions,
+    shift: Option<TimeShift>,
+}
+
+/// How the past is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PastOptions {
+    /// How many recorded seconds pass in one for a watch; `None` if time stands still.
+    pub speed: Option<f64>,
+    /// The moment to which all times are moved.
+    pub shift_to: Option<Moment>,
+}
+
+/// A watch of a cluster in which nothing happens.
+struct NoEvents;
+
+impl EventSource for NoEvents {
+    fn next(&mut self) -> EventFuture<'_> {
+        Box::pin(std::future::pending())
+    }
 }
 
 // === impl PastStore ===
 
 impl PastStore {
     /// Opens a history at a moment. Objects are read later.
-    pub fn open(path: &Path, source: Option<Arc<str>>, moment: Moment) -> anyhow::Result<PastStore> {
+    pub fn open(
+        path: &Path,
+        source: Option<Arc<str>>,
+        moment: Moment,
+        options: PastOptions,
+    ) -> anyhow::Result<PastStore> {
         let OpenHistory { history, .. } = OpenHistory::open(path)?;
         let kinds = history.kinds()?;
         let recorded: Vec<Kind> = kinds.into_iter().filter(|kind| !kinds::is_secret(kind)).collect();
         let read =
             |kind: Kind| -> anyhow::Result<Vec<Object>> { Ok(objects_at(&history, &source, moment, kind)?) };
         let mut definitions = Vec::new();
-        for definition in read(Kind::new("apiextensions.k8s.io", "CustomResourceDefinition"))? {
+        for definition in read(kinds::definition_kind())? {
             definitions.extend(Resource::of_definition(&definition));
         }
         let mut resources = Vec::new();
@@ -67,9 +95,11 @@ impl PastStore {
             source,
             moment,
             recorded,
-            resources: Arc::new(ResourceTable::new(resources)),
+            resources: Arc::new(ResourceTable::read_only(resources)),
             git_version: git_version.unwrap_or_else(|| DEFAULT_GIT_VERSION.to_owned()),
             lists: Mutex::default(),
+            options,
+            shift: options.shift_to.map(|to| TimeShift::between(moment, to)),
         })
     }
 
@@ -84,8 +114,16 @@ impl PastStore {
             let events = objects_at(&history, &self.source, self.moment, twin)?;
             Ok(events.iter().filter_map(|event| in_group(event, &kind.group)).collect())
         };
-        let objects = read().map_err(|error| StoreError(error.to_string()))?;
-        Ok(ObjectList::new(objects, self.resource_version()))
+        let objects = read().map_err(|error| StoreError::Failed(error.to_string()))?;
+        let shifted = objects.into_iter().map(|object| match &self.shift {
+            Some(shift) => shift.apply(&object),
+            None => object,
+        });
+        Ok(ObjectList { objects: shifted.collect(), resource_version: self.resource_version() })
+    }
+
+    fn reason(&self) -> String {
+        format!("this is the cluster as it was at {}: it can be read, but not changed", self.moment)
     }
 
     /// Later than every recorded resourceVersion, so that a client's watch from an object's version is valid.
@@ -115,16 +153,40 @@ impl Store for PastStore {
         Ok(list.insert(self.read(kind)?).clone())
     }
 
+    fn watch(&self, resource: &Resource, _version: u64) -> Box<dyn EventSource> {
+        let (Some(speed), Ok(list)) = (self.options.speed, self.list(resource)) else {
+            return Box::new(NoEvents);
+        };
+        let playback = Playback {
+            path: self.path.clone(),
+            source: self.source.clone(),
+            from: self.moment,
+            speed,
+            shift: self.shift,
+        };
+        let kind = twin_of_event(&resource.kind).filter(|_| !self.recorded.contains(&resource.kind));
+        let kind = kind.unwrap_or_else(|| resource.kind.clone());
+        Box::new(PlaybackSource::start(playback, kind, list.objects))
+    }
+
+    fn commit(&self, _write: Write) -> Result<Object, StoreError> {
+        Err(StoreError::ReadOnly(self.reason()))
+    }
+
+    fn is_in_memory(&self) -> bool {
+        false
+    }
+
     fn git_version(&self) -> &str {
         &self.git_version
     }
 
     fn now(&self) -> Moment {
-        self.moment
+        self.options.shift_to.unwrap_or(self.moment)
     }
 
-    fn read_only_reason(&self) -> String {
-        format!("this is the cluster as it was at {}: it can be read, but not changed", self.moment)
+    fn read_only_reason(&self) -> Option<String> {
+        Some(self.reason())
     }
 }
 

@@ -1,0 +1,262 @@
+//! Benchmarks of the virtual cluster: its start, creations compared with a real API server, watches, and memory.
+
+mod http_client;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use testcluster::{Cluster, ClusterOptions};
+
+use crate::bench_env::BenchEnv;
+use crate::live_replay::create_in_loop;
+use crate::machine::memory_of;
+use crate::replay::child::program;
+use crate::results::{BenchResults, Measurement, Unit};
+use crate::samples::Samples;
+use crate::{Bench, Result};
+use http_client::HttpConnection;
+
+/// The benchmarks of the virtual cluster.
+pub(crate) const BENCHES: &[Bench] = &[
+    Bench {
+        name: "apiserver.start",
+        about: "from the start of a virtual cluster to its first list",
+        run: start,
+    },
+    Bench {
+        name: "apiserver.create",
+        about: "creating pods over HTTP, beside a real API server",
+        run: create,
+    },
+    Bench { name: "apiserver.watch", about: "from a change to each of twenty watches", run: watch },
+    Bench { name: "apiserver.memory", about: "the memory of pods in a virtual cluster", run: memory },
+];
+
+/// The longest time from the start to the first list, in seconds.
+const START_BUDGET: f64 = 0.05;
+const STARTS: usize = 11;
+/// Creations, relative to those of kube-apiserver with etcd.
+const CREATE_RATIO: f64 = 10.0;
+const CREATE_ROUNDS: usize = 3;
+/// The longest time from a change to a watch for 99 % of the events, in seconds.
+const WATCH_BUDGET: f64 = 0.01;
+const WATCHES: usize = 20;
+const CHANGES_PER_SECOND: u32 = 1_000;
+/// The memory of a pod besides its JSON, in bytes.
+const MEMORY_BUDGET: f64 = 3_000.0;
+
+/// A virtual cluster in a process of its own, ended on drop.
+struct ClusterProcess {
+    child: Child,
+    address: String,
+    kubeconfig: PathBuf,
+    _out: BufReader<ChildStdout>,
+}
+
+impl ClusterProcess {
+    fn start(env: &BenchEnv, arguments: &[&str]) -> Result<ClusterProcess> {
+        let kubeconfig = env.path("cluster.kubeconfig");
+        // A process that was killed leaves it.
+        let _ = std::fs::remove_file(&kubeconfig);
+        let mut command = Command::new(program()?);
+        command.arg("cluster").arg("--kubeconfig-out").arg(&kubeconfig).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut out = BufReader::new(child.stdout.take().ok_or("no output")?);
+        let mut line = String::new();
+        out.read_line(&mut line)?;
+        let address = line.trim().rsplit_once("//").ok_or_else(|| format!("unexpected output {line:?}"))?.1;
+        let address = address.to_owned();
+        // The kubeconfig exists when the second line is printed.
+        out.read_line(&mut line)?;
+        Ok(ClusterProcess { child, address, kubeconfig, _out: out })
+    }
+
+    fn connect(&self) -> Result<HttpConnection> {
+        HttpConnection::open(&self.address)
+    }
+}
+
+impl Drop for ClusterProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.kubeconfig);
+    }
+}
+
+fn start(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let mut times = Vec::new();
+    for _ in 0..STARTS {
+        let began = Instant::now();
+        let cluster = ClusterProcess::start(env, &["--insecure", "--nodes", "3"])?;
+        let nodes = cluster.connect()?.request("GET", "/api/v1/nodes", b"")?;
+        times.push(began.elapsed().as_secs_f64());
+        if !nodes.contains("node-2") {
+            return Err("the list lacks a node".into());
+        }
+    }
+    let times = Samples::new(times);
+    results.add(
+        Measurement::new("virtual cluster: from its start to the first list", times.median(), Unit::Seconds)
+            .budget(START_BUDGET)
+            .detail("slowest", times.max(), Unit::Seconds),
+    );
+    Ok(())
+}
+
+fn create(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let what = "virtual cluster: pods created over HTTPS";
+    let Some(real) = Cluster::start(ClusterOptions::default())? else {
+        results.skip(what, "no go");
+        return Ok(());
+    };
+    let ours = ClusterProcess::start(env, &["--controllers", "none"])?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (mut our_rates, mut real_rates) = (Vec::new(), Vec::new());
+    // Alternating. The first round is a warm-up.
+    for round in 0..=CREATE_ROUNDS {
+        for (kubeconfig, rates) in
+            [(real.kubeconfig(), &mut real_rates), (ours.kubeconfig.as_path(), &mut our_rates)]
+        {
+            let namespace = format!("round-{round}");
+            runtime.block_on(create_namespace(kubeconfig, &namespace))?;
+            let rate = runtime.block_on(create_in_loop(kubeconfig, &namespace))?;
+            if round > 0 {
+                rates.push(rate);
+            }
+        }
+    }
+    let (ours, real) = (Samples::new(our_rates), Samples::new(real_rates));
+    results.add(
+        Measurement::new(what, ours.median(), Unit::PodsPerSecond)
+            .baseline("kube-apiserver and etcd", real.median())
+            .min_ratio_to_baselines(CREATE_RATIO)
+            .detail("least", ours.min(), Unit::PodsPerSecond)
+            .detail("most", ours.max(), Unit::PodsPerSecond),
+    );
+    Ok(())
+}
+
+async fn create_namespace(kubeconfig: &Path, name: &str) -> Result<()> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    crate::live_replay::create_object(kubeconfig, "/api/v1/namespaces", namespace.to_string().into_bytes())
+        .await
+}
+
+/// Creates nodes and pods in a cluster, from four connections.
+fn fill(cluster: &ClusterProcess, pods: usize) -> Result<()> {
+    const CONNECTIONS: usize = 4;
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..CONNECTIONS)
+            .map(|worker| {
+                scope.spawn(move || -> std::result::Result<(), String> {
+                    let mut connection = cluster.connect().map_err(|error| error.to_string())?;
+                    for number in (worker..pods).step_by(CONNECTIONS) {
+                        let body = pod_json(number);
+                        let path = "/api/v1/namespaces/default/pods";
+                        connection
+                            .request("POST", path, body.as_bytes())
+                            .map_err(|error| error.to_string())?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err("a panic".to_owned())))
+    })?;
+    Ok(())
+}
+
+fn pod_json(number: usize) -> String {
+    let resources = json!({"requests": {"cpu": "100m", "memory": "64Mi"}});
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("pod-{number:06}"), "labels": {"app": format!("app-{}", number % 500)}},
+        "spec": {"containers": [{"name": "main", "image": "registry.example.com/app:1.2.3", "resources": resources}]},
+    })
+    .to_string()
+}
+
+fn watch(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let (nodes, pods, seconds) = if env.is_full() { (5_000, 100_000, 20) } else { (500, 10_000, 5) };
+    let cluster = ClusterProcess::start(env, &["--insecure", "--nodes", &nodes.to_string()])?;
+    fill(&cluster, pods)?;
+    let list = cluster.connect()?.request("GET", "/api/v1/pods?limit=1", b"")?;
+    let version = list.split("\"resourceVersion\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    let path = format!("/api/v1/pods?watch=true&resourceVersion={}", version.ok_or("no version")?);
+    let changes = (CHANGES_PER_SECOND * seconds) as usize;
+    let (sender, latencies) = mpsc::channel();
+    for _ in 0..WATCHES {
+        let lines = cluster.connect()?.stream(&path)?;
+        let sender = sender.clone();
+        thread::spawn(move || {
+            let sent = lines.map_while(std::result::Result::ok).filter_map(|line| sent_at(&line));
+            for sent in sent.take(changes) {
+                // The receiver has gone if the benchmark failed.
+                let _ = sender.send(now().saturating_sub(sent).as_secs_f64());
+            }
+        });
+    }
+    drop(sender);
+    let mut connection = cluster.connect()?;
+    let began = Instant::now();
+    for number in 0..changes {
+        let due = began + Duration::from_secs(1) / CHANGES_PER_SECOND * number as u32;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let sent = now().as_nanos().to_string();
+        let patch = json!({"metadata": {"annotations": {"sent": sent}}}).to_string();
+        let path = format!("/api/v1/namespaces/default/pods/pod-{:06}", number * 7 % pods);
+        connection.patch(&path, patch.as_bytes())?;
+    }
+    let latencies = Samples::new(latencies.iter().take(changes * WATCHES).collect());
+    let what = format!("virtual cluster: a change at {WATCHES} watches, {nodes} nodes, {pods} pods, 99 %");
+    results.add(
+        Measurement::new(what, latencies.percentile(99), Unit::Seconds)
+            .budget(WATCH_BUDGET)
+            .detail("half", latencies.median(), Unit::Seconds)
+            .detail("slowest", latencies.max(), Unit::Seconds)
+            .detail("changes a second", changes as f64 / began.elapsed().as_secs_f64(), Unit::Count),
+    );
+    Ok(())
+}
+
+/// The time since 1970.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// When the change of an event was sent; `None` for other events.
+fn sent_at(line: &str) -> Option<Duration> {
+    let nanos = line.split("\"sent\":\"").nth(1)?.split('"').next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanos))
+}
+
+fn memory(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let (nodes, pods) = if env.is_full() { (5_000, 100_000) } else { (500, 10_000) };
+    let cluster = ClusterProcess::start(env, &["--insecure", "--nodes", &nodes.to_string()])?;
+    let process = cluster.child.id().to_string();
+    let before = memory_of(&process).ok_or("the memory of a process is unknown")?.now;
+    fill(&cluster, pods)?;
+    // Wait until all pods run.
+    let mut connection = cluster.connect()?;
+    let pending = "/api/v1/pods?limit=1&fieldSelector=status.phase%3DPending";
+    while !connection.request("GET", pending, b"")?.contains("\"items\":[]") {
+        thread::sleep(Duration::from_millis(100));
+    }
+    let after = memory_of(&process).ok_or("the memory of a process is unknown")?.now;
+    let list = connection.request("GET", "/api/v1/pods?limit=1000", b"")?;
+    let json_bytes = list.len() as f64 / 1_000.0;
+    let each = (after.saturating_sub(before)) as f64 / pods as f64;
+    results.add(
+        Measurement::new("virtual cluster: memory of a pod besides its JSON", each - json_bytes, Unit::Bytes)
+            .budget(MEMORY_BUDGET)
+            .detail("JSON", json_bytes, Unit::Bytes)
+            .detail("pods", pods as f64, Unit::Count),
+    );
+    Ok(())
+}

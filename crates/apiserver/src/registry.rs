@@ -1,0 +1,148 @@
+//! The registry: writes of objects with everything that an API server does around them. Defaults, admission,
+//! validation, optimistic concurrency, graceful deletion.
+//!
+//! Requests and the cluster's own components write through the same methods.
+
+mod admission;
+mod binding;
+mod create;
+mod delete;
+mod eviction;
+mod metadata;
+mod scale;
+mod service_ip;
+mod update;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::{Kind, Moment, NamespacedName, Object};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde_json::Value;
+
+pub(crate) use delete::success_status;
+pub use delete::{DeleteOptions, Deletion, Preconditions, PropagationPolicy};
+pub use update::UpdatedPart;
+
+use crate::resource::{Resource, ResourceTable};
+use crate::status::ApiError;
+use crate::store::{Store, StoreError, Write, resource_version_of};
+
+/// Writes to a store.
+pub struct Registry {
+    store: Arc<dyn Store>,
+    /// Generates uids and the random part of names.
+    rng: Mutex<Pcg64>,
+}
+
+/// Options of a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Everything is done but the write itself.
+    pub dry_run: bool,
+    /// The writer is a component of the cluster: it never has to wait for components that are behind.
+    pub is_component: bool,
+}
+
+/// The most attempts of a write that others overtake.
+const MAX_ATTEMPTS: usize = 16;
+
+// === impl Registry ===
+
+impl Registry {
+    /// Writes to this store. Names and uids follow from the seed.
+    pub fn new(store: Arc<dyn Store>, seed: u64) -> Registry {
+        Registry { store, rng: Mutex::new(Pcg64::seed_from_u64(seed)) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// One object of a kind that the store has.
+    pub fn get(&self, kind: &Kind, name: &NamespacedName) -> Option<Object> {
+        let table = self.store.resources();
+        let list = self.store.list(table.of_kind(kind)?).ok()?;
+        list.objects.get(name).cloned()
+    }
+
+    fn table(&self) -> Arc<ResourceTable> {
+        self.store.resources()
+    }
+
+    fn now(&self) -> Moment {
+        self.store.now()
+    }
+
+    fn rng(&self) -> MutexGuard<'_, Pcg64> {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A random UUID, version 4.
+    fn new_uid(&self) -> String {
+        let (high, low): (u64, u64) = {
+            let mut rng = self.rng();
+            (rng.random(), rng.random())
+        };
+        let (high, low) = (high & !0xf000 | 0x4000, low & !(3 << 62) | (2 << 62));
+        format!(
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            high >> 32,
+            high >> 16 & 0xffff,
+            high & 0xffff,
+            low >> 48,
+            low & 0xffff_ffff_ffff
+        )
+    }
+
+    fn current(&self, resource: &Resource, name: &NamespacedName) -> Result<Object, ApiError> {
+        let list = self.store.list(resource)?;
+        list.objects.get(name).cloned().ok_or_else(|| ApiError::not_found(resource, &name.name))
+    }
+
+    /// Writes the new state of an object, unless it is a dry run.
+    fn commit(
+        &self,
+        resource: &Resource,
+        name: &NamespacedName,
+        old: Option<&Object>,
+        object: Value,
+        is_deletion: bool,
+        options: WriteOptions,
+    ) -> Result<Object, CommitError> {
+        if options.dry_run {
+            let object = Object::parse(&object.to_string());
+            return object.map_err(|error| ApiError::bad_request(error.to_string()).into());
+        }
+        let write = Write {
+            kind: resource.storage_kind(),
+            name: name.clone(),
+            expected: old.map(resource_version_of),
+            object,
+            is_deletion,
+            may_wait: !options.is_component,
+        };
+        match self.store.commit(write) {
+            Ok(object) => Ok(object),
+            Err(StoreError::Conflict) => Err(CommitError::Overtaken),
+            Err(error) => Err(CommitError::Refused(error.into())),
+        }
+    }
+}
+
+/// A write that did not happen.
+enum CommitError {
+    /// Another writer was first.
+    Overtaken,
+    Refused(ApiError),
+}
+
+impl From<ApiError> for CommitError {
+    fn from(error: ApiError) -> CommitError {
+        CommitError::Refused(error)
+    }
+}
+
+#[cfg(test)]
+mod tests;

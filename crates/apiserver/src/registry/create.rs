@@ -1,0 +1,173 @@
+//! Creation of objects.
+
+use kubernetes::event_conversion::converted_event;
+use kubernetes::strategy::{prepare_custom_for_create, prepare_for_create};
+use kubernetes::validation::validate_create;
+use kubernetes::{defaults, kinds};
+use model::{Kind, NamespacedName, Object};
+use serde_json::Value;
+
+use super::metadata::{generated_name, is_terminating, metadata_mut, metadata_text, prepare_new};
+use super::{CommitError, Registry, WriteOptions};
+use crate::resource::Resource;
+use crate::status::ApiError;
+
+/// How often another name is tried if a generated one exists.
+const MAX_NAME_ATTEMPTS: usize = 8;
+
+impl Registry {
+    /// Creates an object of a kind that the store has, for a component; in the namespace `default` if it names none.
+    pub fn create_object(&self, object: Value) -> Result<Object, ApiError> {
+        let kind = Kind::of(
+            object["apiVersion"].as_str().unwrap_or_default(),
+            object["kind"].as_str().unwrap_or_default(),
+        );
+        let table = self.table();
+        let resource = table.of_kind(&kind).ok_or_else(ApiError::unknown_path)?;
+        let namespace = match metadata_text(&object, "namespace") {
+            "" => "default".to_owned(),
+            namespace => namespace.to_owned(),
+        };
+        let options = WriteOptions { is_component: true, ..WriteOptions::default() };
+        self.create(resource, Some(&*namespace).filter(|_| resource.namespaced), object, options)
+    }
+
+    /// Creates an object in a namespace, or a cluster-scoped one.
+    pub fn create(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        mut object: Value,
+        options: WriteOptions,
+    ) -> Result<Object, ApiError> {
+        check_type(resource, &mut object)?;
+        let namespace = check_namespace(namespace, &object)?;
+        if !metadata_text(&object, "resourceVersion").is_empty() {
+            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        self.check_namespace_exists(resource, namespace, &object)?;
+        let object = self.admitted(resource, namespace, object)?;
+        let generate_name = metadata_text(&object, "generateName").to_owned();
+        let is_generated = metadata_text(&object, "name").is_empty() && !generate_name.is_empty();
+        for _ in 0..MAX_NAME_ATTEMPTS {
+            let mut object = object.clone();
+            if is_generated {
+                let name = generated_name(&generate_name, &mut *self.rng());
+                metadata_mut(&mut object).insert("name".to_owned(), name.into());
+            }
+            let (name, object) = self.complete_new(resource, object)?;
+            let key = NamespacedName::new(namespace, &*name);
+            if self.store.list(resource)?.objects.get(&key).is_some() {
+                if is_generated {
+                    continue;
+                }
+                return Err(ApiError::already_exists(resource, &name));
+            }
+            match self.commit(resource, &key, None, object, false, options) {
+                Ok(created) => return Ok(created),
+                Err(CommitError::Overtaken) if is_generated => {}
+                Err(CommitError::Overtaken) => return Err(ApiError::already_exists(resource, &name)),
+                Err(CommitError::Refused(error)) => return Err(error),
+            }
+        }
+        Err(ApiError::already_exists(resource, &generate_name))
+    }
+
+    /// A new object with its defaults, admitted. Its name may still be missing.
+    fn admitted(&self, resource: &Resource, namespace: &str, mut object: Value) -> Result<Value, ApiError> {
+        let kind = &resource.storage_kind();
+        if resource.is_event() {
+            object = converted_event(object, &kind.group);
+        }
+        prepare_new(&mut object, namespace, self.new_uid(), self.now());
+        defaults::set_defaults(kind, &mut object);
+        self.admit_new(resource, &mut object)?;
+        Ok(object)
+    }
+
+    /// An admitted object as it is stored, and its name.
+    fn complete_new(&self, resource: &Resource, mut object: Value) -> Result<(String, Value), ApiError> {
+        if resource.is_custom() {
+            prepare_custom_for_create(&mut object, resource.has_status);
+        } else {
+            prepare_for_create(&resource.storage_kind(), &mut object);
+        }
+        let name = metadata_text(&object, "name").to_owned();
+        // Both kinds of Events have rules of their own.
+        let errors = match resource.is_event() {
+            true => validate_create(&resource.kind, true, &resource.converted_value(object.clone())),
+            false => validate_create(&resource.kind, resource.namespaced, &object),
+        };
+        if !errors.is_empty() {
+            return Err(ApiError::invalid(resource, &name, &errors));
+        }
+        if resource.kind == Kind::new("", "Service") {
+            self.allocate_addresses(resource, &mut object)?;
+        }
+        Ok((name, object))
+    }
+
+    fn check_namespace_exists(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<(), ApiError> {
+        if !resource.namespaced {
+            return Ok(());
+        }
+        let kind = Kind::new("", "Namespace");
+        let found = self.get(&kind, &NamespacedName::new("", namespace));
+        let Some(found) = found else {
+            let namespaces = kinds::of(&kind).map(Resource::built_in);
+            return Err(namespaces.map_or_else(ApiError::unknown_path, |namespaces| {
+                ApiError::not_found(&namespaces, namespace)
+            }));
+        };
+        if found.value().is_ok_and(|found| is_terminating(&found)) {
+            let why = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
+            let cause = format!("namespace {namespace} is being terminated");
+            let error = ApiError::forbidden(resource, metadata_text(object, "name"), why);
+            return Err(error.with_cause("NamespaceTerminating", &cause));
+        }
+        Ok(())
+    }
+}
+
+/// The body must be of the resource's kind; apiVersion and kind may be missing.
+pub(super) fn check_type(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+    if !object.is_object() {
+        return Err(ApiError::bad_request("the body of the request is not a JSON object"));
+    }
+    for (field, expected) in
+        [("apiVersion", resource.api_version()), ("kind", resource.kind.kind.to_string())]
+    {
+        match object[field].as_str() {
+            None | Some("") => object[field] = expected.into(),
+            Some(found) if found == expected => {}
+            Some(found) => {
+                return Err(ApiError::bad_request(format!(
+                    "the {field} of the object ({found}) does not match the expected one ({expected})"
+                )));
+            }
+        }
+    }
+    if !(object["metadata"].is_object() || object["metadata"].is_null()) {
+        return Err(ApiError::bad_request("the metadata of the object is not a JSON object"));
+    }
+    Ok(())
+}
+
+/// The namespace of the request, which that of the object must not contradict.
+fn check_namespace<'a>(namespace: Option<&'a str>, object: &Value) -> Result<&'a str, ApiError> {
+    let namespace = namespace.unwrap_or_default();
+    let own = metadata_text(object, "namespace");
+    if own.is_empty() || own == namespace {
+        return Ok(namespace);
+    }
+    Err(ApiError::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}

@@ -1,0 +1,192 @@
+//! Updates of objects and of their subresources.
+
+use kubernetes::defaults;
+use kubernetes::strategy::{
+    prepare_custom_for_status_update, prepare_custom_for_update, prepare_for_status_update,
+    prepare_for_update, set_times,
+};
+use kubernetes::validation::validate_update;
+use model::{Kind, NamespacedName, Object};
+use serde_json::Value;
+
+use super::create::check_type;
+use super::metadata::{has_finalizers, is_terminating, metadata_mut, metadata_text, prepare_updated};
+use super::{CommitError, MAX_ATTEMPTS, Registry, WriteOptions};
+use crate::resource::Resource;
+use crate::status::ApiError;
+
+/// The part of an object that an update changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdatedPart {
+    /// Everything but the status, if that is a subresource.
+    Object,
+    /// The subresource `status`.
+    Status,
+    /// The subresource `binding`, `resize` or `ephemeralcontainers` of a pod, or `finalize` of a namespace: the spec,
+    /// beyond what an update may change.
+    Spec,
+    /// Everything, as a component wrote it, with the generation that it set.
+    Everything,
+}
+
+impl Registry {
+    /// Updates an object with the result of `edit`, which is called again if another writer is first.
+    ///
+    /// The edited object may name the resourceVersion and uid that it is based on: if they are not the current ones,
+    /// the update is refused.
+    pub fn update(
+        &self,
+        resource: &Resource,
+        name: &NamespacedName,
+        part: UpdatedPart,
+        options: WriteOptions,
+        mut edit: impl FnMut(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Object, ApiError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let old_object = self.current(resource, name)?;
+            let old = parsed(&old_object)?;
+            let edited = edit(&old)?;
+            let new = self.complete_update(resource, name, part, &old, edited)?;
+            if new == old {
+                return Ok(old_object);
+            }
+            let is_deletion = is_terminating(&new) && !has_finalizers(&new) && is_gone(resource, &new);
+            match self.commit(resource, name, Some(&old_object), new, is_deletion, options) {
+                Ok(updated) => return Ok(updated),
+                Err(CommitError::Overtaken) => {}
+                Err(CommitError::Refused(error)) => return Err(error),
+            }
+        }
+        Err(ApiError::modified(resource, &name.name))
+    }
+
+    /// The same for a component: an object of a kind that the store has, unless `edit` returns `None`.
+    pub fn update_object(
+        &self,
+        kind: &Kind,
+        name: &NamespacedName,
+        part: UpdatedPart,
+        mut edit: impl FnMut(&mut Value) -> bool,
+    ) -> Result<Object, ApiError> {
+        let table = self.table();
+        let resource = table.of_kind(kind).ok_or_else(ApiError::unknown_path)?;
+        let options = WriteOptions { is_component: true, ..WriteOptions::default() };
+        self.update(resource, name, part, options, |old| {
+            let mut new = old.clone();
+            if edit(&mut new) { Ok(new) } else { Ok(old.clone()) }
+        })
+    }
+
+    /// The new state of an object.
+    fn complete_update(
+        &self,
+        resource: &Resource,
+        name: &NamespacedName,
+        part: UpdatedPart,
+        old: &Value,
+        mut new: Value,
+    ) -> Result<Value, ApiError> {
+        let kind = &resource.storage_kind();
+        if resource.is_event() {
+            new = kubernetes::event_conversion::converted_event(new, &kind.group);
+        } else {
+            check_type(resource, &mut new)?;
+        }
+        check_name(resource, name, &mut new)?;
+        check_preconditions(resource, name, old, &new)?;
+        let generation = new["metadata"].get("generation").cloned();
+        prepare_updated(&mut new, old);
+        defaults::set_defaults(kind, &mut new);
+        match part {
+            UpdatedPart::Object if resource.is_custom() => {
+                prepare_custom_for_update(old, &mut new, resource.has_status);
+            }
+            UpdatedPart::Object => prepare_for_update(kind, old, &mut new),
+            UpdatedPart::Status if !resource.has_status => return Err(ApiError::unknown_path()),
+            UpdatedPart::Status if resource.is_custom() => prepare_custom_for_status_update(old, &mut new),
+            UpdatedPart::Status => prepare_for_status_update(kind, old, &mut new),
+            UpdatedPart::Spec => {}
+            UpdatedPart::Everything => {
+                if let Some(generation) = generation {
+                    new["metadata"]["generation"] = generation;
+                }
+            }
+        }
+        if part != UpdatedPart::Everything {
+            set_times(kind, Some(old), &mut new, self.now());
+        }
+        if part == UpdatedPart::Object {
+            // Both kinds of Events have rules of their own.
+            let errors = match resource.is_event() {
+                true => {
+                    let converted = |object: &Value| resource.converted_value(object.clone());
+                    validate_update(&resource.kind, true, &converted(old), &converted(&new))
+                }
+                false => validate_update(kind, resource.namespaced, old, &new),
+            };
+            if !errors.is_empty() {
+                return Err(ApiError::invalid(resource, &name.name, &errors));
+            }
+            if resource.kind == Kind::new("", "Service") {
+                self.allocate_addresses(resource, &mut new)?;
+            }
+        }
+        Ok(new)
+    }
+}
+
+/// A stored object as a value.
+pub(super) fn parsed(object: &Object) -> Result<Value, ApiError> {
+    object.value().map_err(|error| ApiError::bad_request(error.to_string()))
+}
+
+/// Whether a terminating object without finalizers is removed at once: a pod's node has to stop it before.
+pub(super) fn is_gone(resource: &Resource, object: &Value) -> bool {
+    let is_namespace = &*resource.kind.kind == "Namespace" && resource.kind.group.is_empty();
+    if is_namespace {
+        return object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+    }
+    object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+}
+
+/// The name of the object must be that of the request; it may be missing.
+fn check_name(resource: &Resource, name: &NamespacedName, object: &mut Value) -> Result<(), ApiError> {
+    let found = metadata_text(object, "name");
+    if !found.is_empty() && *found != *name.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({found}) does not match the name on the URL ({})",
+            name.name
+        )));
+    }
+    let namespace = metadata_text(object, "namespace");
+    if !namespace.is_empty() && *namespace != *name.namespace {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let metadata = metadata_mut(object);
+    metadata.insert("name".to_owned(), (*name.name).into());
+    if resource.namespaced {
+        metadata.insert("namespace".to_owned(), (*name.namespace).into());
+    }
+    Ok(())
+}
+
+fn check_preconditions(
+    resource: &Resource,
+    name: &NamespacedName,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
+    let uid = metadata_text(new, "uid");
+    if !uid.is_empty() && uid != metadata_text(old, "uid") {
+        let current = metadata_text(old, "uid");
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current}");
+        return Err(ApiError::conflict(resource, &name.name, why));
+    }
+    let version = metadata_text(new, "resourceVersion");
+    if !version.is_empty() && version != "0" && version != metadata_text(old, "resourceVersion") {
+        return Err(ApiError::modified(resource, &name.name));
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! Requests that write, and reviews.
+
+use std::sync::Arc;
+
+use axum::extract::{Query, Request};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use model::{NamespacedName, Object};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::body::{self, parse_json, parse_value};
+use crate::list::{ObjectRenderer, is_selected};
+use crate::list_options::{IncludeObject, ListOptions};
+use crate::media_type::ObjectForm;
+use crate::object_map::name_of;
+use crate::patch::Patch;
+use crate::registry::{
+    DeleteOptions, Deletion, PropagationPolicy, Registry, UpdatedPart, WriteOptions, success_status,
+};
+use crate::request_info::RequestInfo;
+use crate::resource::Resource;
+use crate::response::{accept, find_resource, json_response, no_container};
+use crate::reviews;
+use crate::status::ApiError;
+
+/// A request that writes a resource.
+struct WriteRequest<'a> {
+    registry: &'a Arc<Registry>,
+    parts: &'a Parts,
+    body: &'a [u8],
+    info: RequestInfo,
+    resource: Resource,
+    options: WriteOptions,
+}
+
+/// Options of a write in the query of a URL.
+#[derive(Default)]
+struct WriteQuery {
+    is_dry_run: bool,
+    delete: DeleteOptions,
+}
+
+/// Answers a request with any method but GET.
+pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let store = registry.store();
+    let read_only = store.read_only_reason();
+    let path = parts.uri.path();
+    let is_review = parts.method == Method::POST && reviews::answer(path, json!({}), true).is_some();
+    if let Some(reason) = read_only.as_ref().filter(|_| !is_review) {
+        return Err(ApiError::method_not_allowed(reason.clone()));
+    }
+    let body = body::read(body).await?;
+    if is_review {
+        let review = parse_json(&parts.headers, &body)?;
+        let reviewed =
+            reviews::answer(path, review, read_only.is_some()).ok_or_else(ApiError::unknown_path)?;
+        return Ok(created(json_response("application/json", reviewed.to_string())));
+    }
+    let mut info = RequestInfo::parse(path).ok_or_else(ApiError::unknown_path)?;
+    // The older path of a binding: the pod is named in the body.
+    let is_binding = info.group.is_empty() && info.resource == "bindings" && info.name.is_none();
+    if is_binding && parts.method == Method::POST {
+        let binding = parse_json(&parts.headers, &body)?;
+        info.name = Some(binding["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+        info.resource = "pods".to_owned();
+        info.subresource = Some("binding".to_owned());
+    }
+    let query = WriteQuery::parse(&parts)?;
+    let request = WriteRequest {
+        registry,
+        resource: find_resource(&**store, &info)?,
+        info,
+        body: &body,
+        options: WriteOptions { dry_run: query.is_dry_run, is_component: false },
+        parts: &parts,
+    };
+    match parts.method {
+        Method::POST => request.post(),
+        Method::PUT => request.put(),
+        Method::PATCH => request.patch(),
+        Method::DELETE => request.delete(query.delete),
+        _ => Err(method_not_allowed()),
+    }
+}
+
+// === impl WriteRequest ===
+
+impl WriteRequest<'_> {
+    fn post(&self) -> Result<Response, ApiError> {
+        let (registry, resource) = (self.registry, &self.resource);
+        let Some(name) = self.name() else {
+            if self.info.namespace.is_none() && resource.namespaced {
+                return Err(method_not_allowed());
+            }
+            let object = parse_json(&self.parts.headers, self.body)?;
+            let object = registry.create(resource, self.info.namespace.as_deref(), object, self.options)?;
+            return Ok(created(self.respond(&object)?));
+        };
+        let is_pod = &*resource.kind.kind == "Pod" && resource.kind.group.is_empty();
+        match self.info.subresource.as_deref() {
+            None => Err(method_not_allowed()),
+            Some("binding") if is_pod => {
+                let binding = parse_json(&self.parts.headers, self.body)?;
+                registry.bind(resource, &name, &binding, self.options)?;
+                Ok(created(success()))
+            }
+            Some("eviction") if is_pod => {
+                let eviction = parse_json(&self.parts.headers, self.body)?;
+                let options = match eviction.get("deleteOptions").filter(|options| !options.is_null()) {
+                    Some(options) => DeleteOptions::deserialize(options).map_err(bad_options)?,
+                    None => DeleteOptions::default(),
+                };
+                registry.evict(resource, &name, options, self.options)?;
+                Ok(created(success()))
+            }
+            Some(subresource) => Err(no_container(resource, subresource, &**registry.store())),
+        }
+    }
+
+    fn put(&self) -> Result<Response, ApiError> {
+        let object = parse_json(&self.parts.headers, self.body)?;
+        self.update(|_| Ok(object.clone()))
+    }
+
+    fn patch(&self) -> Result<Response, ApiError> {
+        let patch = Patch::parse(body::content_type(&self.parts.headers), self.body)?;
+        let kind = match self.info.subresource.as_deref() {
+            Some("scale") => model::Kind::new("autoscaling", "Scale"),
+            _ => self.resource.kind.clone(),
+        };
+        self.update(|object| patch.apply(&kind, object))
+    }
+
+    /// Updates the object or subresource that the path names.
+    fn update(&self, mut edit: impl FnMut(&Value) -> Result<Value, ApiError>) -> Result<Response, ApiError> {
+        let (registry, resource) = (self.registry, &self.resource);
+        let name = self.name().ok_or_else(method_not_allowed)?;
+        let is_core = |kind: &str| resource.kind.group.is_empty() && &*resource.kind.kind == kind;
+        let part = match self.info.subresource.as_deref() {
+            None => UpdatedPart::Object,
+            Some("status") => UpdatedPart::Status,
+            Some("scale") => {
+                let scale = registry.update_scale(resource, &name, self.options, edit)?;
+                return Ok(json_response("application/json", scale.to_string()));
+            }
+            Some("resize" | "ephemeralcontainers") if is_core("Pod") => UpdatedPart::Spec,
+            Some("finalize") if is_core("Namespace") => UpdatedPart::Spec,
+            Some(subresource) => return Err(no_container(resource, subresource, &**registry.store())),
+        };
+        let edited = |object: &Value| {
+            // A client reads and writes an object in the version of its resource.
+            let object = resource.converted_value(object.clone());
+            edit(&object)
+        };
+        let object = registry.update(resource, &name, part, self.options, edited)?;
+        self.respond(&object)
+    }
+
+    fn delete(&self, query: DeleteOptions) -> Result<Response, ApiError> {
+        let options = if self.body.is_empty() {
+            query
+        } else {
+            match body::content_type(&self.parts.headers) {
+                "" | "application/json" => {}
+                other => return Err(ApiError::unsupported_media_type(other)),
+            }
+            let options = DeleteOptions::deserialize(parse_value(self.body)?).map_err(bad_options)?;
+            options.or(query)
+        };
+        if self.info.subresource.is_some() {
+            return Err(method_not_allowed());
+        }
+        match self.name() {
+            Some(name) => match self.registry.delete(&self.resource, &name, &options, self.options)? {
+                Deletion::Gone(object) if !returns_deleted_object(&self.resource) => {
+                    Ok(json_response("application/json", success_status(&self.resource, &object).to_string()))
+                }
+                Deletion::Gone(object) | Deletion::Terminating(object) => self.respond(&object),
+            },
+            None => self.delete_collection(&options),
+        }
+    }
+
+    fn delete_collection(&self, options: &DeleteOptions) -> Result<Response, ApiError> {
+        let selection = ListOptions::parse(&self.parts.uri, &self.resource)?;
+        let list = self.registry.store().list(&self.resource)?;
+        let mut deleted = Vec::new();
+        for object in list.objects.range(self.info.namespace.as_deref(), None) {
+            if !is_selected(&self.resource, object, &selection) {
+                continue;
+            }
+            match self.registry.delete(&self.resource, &name_of(object), options, self.options) {
+                Ok(Deletion::Gone(object) | Deletion::Terminating(object)) => deleted.push(object),
+                // Someone else was first.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let list = crate::store::ObjectList { objects: deleted.into_iter().collect(), ..list };
+        let text = self.renderer()?.list(&list, None, &ListOptions::default());
+        Ok(json_response("application/json", text))
+    }
+
+    /// The name of the object that the path names.
+    fn name(&self) -> Option<NamespacedName> {
+        let namespace = self.info.namespace.as_deref().unwrap_or_default();
+        self.info.name.as_deref().map(|name| NamespacedName::new(namespace, name))
+    }
+
+    fn renderer(&self) -> Result<ObjectRenderer, ApiError> {
+        Ok(ObjectRenderer {
+            resource: self.resource.clone(),
+            form: ObjectForm::of(accept(&self.parts.headers))?,
+            include: IncludeObject::default(),
+            store: self.registry.store().clone(),
+        })
+    }
+
+    fn respond(&self, object: &Object) -> Result<Response, ApiError> {
+        Ok(json_response("application/json", self.renderer()?.object(object)))
+    }
+}
+
+// === impl WriteQuery ===
+
+impl WriteQuery {
+    fn parse(parts: &Parts) -> Result<WriteQuery, ApiError> {
+        let query: Query<Vec<(String, String)>> =
+            Query::try_from_uri(&parts.uri).map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let mut parsed = WriteQuery::default();
+        for (name, value) in &query.0 {
+            match (&**name, &**value) {
+                ("dryRun", "") => {}
+                ("dryRun", "All") => parsed.is_dry_run = true,
+                ("dryRun", other) => {
+                    let message = format!("invalid dryRun {other:?}: expected \"All\"");
+                    return Err(ApiError::bad_request(message));
+                }
+                ("gracePeriodSeconds", seconds) => {
+                    let message = || format!("invalid gracePeriodSeconds {seconds:?}: expected a number");
+                    let seconds = seconds.parse().map_err(|_| ApiError::bad_request(message()))?;
+                    parsed.delete.grace_period_seconds = Some(seconds);
+                }
+                ("propagationPolicy", policy) => {
+                    parsed.delete.propagation_policy =
+                        Some(PropagationPolicy::deserialize(Value::from(policy)).map_err(|error| {
+                            ApiError::bad_request(format!("invalid propagationPolicy: {error}"))
+                        })?);
+                }
+                ("orphanDependents", orphans) => parsed.delete.orphan_dependents = Some(orphans == "true"),
+                // Such as `fieldManager`, `fieldValidation` and `pretty`.
+                _ => {}
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+/// Kinds whose deletion returns the object instead of a Status.
+fn returns_deleted_object(resource: &Resource) -> bool {
+    let kind = &resource.kind;
+    matches!(
+        (&*kind.group, &*kind.kind),
+        (
+            "",
+            "Pod"
+                | "PodTemplate"
+                | "ResourceQuota"
+                | "Service"
+                | "ServiceAccount"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+        ) | (
+            "storage.k8s.io",
+            "StorageClass" | "VolumeAttachment" | "CSINode" | "CSIDriver" | "CSIStorageCapacity"
+        )
+    )
+}
+
+fn bad_options(error: serde_json::Error) -> ApiError {
+    ApiError::bad_request(format!("invalid DeleteOptions: {error}"))
+}
+
+fn method_not_allowed() -> ApiError {
+    ApiError::method_not_allowed("the server does not allow this method on the requested resource".to_owned())
+}
+
+fn success() -> Response {
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    json_response("application/json", status.to_string())
+}
+
+fn created(response: Response) -> Response {
+    (StatusCode::CREATED, response).into_response()
+}

@@ -1,0 +1,43 @@
+//! Moments of a history, served as they were.
+
+use std::sync::Arc;
+
+use apiserver::Registry;
+use axum::Router;
+use virtualcluster::{ClusterClock, PastOptions, PastStore};
+
+use super::Cluster;
+use super::serving::ServedCluster;
+use crate::output::Printer;
+use crate::{Outcome, history_arg};
+
+/// Serves each moment that was named, until the program is asked to stop.
+pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outcome> {
+    let path = history_arg::resolve(options.history()?.as_deref())?;
+    let open_history = history_arg::open(Some(&path))?;
+    let source = open_history.source(options.source.as_deref(), "--source")?;
+    let mut times: Vec<Option<&str>> = options.at.iter().map(|at| Some(&**at)).collect();
+    if times.is_empty() {
+        times.push(None);
+    }
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut clusters: Vec<ServedCluster> = Vec::new();
+    for time in times {
+        let moment = open_history.moment(time)?;
+        let shift_to = options.shift_times.then(|| ClusterClock::Real.now());
+        let past = PastOptions { speed: options.speed, shift_to };
+        let store = PastStore::open(&path, source.clone(), moment, past)?;
+        // Nothing is written, so no name is generated.
+        let registry = Arc::new(Registry::new(Arc::new(store), 0));
+        let description = format!("{} at {moment}", path.display());
+        let context = format!("{name}@{moment}");
+        clusters.push(options.serving.listen(
+            clusters.is_empty(),
+            context,
+            description,
+            registry,
+            Router::new(),
+        )?);
+    }
+    options.serving.serve(out, clusters, &name, "get pods -A -o wide")
+}

@@ -1,0 +1,124 @@
+//! A virtual cluster: new, or continued from a moment of a history.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use formats::Input;
+use history::Selection;
+use kubernetes::kinds;
+use model::Object;
+use virtualcluster::{
+    ClusterClock, ControlPlaneSettings, NodeTemplate, VirtualCluster, VirtualClusterOptions, control_routes,
+};
+
+use super::{ClockKind, Cluster};
+use crate::output::Printer;
+use crate::{Outcome, history_arg};
+
+const GIT_VERSION: &str = "v1.36.4";
+
+/// Serves a cluster until the program is asked to stop.
+pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outcome> {
+    let template = options.node_template.as_deref().map(read_node_template).transpose()?.unwrap_or_default();
+    let control_plane = ControlPlaneSettings {
+        components: options.controllers.clone(),
+        scheduler: match &options.scheduler_config {
+            Some(path) => read_scheduler_settings(path)?,
+            None => ControlPlaneSettings::default().scheduler,
+        },
+        seed: options.seed.map_or_else(random_seed, Ok)?,
+    };
+    let history = options.history()?;
+    let clock = match options.clock {
+        ClockKind::Real => ClusterClock::Real,
+        ClockKind::Virtual => ClusterClock::starting_at(match &history {
+            Some(path) => history_arg::open(Some(path))?.moment(options.at.first().map(String::as_str))?,
+            None => ClusterClock::Real.now(),
+        }),
+    };
+    let cluster = VirtualCluster::start(VirtualClusterOptions {
+        clock,
+        control_plane,
+        git_version: GIT_VERSION.to_owned(),
+    })?;
+    if let Some(path) = &history {
+        load_history(&cluster, path, options)?;
+    }
+    for path in &options.load {
+        load_manifests(&cluster, path)?;
+    }
+    cluster.add_nodes(options.nodes, &template)?;
+    cluster.set_base();
+    let name = history.as_deref().and_then(Path::file_stem);
+    let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
+    let cluster = Arc::new(cluster);
+    let registry = Arc::clone(cluster.registry());
+    let served = options.serving.listen(
+        true,
+        name.to_string(),
+        "virtual cluster".to_owned(),
+        registry,
+        control_routes(cluster),
+    )?;
+    options.serving.serve(out, vec![served], &name, "get nodes")
+}
+
+/// A seed of its own for each cluster: programs recognize a cluster by its uids.
+fn random_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).context("cannot generate a seed")?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn read_node_template(path: &Path) -> anyhow::Result<NodeTemplate> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let manifest = formats::manifests::parse_yaml(&name, &text)?;
+    NodeTemplate::new(manifest).with_context(|| name)
+}
+
+fn read_scheduler_settings(path: &Path) -> anyhow::Result<scheduler::Settings> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let configuration = formats::manifests::parse_yaml(&name, &text)?;
+    scheduler::Settings::read(&configuration).with_context(|| name)
+}
+
+/// Adds the objects of a history at a moment, as they were.
+fn load_history(cluster: &VirtualCluster, path: &Path, options: &Cluster) -> anyhow::Result<()> {
+    let open_history = history_arg::open(Some(path))?;
+    let source = open_history.source(options.source.as_deref(), "--source")?;
+    let moment = open_history.moment(options.at.first().map(String::as_str))?;
+    let selection = Selection { source, ..Selection::default() };
+    let mut objects: Vec<Object> = Vec::new();
+    open_history.history.for_each_at(moment, &selection, |version| objects.push(version.object))?;
+    // Definitions come first, so that the cluster knows the kinds of the others.
+    let is_definition = |object: &Object| object.meta().kind == "CustomResourceDefinition";
+    objects.sort_by_key(|object| !is_definition(object));
+    for object in objects {
+        let meta = object.meta();
+        let kind = model::Kind::of(&meta.api_version, &meta.kind);
+        if kinds::is_secret(&kind) || &*kind.group == "kinescope.io" {
+            continue;
+        }
+        cluster.import(&object).map_err(|error| anyhow!("{} {}: {error}", meta.kind, meta.name))?;
+    }
+    Ok(())
+}
+
+/// Creates the objects of a manifest.
+fn load_manifests(cluster: &VirtualCluster, path: &Path) -> anyhow::Result<()> {
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+    let input = Input::open(&name, Box::new(file))?;
+    let mut objects = Vec::new();
+    formats::manifests::for_each_new_object(input, |object| objects.push(object))?;
+    for object in objects {
+        let meta = object.meta();
+        let created = cluster.create(object.value()?);
+        created.map_err(|error| anyhow!("{name}: {} {}: {error}", meta.kind, meta.name))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! The objects that every cluster has from the start.
+
+use apiserver::{ApiError, Registry};
+use model::{Kind, NamespacedName};
+use serde_json::{Value, json};
+
+/// The namespaces that a cluster has from the start.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Creates the objects that every cluster has, unless they exist.
+pub(crate) fn create_initial_objects(registry: &Registry) -> Result<(), ApiError> {
+    for name in NAMESPACES {
+        create(registry, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
+    }
+    for (name, value, description) in [
+        (
+            "system-cluster-critical",
+            2_000_000_000_i64,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+    ] {
+        create(
+            registry,
+            json!({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                "value": value, "description": description,
+            }),
+        )?;
+    }
+    create(
+        registry,
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "clusterIP": "10.96.0.1",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+            },
+        }),
+    )
+}
+
+fn create(registry: &Registry, object: Value) -> Result<(), ApiError> {
+    let kind = Kind::of(
+        object["apiVersion"].as_str().unwrap_or_default(),
+        object["kind"].as_str().unwrap_or_default(),
+    );
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let name = NamespacedName::new(text("namespace"), text("name"));
+    if registry.get(&kind, &name).is_none() {
+        registry.create_object(object)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! A virtual cluster: a store, the components that work on it, and the control of both.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use apiserver::{ApiError, MemoryStore, Registry, Store, StoreError, StoreSnapshot, Write};
+use kubernetes::objects::PodView;
+use model::{Kind, Moment, NamespacedName, Object};
+use serde_json::Value;
+
+use crate::bootstrap::create_initial_objects;
+use crate::clock::ClusterClock;
+use crate::control_plane::{AdvanceTarget, Command, ControlPlane, ControlPlaneSettings};
+use crate::node_template::NodeTemplate;
+
+/// The settings of a virtual cluster.
+#[derive(Debug)]
+pub struct VirtualClusterOptions {
+    /// Its clock.
+    pub clock: ClusterClock,
+    /// Its components.
+    pub control_plane: ControlPlaneSettings,
+    /// The version that it shows: `v1.36.4`.
+    pub git_version: String,
+}
+
+/// A Kubernetes cluster in this process.
+pub struct VirtualCluster {
+    store: Arc<MemoryStore>,
+    registry: Arc<Registry>,
+    clock: Arc<ClusterClock>,
+    commands: Sender<Command>,
+    wake: Box<dyn Fn() + Send + Sync>,
+    thread: Option<JoinHandle<()>>,
+    /// The state that a reset restores.
+    base: std::sync::Mutex<StoreSnapshot>,
+}
+
+/// What the scheduler decided about some pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchedulingOutcome {
+    /// Pods that were bound, with their nodes.
+    pub scheduled: Vec<(NamespacedName, Arc<str>)>,
+    /// Pods that no node is feasible for.
+    pub unschedulable: BTreeSet<NamespacedName>,
+    /// Pods without a decision.
+    pub undecided: BTreeSet<NamespacedName>,
+}
+
+// === impl VirtualCluster ===
+
+impl VirtualCluster {
+    /// Starts a cluster with the objects that every cluster has.
+    pub fn start(options: VirtualClusterOptions) -> Result<VirtualCluster, ApiError> {
+        let clock = Arc::new(options.clock);
+        let store_clock = clock.clone();
+        let store = Arc::new(MemoryStore::new(Box::new(move || store_clock.now()), options.git_version));
+        let registry = Arc::new(Registry::new(store.clone(), options.control_plane.seed));
+        create_initial_objects(&registry)?;
+        let (commands, receiver) = mpsc::channel();
+        let control_plane = ControlPlane::new(
+            registry.clone(),
+            store.clone(),
+            clock.clone(),
+            options.control_plane,
+            receiver,
+        );
+        let wake = Box::new(control_plane.waker());
+        let thread = std::thread::Builder::new().name("control-plane".to_owned());
+        let thread = thread.spawn(move || control_plane.run());
+        let thread = thread.map_err(|error| StoreError::Failed(format!("cannot start a thread: {error}")))?;
+        let base = std::sync::Mutex::new(store.snapshot());
+        Ok(VirtualCluster { store, registry, clock, commands, wake, thread: Some(thread), base })
+    }
+
+    /// Writes to the cluster as a client does.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// The objects of the cluster.
+    pub fn store(&self) -> &Arc<MemoryStore> {
+        &self.store
+    }
+
+    /// The present moment in the cluster.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Creates nodes from a template.
+    pub fn add_nodes(&self, count: usize, template: &NodeTemplate) -> Result<(), ApiError> {
+        for index in 0..count {
+            self.registry.create_object(template.node(index))?;
+        }
+        Ok(())
+    }
+
+    /// Creates an object as `kubectl create` does.
+    pub fn create(&self, object: Value) -> Result<Object, ApiError> {
+        self.registry.create_object(object)
+    }
+
+    /// Adds an object as it is, with its uid, times and status. It must not exist.
+    pub fn import(&self, object: &Object) -> Result<Object, ApiError> {
+        let meta = object.meta();
+        let kind = Kind::of(&meta.api_version, &meta.kind);
+        let kind = self.store.resources().of_kind(&kind).map_or(kind, |resource| resource.storage_kind());
+        let name = NamespacedName::new(&*meta.namespace, &*meta.name);
+        let expected = self.store.objects(&kind).get(&name).map(apiserver::resource_version_of);
+        let value = object.value().map_err(|error| StoreError::Failed(error.to_string()))?;
+        let write = Write { kind, name, expected, object: value, is_deletion: false, may_wait: false };
+        Ok(self.store.commit(write)?)
+    }
+
+    /// The objects that exist now are those that a reset restores.
+    pub fn set_base(&self) {
+        let mut base = self.base.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *base = self.store.snapshot();
+    }
+
+    /// Restores the state of the last [`set_base`](VirtualCluster::set_base), or of the start.
+    pub fn reset(&self) {
+        let base = self.base.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.store.restore(&base);
+    }
+
+    /// Waits until the components have nothing left to do at the present moment.
+    pub fn settle(&self) {
+        let (reply, settled) = mpsc::channel();
+        self.command(Command::Settle(reply));
+        let _ = settled.recv();
+    }
+
+    /// Moves a virtual clock, and lets everything happen that is due meanwhile. Returns the moment that it shows then;
+    /// `None` if the clock is not a virtual one.
+    pub fn advance(&self, target: AdvanceTarget) -> Option<Moment> {
+        if !self.clock.is_virtual() {
+            return None;
+        }
+        let (reply, advanced) = mpsc::channel();
+        self.command(Command::Advance { target, reply });
+        advanced.recv().ok()
+    }
+
+    /// Waits until each of these pods is bound, or was found unschedulable.
+    pub fn wait_until_decided(&self, pods: &[NamespacedName], timeout: Duration) -> SchedulingOutcome {
+        let changes = self.store.read_changes();
+        let deadline = std::time::Instant::now() + timeout;
+        loop {
+            let outcome = self.scheduling_outcome(pods);
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            if outcome.undecided.is_empty() || left.is_zero() {
+                return outcome;
+            }
+            changes.next(usize::MAX, left);
+        }
+    }
+
+    fn scheduling_outcome(&self, pods: &[NamespacedName]) -> SchedulingOutcome {
+        let existing = self.store.objects(&Kind::new("", "Pod"));
+        let mut outcome = SchedulingOutcome::default();
+        for name in pods {
+            match existing.get(name).map(PodView::parse) {
+                Some(PodView { node_name: Some(node), .. }) => outcome.scheduled.push((name.clone(), node)),
+                Some(pod) if pod.status.is_unschedulable() => {
+                    outcome.unschedulable.insert(name.clone());
+                }
+                _ => {
+                    outcome.undecided.insert(name.clone());
+                }
+            }
+        }
+        outcome
+    }
+
+    fn command(&self, command: Command) {
+        // The thread ends only with the cluster.
+        let _ = self.commands.send(command);
+        (self.wake)();
+    }
+}
+
+impl Drop for VirtualCluster {
+    fn drop(&mut self) {
+        self.command(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

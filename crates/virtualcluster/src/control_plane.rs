@@ -1,0 +1,434 @@
+//! The components of a virtual cluster: they read the changes of its store, decide, and write.
+//!
+//! One thread runs all of them, so that the same changes at the same moments lead to the same decisions.
+
+mod event_recorder;
+mod garbage_collection;
+mod kubelet;
+mod namespaces;
+mod pod_scheduling;
+mod tasks;
+mod volumes;
+mod workloads;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use apiserver::{ChangeReader, MemoryStore, Registry, StoreChange, StoreEvent};
+use kubernetes::objects::{NodeEvent, NodeView, PodEvent, PodView};
+use model::{Kind, Moment, NamespacedName, Object, What};
+use serde_json::json;
+use simulation::Agenda;
+
+use crate::clock::ClusterClock;
+use event_recorder::EventRecorder;
+use garbage_collection::GarbageCollection;
+use kubelet::Kubelet;
+use namespaces::Namespaces;
+use pod_scheduling::PodScheduling;
+use tasks::ClusterTask;
+use volumes::Volumes;
+use workloads::Workloads;
+
+pub use tasks::ComponentSet;
+
+/// The settings of a cluster's components.
+#[derive(Clone, Debug)]
+pub struct ControlPlaneSettings {
+    /// The components that run.
+    pub components: ComponentSet,
+    /// The settings of the scheduler.
+    pub scheduler: scheduler::Settings,
+    /// Seeds what components choose at random.
+    pub seed: u64,
+}
+
+/// The settings of the scheduler unless others are given: the default profile, and one that fills nodes up.
+fn default_scheduler_settings() -> scheduler::Settings {
+    let resources = json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]);
+    let configuration = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {"schedulerName": "default-scheduler"},
+            {
+                "schedulerName": "bin-packing-scheduler",
+                "plugins": {"score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+                "pluginConfig": [{
+                    "name": "NodeResourcesFit",
+                    "args": {"scoringStrategy": {"type": "MostAllocated", "resources": resources}},
+                }],
+            },
+        ],
+    });
+    scheduler::Settings::read(&configuration).expect("the configuration is valid")
+}
+
+impl Default for ControlPlaneSettings {
+    fn default() -> ControlPlaneSettings {
+        ControlPlaneSettings {
+            components: ComponentSet::default(),
+            scheduler: default_scheduler_settings(),
+            seed: 1,
+        }
+    }
+}
+
+/// The components of a cluster, in a thread of their own.
+pub(crate) struct ControlPlane {
+    registry: Arc<Registry>,
+    store: Arc<MemoryStore>,
+    clock: Arc<ClusterClock>,
+    settings: ControlPlaneSettings,
+    reader: ChangeReader,
+    commands: Receiver<Command>,
+    components: Components,
+}
+
+/// A command to the thread of a control plane.
+pub(crate) enum Command {
+    /// Ends it.
+    Stop,
+    /// Replies when it has nothing left to do at the present moment.
+    Settle(Sender<()>),
+    /// Moves a virtual clock. Replies with the moment that it shows then.
+    Advance {
+        /// How far.
+        target: AdvanceTarget,
+        /// Where the reply goes.
+        reply: Sender<Moment>,
+    },
+}
+
+/// How far a virtual clock moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdvanceTarget {
+    /// By a duration.
+    By(Duration),
+    /// Until nothing is about to happen by itself.
+    UntilIdle,
+}
+
+/// What the components know, and the tasks that they have set themselves.
+struct Components {
+    agenda: Agenda<ClusterTask>,
+    pods: HashMap<NamespacedName, Arc<PodView>>,
+    nodes: HashMap<Arc<str>, Arc<NodeView>>,
+    event_recorder: EventRecorder,
+    namespaces: Namespaces,
+    scheduling: Option<PodScheduling>,
+    kubelet: Option<Kubelet>,
+    garbage_collection: Option<GarbageCollection>,
+    volumes: Option<Volumes>,
+    workloads: Option<Workloads>,
+}
+
+/// What a component works with.
+struct ComponentContext<'a> {
+    registry: &'a Registry,
+    now: Moment,
+    agenda: &'a mut Agenda<ClusterTask>,
+    pods: &'a HashMap<NamespacedName, Arc<PodView>>,
+    nodes: &'a HashMap<Arc<str>, Arc<NodeView>>,
+    events: &'a mut EventRecorder,
+}
+
+/// The most changes that are read at once.
+const BATCH_SIZE: usize = 1024;
+/// The longest wait for a change.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+/// The most rounds of work before commands are read again.
+const MAX_ROUNDS: usize = 10_000;
+
+// === impl ControlPlane ===
+
+impl ControlPlane {
+    pub(crate) fn new(
+        registry: Arc<Registry>,
+        store: Arc<MemoryStore>,
+        clock: Arc<ClusterClock>,
+        settings: ControlPlaneSettings,
+        commands: Receiver<Command>,
+    ) -> ControlPlane {
+        let reader = store.read_changes();
+        let components = Components::new(&settings);
+        ControlPlane { registry, store, clock, settings, reader, commands, components }
+    }
+
+    /// A function that ends a wait for changes, so that commands are read.
+    pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + use<> {
+        self.reader.waker()
+    }
+
+    /// Runs until it is told to stop.
+    pub(crate) fn run(mut self) {
+        self.list();
+        let mut waiting: Vec<Sender<()>> = Vec::new();
+        loop {
+            let is_idle = self.work();
+            if is_idle {
+                for reply in waiting.drain(..) {
+                    // Whoever waited may have gone.
+                    let _ = reply.send(());
+                }
+            }
+            while let Ok(command) = self.commands.try_recv() {
+                match command {
+                    Command::Stop => return,
+                    Command::Settle(reply) => waiting.push(reply),
+                    Command::Advance { target, reply } => {
+                        self.advance(target);
+                        let _ = reply.send(self.clock.now());
+                    }
+                }
+            }
+            let timeout =
+                if is_idle && waiting.is_empty() { self.time_to_next_task() } else { Duration::ZERO };
+            self.read_changes(timeout);
+        }
+    }
+
+    /// Works at the present moment until nothing is left to do. Returns whether that was reached.
+    fn work(&mut self) -> bool {
+        for _ in 0..MAX_ROUNDS {
+            let has_worked = self.components.work(&self.registry, self.clock.now());
+            let has_read = self.read_changes(Duration::ZERO);
+            if !has_worked && !has_read {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads the next changes. Returns whether there were any.
+    fn read_changes(&mut self, timeout: Duration) -> bool {
+        let changes = self.reader.next(BATCH_SIZE, timeout);
+        let now = self.clock.now();
+        for change in &changes {
+            match &**change {
+                StoreChange::Event(event) => self.components.observe(&self.registry, now, event),
+                StoreChange::Reset => {
+                    self.components = Components::new(&self.settings);
+                    self.list();
+                }
+            }
+        }
+        !changes.is_empty()
+    }
+
+    /// Reads all objects that exist.
+    fn list(&mut self) {
+        let now = self.clock.now();
+        for kind in self.store.kinds() {
+            for object in self.store.objects(&kind).iter() {
+                let added = StoreEvent {
+                    version: 0,
+                    kind: kind.clone(),
+                    old: None,
+                    new: object.clone(),
+                    is_deletion: false,
+                };
+                self.components.observe(&self.registry, now, &added);
+            }
+        }
+    }
+
+    /// When the next task is due; a virtual clock does not bring it nearer.
+    fn time_to_next_task(&self) -> Duration {
+        if self.clock.is_virtual() {
+            return MAX_WAIT;
+        }
+        let now = self.clock.now();
+        let due = self.components.next_due(now);
+        due.map_or(MAX_WAIT, |due| nanos_between(now, due).min(MAX_WAIT))
+    }
+
+    fn advance(&mut self, target: AdvanceTarget) {
+        let end = match target {
+            AdvanceTarget::By(duration) => Some(kubernetes::time::after(self.clock.now(), duration)),
+            AdvanceTarget::UntilIdle => None,
+        };
+        loop {
+            if !self.work() {
+                continue;
+            }
+            let next = self.components.next_due(self.clock.now());
+            match (next, end) {
+                (Some(next), Some(end)) if next <= end => self.clock.set(next),
+                (_, Some(end)) => {
+                    self.clock.set(end);
+                    self.work();
+                    return;
+                }
+                (Some(next), None) if self.components.is_busy() => self.clock.set(next),
+                (_, None) => return,
+            }
+        }
+    }
+}
+
+/// The time from one moment to a later one.
+fn nanos_between(from: Moment, to: Moment) -> Duration {
+    Duration::from_nanos(u64::try_from(to.nanos() - from.nanos()).unwrap_or(0))
+}
+
+// === impl Components ===
+
+impl Components {
+    fn new(settings: &ControlPlaneSettings) -> Components {
+        let enabled = &settings.components;
+        Components {
+            agenda: Agenda::default(),
+            pods: HashMap::new(),
+            nodes: HashMap::new(),
+            event_recorder: EventRecorder::default(),
+            namespaces: Namespaces::default(),
+            scheduling: enabled.scheduler.then(|| PodScheduling::new(settings.scheduler.clone())),
+            kubelet: enabled.kubelet.then(Kubelet::default),
+            garbage_collection: enabled.garbage_collection.then(GarbageCollection::default),
+            volumes: enabled.volumes.then(Volumes::default),
+            workloads: enabled.workloads.then(|| Workloads::new(settings.seed)),
+        }
+    }
+
+    /// When there is something to do next.
+    fn next_due(&self, now: Moment) -> Option<Moment> {
+        let scheduling = self.scheduling.as_ref().and_then(|scheduling| scheduling.next(now));
+        let workloads = self.workloads.as_ref().and_then(Workloads::next);
+        [self.agenda.next(), scheduling, workloads].into_iter().flatten().min()
+    }
+
+    /// Whether something is about to happen by itself, soon.
+    fn is_busy(&self) -> bool {
+        self.agenda.is_busy()
+    }
+
+    /// A change of an object.
+    fn observe(&mut self, registry: &Registry, now: Moment, event: &StoreEvent) {
+        let what = what_of(event);
+        let Components {
+            agenda,
+            pods,
+            nodes,
+            event_recorder: events,
+            namespaces,
+            scheduling,
+            kubelet,
+            garbage_collection,
+            volumes,
+            workloads,
+        } = self;
+        if let Some(garbage_collection) = garbage_collection {
+            garbage_collection.observe(event);
+        }
+        namespaces.observe(event);
+        if event.kind == Kind::new("", "Pod") {
+            let pod_event = pod_event(&what, pods);
+            let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
+            if let Some(scheduling) = scheduling {
+                scheduling.observe_pod(now, &pod_event);
+            }
+            if let Some(kubelet) = kubelet {
+                kubelet.observe_pod(context, &pod_event);
+            }
+            if let Some(volumes) = volumes {
+                volumes.observe_pod(&pod_event);
+            }
+            if let Some(workloads) = workloads {
+                workloads.observe_pod(context, &pod_event);
+            }
+        } else if event.kind == Kind::new("", "Node") {
+            let node_event = node_event(&what, nodes);
+            let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
+            if let Some(scheduling) = scheduling {
+                scheduling.observe_node(now, &node_event);
+            }
+            if let Some(kubelet) = kubelet {
+                kubelet.observe_node(context, &node_event);
+            }
+            if let Some(workloads) = workloads {
+                workloads.observe_node(&node_event);
+            }
+        } else {
+            let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
+            if let Some(scheduling) = scheduling {
+                scheduling.observe(now, &what);
+            }
+            if let Some(volumes) = volumes {
+                volumes.observe(&event.kind, &what);
+            }
+            if let Some(workloads) = workloads {
+                workloads.observe(context, &what);
+            }
+        }
+    }
+
+    /// Does what is due. Returns whether there was anything.
+    fn work(&mut self, registry: &Registry, now: Moment) -> bool {
+        let Components { agenda, pods, nodes, event_recorder: events, .. } = self;
+        let mut has_worked = false;
+        while let Some(task) = agenda.take(now) {
+            has_worked = true;
+            let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
+            match task {
+                ClusterTask::SyncWorkloads => {
+                    if let Some(workloads) = &mut self.workloads {
+                        workloads.wake();
+                    }
+                }
+                task => {
+                    if let Some(kubelet) = &mut self.kubelet {
+                        kubelet.run(context, task);
+                    }
+                }
+            }
+        }
+        let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
+        has_worked |= self.namespaces.work(context);
+        if let Some(garbage_collection) = &mut self.garbage_collection {
+            has_worked |= garbage_collection.work(context);
+        }
+        if let Some(volumes) = &mut self.volumes {
+            has_worked |= volumes.work(context);
+        }
+        if let Some(workloads) = &mut self.workloads {
+            has_worked |= workloads.work(context);
+        }
+        if let Some(scheduling) = &mut self.scheduling {
+            has_worked |= scheduling.work(context);
+        }
+        has_worked
+    }
+}
+
+/// The change of an object as an informer reports it.
+fn what_of(event: &StoreEvent) -> What {
+    let object: Object = event.new.clone();
+    match (event.is_deletion, &event.old) {
+        (true, _) => What::Deleted(object),
+        (false, None) => What::Added(object),
+        (false, Some(_)) => What::Modified(object),
+    }
+}
+
+/// The parsed event of a pod. The view is kept until the pod is deleted.
+fn pod_event(what: &What, pods: &mut HashMap<NamespacedName, Arc<PodView>>) -> PodEvent {
+    let event = PodEvent::of_pod(what);
+    let view = event.object();
+    match event.state() {
+        Some(state) => drop(pods.insert(view.name.clone(), state.clone())),
+        None => drop(pods.remove(&view.name)),
+    }
+    event
+}
+
+fn node_event(what: &What, nodes: &mut HashMap<Arc<str>, Arc<NodeView>>) -> NodeEvent {
+    let event = NodeEvent::of_node(what);
+    let view = event.object();
+    match event.state() {
+        Some(state) => drop(nodes.insert(view.name.clone(), state.clone())),
+        None => drop(nodes.remove(&view.name)),
+    }
+    event
+}

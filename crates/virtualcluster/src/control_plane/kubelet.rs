@@ -1,0 +1,324 @@
+//! The kubelets of all nodes: bound pods run, become ready and end, as with KWOK's fast stages; and what
+//! kube-controller-manager does about pods of nodes that have gone or are tainted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::{DeleteOptions, Preconditions, UpdatedPart};
+use kubernetes::conditions::set_pod_condition;
+use kubernetes::go::duration;
+use kubernetes::objects::{NodeEvent, Phase, PodEvent, PodView};
+use kubernetes::time::{after, whole_second};
+use model::{Kind, NamespacedName};
+use serde_json::{Value, json};
+use simulation::components::TaintEviction;
+
+use super::ComponentContext;
+use super::tasks::{ClusterTask, PodRef};
+
+/// The kubelets of a cluster.
+#[derive(Default)]
+pub(super) struct Kubelet {
+    pods_by_node: BTreeMap<Arc<str>, BTreeSet<NamespacedName>>,
+    taint_eviction: TaintEviction<NamespacedName>,
+    /// The number of addresses given to pods.
+    addresses: u32,
+}
+
+/// The time from a node's deletion until its pods are deleted: a period of pod GC, and its quarantine.
+const POD_GC_DELAY: Duration = Duration::from_secs(60);
+/// Annotations with which KWOK's stages are delayed.
+const STAGE_SUFFIX: &str = ".stage.kwok.x-k8s.io/delay";
+
+impl Kubelet {
+    pub(super) fn observe_pod(&mut self, context: &mut ComponentContext<'_>, event: &PodEvent) {
+        let pod = event.object();
+        let Some(node) = &pod.node_name else { return };
+        if event.state().is_none() {
+            if let Some(pods) = self.pods_by_node.get_mut(node) {
+                pods.remove(&pod.name);
+                if pods.is_empty() {
+                    self.pods_by_node.remove(node);
+                }
+            }
+            self.taint_eviction.pod_deleted(&pod.name);
+            return;
+        }
+        self.pods_by_node.entry(node.clone()).or_default().insert(pod.name.clone());
+        let pod_ref = PodRef { name: pod.name.clone(), uid: pod.uid.clone() };
+        let Some(_) = context.nodes.get(node) else {
+            context.agenda.put(after(context.now, POD_GC_DELAY), ClusterTask::CollectPods(node.clone()));
+            return;
+        };
+        let (delay, task) = if pod.is_terminating() {
+            (stage_delay(pod, "pod-delete"), ClusterTask::RemovePod(pod_ref))
+        } else {
+            match pod.status.phase {
+                Phase::Pending => (stage_delay(pod, "pod-ready"), ClusterTask::StartPod(pod_ref)),
+                Phase::Running if is_of_job(pod) => {
+                    (stage_delay(pod, "pod-complete"), ClusterTask::FinishPod(pod_ref))
+                }
+                _ => return self.check_taints(context, pod),
+            }
+        };
+        context.agenda.put(after(context.now, delay), task);
+        self.check_taints(context, pod);
+    }
+
+    pub(super) fn observe_node(&mut self, context: &mut ComponentContext<'_>, event: &NodeEvent) {
+        let node = event.object();
+        if event.state().is_none() {
+            self.taint_eviction.node_deleted(&node.name);
+            if self.pods_by_node.contains_key(&node.name) {
+                let at = after(context.now, POD_GC_DELAY);
+                context.agenda.put(at, ClusterTask::CollectPods(node.name.clone()));
+            }
+            return;
+        }
+        if node.condition("Ready").is_none() {
+            initialize_node(context, &node.name);
+        }
+        if self.taint_eviction.node_changed(node) {
+            for name in self.pods_by_node.get(&node.name).cloned().unwrap_or_default() {
+                if let Some(pod) = context.pods.get(&name).cloned() {
+                    self.check_taints(context, &pod);
+                }
+            }
+        }
+        // Pods that were bound before their node existed.
+        if matches!(event, NodeEvent::Added(_)) {
+            for name in self.pods_by_node.get(&node.name).cloned().unwrap_or_default() {
+                if let Some(pod) = context.pods.get(&name).cloned() {
+                    self.observe_pod(context, &PodEvent::Modified(pod));
+                }
+            }
+        }
+    }
+
+    /// Evicts a pod that does not tolerate a taint of its node, now or later.
+    fn check_taints(&mut self, context: &mut ComponentContext<'_>, pod: &PodView) {
+        let (node, tolerations) = (pod.node_name.as_ref(), &pod.spec.tolerations);
+        let at = self.taint_eviction.pod_changed(context.now, &pod.name, node, tolerations);
+        if let Some(at) = at {
+            let pod_ref = PodRef { name: pod.name.clone(), uid: pod.uid.clone() };
+            context.agenda.put(at, ClusterTask::EvictByTaint(pod_ref, at));
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn run(&mut self, context: &mut ComponentContext<'_>, task: ClusterTask) {
+        match task {
+            ClusterTask::StartPod(pod) => self.start_pod(context, &pod),
+            ClusterTask::FinishPod(pod) => finish_pod(context, &pod),
+            ClusterTask::RemovePod(pod) => remove_pod(context, &pod),
+            ClusterTask::CollectPods(node) => self.collect_pods(context, &node),
+            ClusterTask::EvictByTaint(pod, at) => {
+                if self.taint_eviction.evicts(&pod.name, at).is_some() {
+                    evict_by_taint(context, &pod);
+                }
+            }
+            ClusterTask::SyncWorkloads => {}
+        }
+    }
+
+    fn start_pod(&mut self, context: &mut ComponentContext<'_>, pod: &PodRef) {
+        let Some(view) = current(context, pod).cloned() else { return };
+        if view.is_terminating() || view.status.phase != Phase::Pending {
+            return;
+        }
+        self.addresses = self.addresses.wrapping_add(1);
+        let [.., high, middle, low] = self.addresses.to_be_bytes();
+        let pod_ip = format!("10.{}.{middle}.{low}", 128 + high % 128);
+        let now = whole_second(context.now).to_string();
+        edit_status(context, pod, |object| {
+            let running = json!({"running": {"startedAt": now}});
+            let completed = json!({"terminated": {
+                "exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now,
+            }});
+            let containers = container_statuses(object, "containers", &running, true);
+            let init_containers = container_statuses(object, "initContainers", &completed, true);
+            let ip =
+                if object["spec"]["hostNetwork"] == true { NODE_ADDRESS.to_owned() } else { pod_ip.clone() };
+            let status = &mut object["status"];
+            status["phase"] = "Running".into();
+            status["startTime"] = now.as_str().into();
+            status["hostIP"] = NODE_ADDRESS.into();
+            status["hostIPs"] = json!([{"ip": NODE_ADDRESS}]);
+            status["podIPs"] = json!([{"ip": ip}]);
+            status["podIP"] = ip.into();
+            status["containerStatuses"] = containers;
+            if init_containers.as_array().is_some_and(|statuses| !statuses.is_empty()) {
+                status["initContainerStatuses"] = init_containers;
+            }
+            for condition in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"] {
+                set_condition(object, condition, "True", None, &now);
+            }
+        });
+    }
+
+    /// Pod GC: deletes the pods of a node that does not exist.
+    fn collect_pods(&mut self, context: &mut ComponentContext<'_>, node: &Arc<str>) {
+        if context.nodes.contains_key(node) {
+            return;
+        }
+        for name in self.pods_by_node.get(node).cloned().unwrap_or_default() {
+            let Some(view) = context.pods.get(&name) else { continue };
+            let pod = PodRef { name, uid: view.uid.clone() };
+            if !view.is_finished() {
+                let now = whole_second(context.now).to_string();
+                edit_status(context, &pod, |object| {
+                    object["status"]["phase"] = "Failed".into();
+                    let target = ("DeletionByPodGC", "PodGC: node no longer exists");
+                    set_condition(object, "DisruptionTarget", "True", Some(target), &now);
+                });
+            }
+            remove_pod(context, &pod);
+        }
+    }
+}
+
+/// The address of every node.
+const NODE_ADDRESS: &str = "10.0.0.1";
+
+/// The view of a pod, if it is still the same pod.
+fn current<'a>(context: &'a ComponentContext<'_>, pod: &PodRef) -> Option<&'a Arc<PodView>> {
+    context.pods.get(&pod.name).filter(|view| view.uid == pod.uid)
+}
+
+/// How long a stage of a pod is delayed.
+fn stage_delay(pod: &PodView, stage: &str) -> Duration {
+    let annotation = pod.annotations.get(&format!("{stage}{STAGE_SUFFIX}"));
+    let nanos = annotation.and_then(duration::parse).and_then(|nanos| u64::try_from(nanos).ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+fn is_of_job(pod: &PodView) -> bool {
+    pod.controller().is_some_and(|owner| &*owner.kind == "Job")
+}
+
+fn finish_pod(context: &mut ComponentContext<'_>, pod: &PodRef) {
+    if current(context, pod).is_none_or(|view| view.is_terminating() || view.is_finished()) {
+        return;
+    }
+    let now = whole_second(context.now).to_string();
+    edit_status(context, pod, |object| {
+        let completed = json!({"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}});
+        let containers = container_statuses(object, "containers", &completed, false);
+        let status = &mut object["status"];
+        status["phase"] = "Succeeded".into();
+        status["containerStatuses"] = containers;
+        for condition in ["Ready", "ContainersReady"] {
+            set_condition(object, condition, "False", Some(("PodCompleted", "")), &now);
+        }
+    });
+}
+
+/// The containers of a terminating pod have stopped.
+fn remove_pod(context: &mut ComponentContext<'_>, pod: &PodRef) {
+    let preconditions = Some(Preconditions { uid: Some(pod.uid.to_string()), resource_version: None });
+    let options = DeleteOptions { preconditions, grace_period_seconds: Some(0), ..DeleteOptions::default() };
+    // It may have gone already.
+    let _ = context.registry.delete_object(&Kind::new("", "Pod"), &pod.name, &options);
+}
+
+fn evict_by_taint(context: &mut ComponentContext<'_>, pod: &PodRef) {
+    let now = whole_second(context.now).to_string();
+    edit_status(context, pod, |object| {
+        let target = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+        set_condition(object, "DisruptionTarget", "True", Some(target), &now);
+    });
+    let preconditions = Some(Preconditions { uid: Some(pod.uid.to_string()), resource_version: None });
+    let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
+    let _ = context.registry.delete_object(&Kind::new("", "Pod"), &pod.name, &options);
+}
+
+/// Edits the status of a pod. One that has gone is left alone.
+fn edit_status(context: &mut ComponentContext<'_>, pod: &PodRef, mut edit: impl FnMut(&mut Value)) {
+    let uid = pod.uid.clone();
+    let _ = context.registry.update_object(&Kind::new("", "Pod"), &pod.name, UpdatedPart::Status, |object| {
+        let is_same = object["metadata"]["uid"] == *uid;
+        if is_same {
+            edit(object);
+        }
+        is_same
+    });
+}
+
+/// The statuses of a list of containers, all in one state.
+fn container_statuses(pod: &Value, list: &str, state: &Value, is_ready: bool) -> Value {
+    let containers = pod["spec"][list].as_array().into_iter().flatten();
+    containers
+        .map(|container| {
+            json!({
+                "name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0,
+                "ready": is_ready, "started": is_ready, "state": state, "lastState": {},
+            })
+        })
+        .collect()
+}
+
+fn set_condition(
+    pod: &mut Value,
+    condition_type: &str,
+    condition_status: &str,
+    reason: Option<(&str, &str)>,
+    now: &str,
+) {
+    let mut condition = json!({"type": condition_type, "status": condition_status});
+    if let Some((reason, message)) = reason {
+        condition["reason"] = reason.into();
+        if !message.is_empty() {
+            condition["message"] = message.into();
+        }
+    }
+    set_pod_condition(pod, condition, now);
+}
+
+/// A node that nobody reports the status of becomes ready, with KWOK's capacity if it has none.
+fn initialize_node(context: &mut ComponentContext<'_>, name: &Arc<str>) {
+    let now = whole_second(context.now).to_string();
+    let key = NamespacedName::new("", name.clone());
+    let _ = context.registry.update_object(&Kind::new("", "Node"), &key, UpdatedPart::Status, |node| {
+        let status = &mut node["status"];
+        if !status["capacity"].is_object() {
+            status["capacity"] = json!({"cpu": "1k", "memory": "1Ti", "pods": "1M"});
+        }
+        if !status["allocatable"].is_object() {
+            status["allocatable"] = status["capacity"].clone();
+        }
+        let condition = |kind: &str, value: &str, reason: &str, message: &str| {
+            json!({
+                "type": kind, "status": value, "reason": reason, "message": message,
+                "lastHeartbeatTime": now, "lastTransitionTime": now,
+            })
+        };
+        status["conditions"] = json!([
+            condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+            condition(
+                "MemoryPressure",
+                "False",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available"
+            ),
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            condition(
+                "PIDPressure",
+                "False",
+                "KubeletHasSufficientPID",
+                "kubelet has sufficient PID available"
+            ),
+        ]);
+        if !status["addresses"].is_array() {
+            status["addresses"] = json!([{"type": "InternalIP", "address": NODE_ADDRESS}]);
+        }
+        if status["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().is_empty() {
+            status["nodeInfo"] = json!({
+                "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+                "kubeProxyVersion": "", "kubeletVersion": "kinescope", "machineID": "",
+                "operatingSystem": "linux", "osImage": "", "systemUUID": "",
+            });
+        }
+        true
+    });
+}

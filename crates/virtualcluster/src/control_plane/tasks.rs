@@ -1,0 +1,104 @@
+//! The set of components that run, and the tasks that they set themselves for later.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use model::{Moment, NamespacedName};
+use simulation::Task;
+
+/// The components of a cluster that run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComponentSet {
+    /// kube-scheduler.
+    pub scheduler: bool,
+    /// A kubelet on every node: pods run, become ready, and end.
+    pub kubelet: bool,
+    /// The garbage collector.
+    pub garbage_collection: bool,
+    /// Binding and provisioning of PersistentVolumes.
+    pub volumes: bool,
+    /// The controllers of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and
+    /// PodDisruptionBudgets.
+    pub workloads: bool,
+}
+
+/// Work for later.
+#[derive(Debug)]
+pub(super) enum ClusterTask {
+    /// The containers of a pod start.
+    StartPod(PodRef),
+    /// The containers of a pod exit.
+    FinishPod(PodRef),
+    /// A terminating pod is removed.
+    RemovePod(PodRef),
+    /// Pods of a node that does not exist are deleted.
+    CollectPods(Arc<str>),
+    /// A pod's toleration of a taint ends at this moment.
+    EvictByTaint(PodRef, Moment),
+    /// The controllers work.
+    SyncWorkloads,
+}
+
+/// A pod that may have been replaced by another one of its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PodRef {
+    pub(super) name: NamespacedName,
+    pub(super) uid: Arc<str>,
+}
+
+/// A component that does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown component {0:?}: expected scheduler, kubelet, gc, pv, workloads, or none")]
+pub struct UnknownComponent(String);
+
+// === impl ComponentSet ===
+
+impl Default for ComponentSet {
+    fn default() -> ComponentSet {
+        ComponentSet {
+            scheduler: true,
+            kubelet: true,
+            garbage_collection: true,
+            volumes: true,
+            workloads: false,
+        }
+    }
+}
+
+impl ComponentSet {
+    /// No component.
+    pub const NONE: ComponentSet = ComponentSet {
+        scheduler: false,
+        kubelet: false,
+        garbage_collection: false,
+        volumes: false,
+        workloads: false,
+    };
+}
+
+impl FromStr for ComponentSet {
+    type Err = UnknownComponent;
+
+    /// Parses a list of names, separated by commas.
+    fn from_str(text: &str) -> Result<ComponentSet, UnknownComponent> {
+        let mut set = ComponentSet::NONE;
+        for name in text.split(',').map(str::trim) {
+            match name {
+                "scheduler" => set.scheduler = true,
+                "kubelet" => set.kubelet = true,
+                "gc" => set.garbage_collection = true,
+                "pv" => set.volumes = true,
+                "workloads" => set.workloads = true,
+                "none" => {}
+                other => return Err(UnknownComponent(other.to_owned())),
+            }
+        }
+        Ok(set)
+    }
+}
+
+impl Task for ClusterTask {
+    fn finishes_soon(&self) -> bool {
+        !matches!(self, ClusterTask::CollectPods(_) | ClusterTask::EvictByTaint(..))
+    }
+}

@@ -1,0 +1,300 @@
+//! Tests of whole virtual clusters, with a virtual clock.
+
+use std::time::Duration;
+
+use apiserver::{DeleteOptions, PropagationPolicy, UpdatedPart};
+use model::{Kind, Moment, NamespacedName};
+use serde_json::{Value, json};
+
+use crate::{
+    AdvanceTarget, ClusterClock, ComponentSet, ControlPlaneSettings, NodeTemplate, VirtualCluster,
+    VirtualClusterOptions,
+};
+
+const START: &str = "2026-11-02T14:20:00Z";
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A cluster with all components.
+fn cluster(nodes: usize) -> VirtualCluster {
+    let start: Moment = START.parse().unwrap();
+    let components = ComponentSet { workloads: true, ..ComponentSet::default() };
+    let cluster = VirtualCluster::start(VirtualClusterOptions {
+        clock: ClusterClock::starting_at(start),
+        control_plane: ControlPlaneSettings { components, ..ControlPlaneSettings::default() },
+        git_version: "v1.36.4".to_owned(),
+    });
+    let cluster = cluster.unwrap();
+    cluster.add_nodes(nodes, &NodeTemplate::default()).unwrap();
+    cluster.settle();
+    cluster.set_base();
+    cluster
+}
+
+fn pod(name: &str, cpu: &str) -> Value {
+    let resources = json!({"requests": {"cpu": cpu}});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "busybox:1", "resources": resources}]},
+    })
+}
+
+fn workload(kind: &str, name: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": if kind == "Job" { "batch/v1" } else { "apps/v1" }, "kind": kind, "metadata": {"name": name},
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "busybox:1"}]},
+            },
+        },
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        object["spec"][field.as_str()] = value.clone();
+    }
+    object
+}
+
+fn name(name: &str) -> NamespacedName {
+    NamespacedName::new("default", name)
+}
+
+/// The field of every object of a kind in the namespace `default`, by name.
+fn fields(cluster: &VirtualCluster, kind: &Kind, pointer: &str) -> Vec<String> {
+    let objects = cluster.store().objects(kind);
+    let field = |object: &model::Object| {
+        let value = object.value().unwrap();
+        value
+            .pointer(pointer)
+            .map_or("-".to_owned(), |field| field.as_str().map_or(field.to_string(), str::to_owned))
+    };
+    objects.range(Some("default"), None).map(field).collect()
+}
+
+fn phases(cluster: &VirtualCluster) -> Vec<String> {
+    fields(cluster, &Kind::new("", "Pod"), "/status/phase")
+}
+
+#[test]
+fn pods_are_scheduled_or_refused() {
+    let cluster = cluster(2);
+    cluster.create(pod("small", "1")).unwrap();
+    cluster.create(pod("big", "100")).unwrap();
+    let outcome = cluster.wait_until_decided(&[name("small"), name("big")], TIMEOUT);
+    assert_eq!(outcome.scheduled.len(), 1);
+    assert!(outcome.unschedulable.contains(&name("big")) && outcome.undecided.is_empty());
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Pending", "Running"]);
+    let reasons = fields(&cluster, &Kind::new("", "Event"), "/reason");
+    assert_eq!(reasons, ["FailedScheduling", "Scheduled"]);
+    // A node that is large enough helps.
+    let mut node = NodeTemplate::default().node(7);
+    node["status"] = json!({"allocatable": {"cpu": "200", "memory": "1Ti", "pods": "10"}});
+    cluster.create(node).unwrap();
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(20))).unwrap();
+    assert_eq!(phases(&cluster), ["Running", "Running"]);
+}
+
+#[test]
+fn a_reset_restores_the_state_and_the_components() {
+    let cluster = cluster(2);
+    let base = cluster.store().objects(&Kind::new("", "Node")).len();
+    cluster.create(pod("a", "30")).unwrap();
+    cluster.create(pod("b", "30")).unwrap();
+    cluster.settle();
+    cluster
+        .registry()
+        .delete_object(&Kind::new("", "Node"), &NamespacedName::new("", "node-0"), &DeleteOptions::default())
+        .unwrap();
+    cluster.reset();
+    cluster.settle();
+    assert_eq!((phases(&cluster).len(), cluster.store().objects(&Kind::new("", "Node")).len()), (0, base));
+    // The nodes are free again.
+    cluster.create(pod("c", "30")).unwrap();
+    cluster.create(pod("d", "30")).unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Running", "Running"]);
+}
+
+#[test]
+fn a_virtual_clock_moves_from_task_to_task() {
+    let cluster = cluster(1);
+    let mut late = pod("late", "1");
+    late["metadata"]["annotations"] = json!({"pod-ready.stage.kwok.x-k8s.io/delay": "90s"});
+    cluster.create(late).unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Pending"]);
+    let now = cluster.advance(AdvanceTarget::By(Duration::from_secs(60))).unwrap();
+    assert_eq!(
+        (now.to_string(), phases(&cluster)),
+        ("2026-11-02T14:21:00Z".to_owned(), vec!["Pending".to_owned()])
+    );
+    let now = cluster.advance(AdvanceTarget::UntilIdle).unwrap();
+    assert_eq!(
+        (now.to_string(), phases(&cluster)),
+        ("2026-11-02T14:21:30Z".to_owned(), vec!["Running".to_owned()])
+    );
+    let started = fields(&cluster, &Kind::new("", "Pod"), "/status/startTime");
+    assert_eq!(started, ["2026-11-02T14:21:30Z"]);
+}
+
+#[test]
+fn workloads_have_pods_until_they_are_deleted() {
+    let cluster = cluster(2);
+    let selector = json!({"matchLabels": {"app": "web"}});
+    cluster.create(workload("Deployment", "web", json!({"replicas": 3, "selector": selector}))).unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Running"; 3]);
+    let deployments = Kind::new("apps", "Deployment");
+    assert_eq!(fields(&cluster, &deployments, "/status/readyReplicas"), ["3"]);
+    cluster
+        .registry()
+        .update_object(&deployments, &name("web"), UpdatedPart::Object, |deployment| {
+            deployment["spec"]["replicas"] = 1.into();
+            true
+        })
+        .unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Running"]);
+    let policy = Some(PropagationPolicy::Foreground);
+    let options = DeleteOptions { propagation_policy: policy, ..DeleteOptions::default() };
+    cluster.registry().delete_object(&deployments, &name("web"), &options).unwrap();
+    cluster.settle();
+    assert!(phases(&cluster).is_empty());
+    assert!(fields(&cluster, &deployments, "/metadata/name").is_empty());
+    assert!(fields(&cluster, &Kind::new("apps", "ReplicaSet"), "/metadata/name").is_empty());
+}
+
+#[test]
+fn a_job_completes() {
+    let cluster = cluster(1);
+    let mut job = workload("Job", "once", json!({"completions": 2}));
+    job["spec"]["template"]["spec"]["restartPolicy"] = "Never".into();
+    cluster.create(job).unwrap();
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(10))).unwrap();
+    assert_eq!(phases(&cluster), ["Succeeded"; 2]);
+    assert_eq!(fields(&cluster, &Kind::new("batch", "Job"), "/status/succeeded"), ["2"]);
+}
+
+#[test]
+fn an_orphaned_replica_set_stays() {
+    let cluster = cluster(1);
+    let selector = json!({"matchLabels": {"app": "web"}});
+    cluster.create(workload("Deployment", "web", json!({"replicas": 1, "selector": selector}))).unwrap();
+    cluster.settle();
+    let options =
+        DeleteOptions { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteOptions::default() };
+    cluster.registry().delete_object(&Kind::new("apps", "Deployment"), &name("web"), &options).unwrap();
+    cluster.settle();
+    let sets = Kind::new("apps", "ReplicaSet");
+    assert_eq!(fields(&cluster, &sets, "/metadata/ownerReferences"), ["-"]);
+    assert!(fields(&cluster, &Kind::new("apps", "Deployment"), "/metadata/name").is_empty());
+    assert_eq!(phases(&cluster), ["Running"]);
+}
+
+#[test]
+fn a_namespace_is_filled_and_emptied() {
+    let cluster = cluster(1);
+    cluster.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
+    cluster.settle();
+    let accounts = cluster.store().objects(&Kind::new("", "ServiceAccount"));
+    assert_eq!(accounts.range(Some("shop"), None).count(), 1);
+    let mut pod = pod("a", "1");
+    pod["metadata"]["namespace"] = "shop".into();
+    cluster.create(pod).unwrap();
+    cluster.settle();
+    let namespaces = Kind::new("", "Namespace");
+    cluster
+        .registry()
+        .delete_object(&namespaces, &NamespacedName::new("", "shop"), &DeleteOptions::default())
+        .unwrap();
+    cluster.settle();
+    for kind in cluster.store().kinds() {
+        assert_eq!(cluster.store().objects(&kind).range(Some("shop"), None).count(), 0, "{kind}");
+    }
+    assert!(cluster.store().objects(&namespaces).get(&NamespacedName::new("", "shop")).is_none());
+}
+
+#[test]
+fn claims_are_bound_and_provisioned() {
+    let cluster = cluster(2);
+    for (class, mode) in [("at-once", "Immediate"), ("later", "WaitForFirstConsumer")] {
+        cluster
+            .create(json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": class},
+                "provisioner": "example.com/disk", "volumeBindingMode": mode,
+            }))
+            .unwrap();
+        cluster
+            .create(json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": class},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }))
+            .unwrap();
+    }
+    cluster.settle();
+    let claims = Kind::new("", "PersistentVolumeClaim");
+    assert_eq!(fields(&cluster, &claims, "/status/phase"), ["Bound", "Pending"]);
+    let mut user = pod("user", "1");
+    user["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "later"}}]);
+    cluster.create(user).unwrap();
+    cluster.settle();
+    assert_eq!(fields(&cluster, &claims, "/status/phase"), ["Bound", "Bound"]);
+    assert_eq!(phases(&cluster), ["Running"]);
+    // A claim in use goes with its last pod, and its volume with it.
+    cluster.registry().delete_object(&claims, &name("later"), &DeleteOptions::default()).unwrap();
+    cluster.settle();
+    assert_eq!(fields(&cluster, &claims, "/metadata/name").len(), 2);
+    cluster
+        .registry()
+        .delete_object(&Kind::new("", "Pod"), &name("user"), &DeleteOptions::default())
+        .unwrap();
+    cluster.settle();
+    assert_eq!(fields(&cluster, &claims, "/metadata/name"), ["at-once"]);
+    assert_eq!(cluster.store().objects(&Kind::new("", "PersistentVolume")).len(), 1);
+}
+
+#[test]
+fn pods_of_deleted_and_tainted_nodes_go() {
+    let cluster = cluster(2);
+    let mut one = pod("one", "20");
+    one["spec"]["tolerations"] =
+        json!([{"key": "broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 40}]);
+    cluster.create(one).unwrap();
+    cluster.settle();
+    cluster.create(pod("two", "20")).unwrap();
+    cluster.settle();
+    let nodes = fields(&cluster, &Kind::new("", "Pod"), "/spec/nodeName");
+    assert_ne!(nodes[0], nodes[1]);
+    let node_kind = Kind::new("", "Node");
+    cluster
+        .registry()
+        .update_object(&node_kind, &NamespacedName::new("", &*nodes[0]), UpdatedPart::Object, |node| {
+            node["spec"]["taints"] = json!([{"key": "broken", "effect": "NoExecute"}]);
+            true
+        })
+        .unwrap();
+    let second = NamespacedName::new("", &*nodes[1]);
+    cluster.registry().delete_object(&node_kind, &second, &DeleteOptions::default()).unwrap();
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(39))).unwrap();
+    assert_eq!(phases(&cluster).len(), 2);
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(2))).unwrap();
+    assert_eq!(fields(&cluster, &Kind::new("", "Pod"), "/metadata/name"), ["two"]);
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(30))).unwrap();
+    assert!(phases(&cluster).is_empty());
+}
+
+#[test]
+fn the_same_writes_lead_to_the_same_cluster() {
+    let run = || {
+        let cluster = cluster(3);
+        let selector = json!({"matchLabels": {"app": "web"}});
+        cluster.create(workload("Deployment", "web", json!({"replicas": 5, "selector": selector}))).unwrap();
+        cluster.advance(AdvanceTarget::By(Duration::from_secs(100))).unwrap();
+        let pods = cluster.store().objects(&Kind::new("", "Pod"));
+        pods.iter().map(|pod| pod.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(run(), run());
+}
