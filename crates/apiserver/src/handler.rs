@@ -130,6 +130,9 @@ impl ReadRequest {
         match self.info.subresource.as_deref() {
             None => Ok(ResourceResponse::Json(renderer.object(object))),
             Some("status") if self.resource.has_status => Ok(ResourceResponse::Json(renderer.object(object))),
+            Some("resize" | "ephemeralcontainers") if self.resource.is_pod() => {
+                Ok(ResourceResponse::Json(renderer.object(object)))
+            }
             Some("scale") => Ok(ResourceResponse::Json(registry.scale(&self.resource, &key)?.to_string())),
             Some(subresource) => Err(no_container(&self.resource, subresource, &**store)),
         }

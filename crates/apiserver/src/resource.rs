@@ -116,6 +116,11 @@ impl Resource {
         if self.is_event() { Kind::new("", "Event") } else { self.kind.clone() }
     }
 
+    /// Whether it is that of pods.
+    pub(crate) fn is_pod(&self) -> bool {
+        self.kind.group.is_empty() && &*self.kind.kind == "Pod"
+    }
+
     /// Whether it is one of the two resources of Events.
     pub(crate) fn is_event(&self) -> bool {
         &*self.kind.kind == "Event" && EVENT_GROUPS.contains(&&*self.kind.group)

@@ -25,9 +25,10 @@ pub(crate) fn find_resource(store: &dyn Store, info: &RequestInfo) -> Result<Res
 
 /// The answer to requests for a container: no containers run here.
 pub(crate) fn no_container(resource: &Resource, subresource: &str, store: &dyn Store) -> ApiError {
-    let is_pod = &*resource.kind.kind == "Pod" && resource.kind.group.is_empty();
     match subresource {
-        "log" | "exec" | "attach" | "portforward" | "proxy" if is_pod || subresource == "proxy" => {
+        "log" | "exec" | "attach" | "portforward" | "proxy"
+            if resource.is_pod() || subresource == "proxy" =>
+        {
             let reason = store.read_only_reason();
             let reason =
                 reason.as_deref().unwrap_or("this is a virtual cluster, whose pods have no containers");

@@ -6,7 +6,7 @@ use axum::extract::{Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use model::{NamespacedName, Object};
+use model::{Kind, NamespacedName, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -99,15 +99,14 @@ impl WriteRequest<'_> {
             let object = registry.create(resource, self.info.namespace.as_deref(), object, self.options)?;
             return Ok(created(self.respond(&object)?));
         };
-        let is_pod = &*resource.kind.kind == "Pod" && resource.kind.group.is_empty();
         match self.info.subresource.as_deref() {
             None => Err(method_not_allowed()),
-            Some("binding") if is_pod => {
+            Some("binding") if resource.is_pod() => {
                 let binding = parse_json(&self.parts.headers, self.body)?;
                 registry.bind(resource, &name, &binding, self.options)?;
                 Ok(created(success()))
             }
-            Some("eviction") if is_pod => {
+            Some("eviction") if resource.is_pod() => {
                 let eviction = parse_json(&self.parts.headers, self.body)?;
                 let options = match eviction.get("deleteOptions").filter(|options| !options.is_null()) {
                     Some(options) => DeleteOptions::deserialize(options).map_err(bad_options)?,
@@ -128,7 +127,7 @@ impl WriteRequest<'_> {
     fn patch(&self) -> Result<Response, ApiError> {
         let patch = Patch::parse(body::content_type(&self.parts.headers), self.body)?;
         let kind = match self.info.subresource.as_deref() {
-            Some("scale") => model::Kind::new("autoscaling", "Scale"),
+            Some("scale") => Kind::new("autoscaling", "Scale"),
             _ => self.resource.kind.clone(),
         };
         self.update(|object| patch.apply(&kind, object))
@@ -138,7 +137,6 @@ impl WriteRequest<'_> {
     fn update(&self, mut edit: impl FnMut(&Value) -> Result<Value, ApiError>) -> Result<Response, ApiError> {
         let (registry, resource) = (self.registry, &self.resource);
         let name = self.name().ok_or_else(method_not_allowed)?;
-        let is_core = |kind: &str| resource.kind.group.is_empty() && &*resource.kind.kind == kind;
         let part = match self.info.subresource.as_deref() {
             None => UpdatedPart::Object,
             Some("status") => UpdatedPart::Status,
@@ -146,8 +144,8 @@ impl WriteRequest<'_> {
                 let scale = registry.update_scale(resource, &name, self.options, edit)?;
                 return Ok(json_response("application/json", scale.to_string()));
             }
-            Some("resize" | "ephemeralcontainers") if is_core("Pod") => UpdatedPart::Spec,
-            Some("finalize") if is_core("Namespace") => UpdatedPart::Spec,
+            Some("resize" | "ephemeralcontainers") if resource.is_pod() => UpdatedPart::Spec,
+            Some("finalize") if resource.kind == Kind::new("", "Namespace") => UpdatedPart::Spec,
             Some(subresource) => return Err(no_container(resource, subresource, &**registry.store())),
         };
         let edited = |object: &Value| {
@@ -187,19 +185,20 @@ impl WriteRequest<'_> {
     fn delete_collection(&self, options: &DeleteOptions) -> Result<Response, ApiError> {
         let selection = ListOptions::parse(&self.parts.uri, &self.resource)?;
         let list = self.registry.store().list(&self.resource)?;
-        let mut deleted = Vec::new();
+        let mut selected = Vec::new();
         for object in list.objects.range(self.info.namespace.as_deref(), None) {
             if !is_selected(&self.resource, object, &selection) {
                 continue;
             }
             match self.registry.delete(&self.resource, &name_of(object), options, self.options) {
-                Ok(Deletion::Gone(object) | Deletion::Terminating(object)) => deleted.push(object),
+                // The response lists the objects as they were before.
+                Ok(_) => selected.push(object.clone()),
                 // Someone else was first.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
         }
-        let list = crate::store::ObjectList { objects: deleted.into_iter().collect(), ..list };
+        let list = crate::store::ObjectList { objects: selected.into_iter().collect(), ..list };
         let text = self.renderer()?.list(&list, None, &ListOptions::default());
         Ok(json_response("application/json", text))
     }
@@ -297,3 +296,6 @@ fn success() -> Response {
 fn created(response: Response) -> Response {
     (StatusCode::CREATED, response).into_response()
 }
+
+#[cfg(test)]
+mod tests;
