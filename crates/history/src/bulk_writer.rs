@@ -180,8 +180,14 @@ impl BulkWriter {
     fn close_block(&mut self, stream: &Stream, pending: &PendingVersions) -> Result<()> {
         let connection = self.connection.as_ref().expect("the connection is open until finish");
         let block = Block::pack(&mut self.codec, stream, pending);
-        let due =
-            self.keyframe_schedule.count_block(connection, &self.path, &mut self.reader, stream, &block)?;
+        let due = self.keyframe_schedule.count_block(
+            connection,
+            &self.path,
+            &mut self.reader,
+            stream,
+            block.size(),
+            false,
+        )?;
         block.insert(connection, &self.path)?;
         block.remove_rows(connection, &self.path)?;
         if due {

@@ -5,6 +5,7 @@
 //! ([`History::of`]). The layout is described in `schema.sql` and `frame.rs`.
 
 mod batch;
+mod batch_packer;
 mod bulk_writer;
 mod change_indexer;
 mod changes;
@@ -22,6 +23,7 @@ mod members;
 mod object_blocks;
 mod pack;
 mod packer;
+mod packer_queue;
 mod pages;
 mod prune;
 mod prune_steps;

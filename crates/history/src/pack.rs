@@ -36,6 +36,23 @@ pub(crate) struct Block {
     frame: Vec<u8>,
 }
 
+/// A block that is in the file, as the schedules of keyframes and of the index count it.
+pub(crate) struct WrittenBlock {
+    pub(crate) stream: i64,
+    /// Sequence number and moment of its last change.
+    pub(crate) end: (i64, i64),
+    pub(crate) size: BlockSize,
+}
+
+/// The size of a block.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockSize {
+    changes: i64,
+    /// Number of objects added minus number deleted.
+    object_delta: i64,
+    packed: i64,
+}
+
 /// One part of a packed keyframe that is not written yet.
 pub(crate) struct KeyframePart {
     objects: usize,
@@ -135,6 +152,15 @@ impl Block {
         (self.last_seq, self.last_at)
     }
 
+    pub(crate) fn size(&self) -> BlockSize {
+        BlockSize { changes: self.changes as i64, object_delta: self.object_delta, packed: self.packed() }
+    }
+
+    /// The block, as it is counted once it is in the file.
+    pub(crate) fn written(&self) -> WrittenBlock {
+        WrittenBlock { stream: self.stream, end: self.end(), size: self.size() }
+    }
+
     fn packed(&self) -> i64 {
         self.frame.len() as i64
     }
@@ -155,29 +181,32 @@ impl KeyframePart {
 // === impl KeyframeSchedule ===
 
 impl KeyframeSchedule {
-    /// Counts a block that is about to be written; returns whether a keyframe is due after it.
+    /// Counts a block that is about to be written, or was; returns whether a keyframe is due after it.
     pub(crate) fn count_block(
         &mut self,
         connection: &Connection,
         path: &Path,
         reader: &mut VersionReader,
         stream: &Stream,
-        block: &Block,
+        block: BlockSize,
+        is_written: bool,
     ) -> Result<bool> {
-        let due = match self.streams.get_mut(&stream.id) {
-            Some(due) => due,
-            None => {
-                let (blocks, bytes) =
-                    blocks_since_keyframe(connection, stream.id).context("read the blocks of", path)?;
-                let state = locate_state(connection, path, reader, stream, ReadPoint::Seq(i64::MAX))?;
-                let alive = state.frames.iter().map(|(_, locations)| locations.len() as i64).sum();
-                self.streams.entry(stream.id).or_insert(KeyframeProgress { blocks, bytes, alive })
-            }
-        };
-        due.blocks += 1;
-        due.bytes += block.packed();
-        due.alive = (due.alive + block.object_delta).max(0);
-        let estimate = due.alive * KEYFRAME_VERSION_COST * block.packed() / block.changes as i64;
+        let is_new = !self.streams.contains_key(&stream.id);
+        if is_new {
+            let (blocks, bytes) =
+                blocks_since_keyframe(connection, stream.id).context("read the blocks of", path)?;
+            let state = locate_state(connection, path, reader, stream, ReadPoint::Seq(i64::MAX))?;
+            let alive = state.frames.iter().map(|(_, locations)| locations.len() as i64).sum();
+            self.streams.insert(stream.id, KeyframeProgress { blocks, bytes, alive });
+        }
+        let due = self.streams.entry(stream.id).or_default();
+        // What was read from the file includes a block that was written.
+        if !(is_new && is_written) {
+            due.blocks += 1;
+            due.bytes += block.packed;
+            due.alive = (due.alive + block.object_delta).max(0);
+        }
+        let estimate = due.alive * KEYFRAME_VERSION_COST * block.packed / block.changes;
         Ok(due.blocks >= MIN_KEYFRAME_BLOCKS && due.bytes >= KEYFRAME_BLOCK_RATIO * estimate)
     }
 

@@ -15,7 +15,10 @@ use crate::error::{Error, ErrorContext, Result};
 use crate::frame::{MAX_FRAME_BYTES, MAX_FRAME_VERSIONS, PendingVersions};
 use crate::index_schedule::IndexSchedule;
 use crate::index_segment::IndexSegment;
-use crate::pack::{Block, KeyframePart, KeyframeSchedule, insert_keyframe, pack_keyframe, remove_block};
+use crate::pack::{
+    Block, KeyframePart, KeyframeSchedule, WrittenBlock, insert_keyframe, pack_keyframe, remove_block,
+};
+use crate::packer_queue::{PackerRequest, UnfinishedRequests};
 use crate::prune_steps::{self, PruneBound, PruneStep};
 use crate::rows::NewDictionary;
 use crate::schema;
@@ -24,16 +27,6 @@ use crate::writer_command::WriterCommand;
 
 /// After this time without a request the packer frees its memory.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// A request of the writer thread.
-pub(crate) enum PackerRequest {
-    /// Pack a block of a stream that has enough rows for one.
-    Pack(i64),
-    /// Train a dictionary for a stream that has enough rows to sample.
-    Train(i64),
-    /// Prune everything before a moment; the reply is sent if there is a sender.
-    Prune(Moment, Option<SyncSender<Result<Moment>>>),
-}
 
 /// Slot for one finished output of the packer. The writer checks it between two batches, so that the output does not
 /// queue behind the batches.
@@ -79,6 +72,7 @@ pub(crate) struct Packer {
     index_schedule: IndexSchedule,
     outbox: Outbox,
     requests: Receiver<PackerRequest>,
+    unfinished: Arc<UnfinishedRequests>,
     /// Requests received while a prune was running.
     backlog: VecDeque<PackerRequest>,
 }
@@ -172,6 +166,7 @@ impl Packer {
         writer: SyncSender<WriterCommand>,
         packed_slot: Arc<PackedSlot>,
         requests: Receiver<PackerRequest>,
+        unfinished: Arc<UnfinishedRequests>,
     ) -> Result<Packer> {
         let connection = schema::open_readable(path)?;
         connection
@@ -187,6 +182,7 @@ impl Packer {
             index_schedule: IndexSchedule::default(),
             outbox: Outbox { writer, packed_slot },
             requests,
+            unfinished,
             backlog: VecDeque::new(),
         })
     }
@@ -205,6 +201,7 @@ impl Packer {
 
     fn serve_requests(&mut self) -> Result<()> {
         while let Some(request) = self.next_request() {
+            let scope = request.scope();
             match request {
                 PackerRequest::Pack(stream) => {
                     let stream = self.stream(stream)?;
@@ -214,12 +211,14 @@ impl Packer {
                     let stream = self.stream(stream)?;
                     self.train_dictionary(&stream)?;
                 }
+                PackerRequest::Count(block) => self.count_written(&block)?,
                 PackerRequest::Prune(moment, reply) => {
                     let outcome = self.prune(moment);
                     // A failed prune does not stop packing.
                     reply.map(|reply| reply.send(outcome));
                 }
             }
+            self.unfinished.finish(scope);
         }
         for stream in streams(&self.connection, &self.path)? {
             while self.pack_block(&stream, true)? {}
@@ -305,27 +304,48 @@ impl Packer {
         self.pending = pending;
         self.connection.execute_batch("COMMIT").context("read", &self.path)?;
         let Some((block, rows, instead_of, dictionary)) = made? else { return Ok(false) };
-        let due = self.keyframe_schedule.count_block(
+        let is_keyframe_due = self.keyframe_schedule.count_block(
             &self.connection,
             &self.path,
             &mut self.reader,
             stream,
-            &block,
+            block.size(),
+            false,
         )?;
-        let (seq, at) = block.end();
+        let end = block.end();
         self.outbox.deliver(
             stream.id,
             rows,
             PackedOutputKind::Block { block, replaces: instead_of, dictionary },
         )?;
-        if due {
+        self.finish_block(stream, end, is_keyframe_due)?;
+        Ok(true)
+    }
+
+    /// Counts a block that the writer has packed itself.
+    fn count_written(&mut self, block: &WrittenBlock) -> Result<()> {
+        let stream = self.stream(block.stream)?;
+        let is_keyframe_due = self.keyframe_schedule.count_block(
+            &self.connection,
+            &self.path,
+            &mut self.reader,
+            &stream,
+            block.size,
+            true,
+        )?;
+        self.finish_block(&stream, block.end, is_keyframe_due)
+    }
+
+    /// Writes the keyframe and the index segment that are due after a block.
+    fn finish_block(&mut self, stream: &Stream, (seq, at): (i64, i64), is_keyframe_due: bool) -> Result<()> {
+        if is_keyframe_due {
             let parts = pack_keyframe(&self.connection, &self.path, &mut self.reader, stream, seq)?;
             self.keyframe_schedule.reset(stream, &parts);
             self.outbox.deliver(stream.id, 0, PackedOutputKind::Keyframe { seq, at, parts })?;
         }
         self.index_schedule.count_block(stream);
         self.write_index_segment(stream)?;
-        Ok(true)
+        Ok(())
     }
 
     /// Writes the next index segment of a stream. Returns whether one was due.

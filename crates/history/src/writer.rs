@@ -7,16 +7,18 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use model::Moment;
+use model::{ContentHash, Moment};
 use rusqlite::Connection;
 
 use crate::batch::Batch;
-use crate::change_indexer::ChangeIndexer;
+use crate::batch_packer::{BatchPacker, LargeKinds, UnpackedStream};
+use crate::change_indexer::{ChangeIndexer, Stream};
 use crate::error::{Error, ErrorContext, Result};
-use crate::frame::MAX_FRAME_VERSIONS;
+use crate::frame::{MAX_FRAME_VERSIONS, VersionRow};
 use crate::gaps;
 use crate::lock::WriterLock;
-use crate::packer::{PackedOutput, PackedSlot, Packer, PackerRequest};
+use crate::packer::{PackedOutput, PackedSlot, Packer};
+use crate::packer_queue::{PackerQueue, PackerRequest};
 use crate::prune_steps::{self, PruneHandle};
 use crate::rows::{DICTIONARY_SAMPLES, RowCodec};
 use crate::schema::{self, Durability};
@@ -26,9 +28,6 @@ use crate::writer_command::WriterCommand;
 const BATCH_QUEUE: usize = 16;
 /// A transaction is committed after this many changes even if more are queued.
 const TRANSACTION_CHANGES: usize = 2048;
-/// Maximum number of queued packer requests; a stream that found the queue full is requested again after the next
-/// commit.
-const PACK_QUEUE: usize = 1024;
 
 /// Pruning stops if the write-ahead log has more pages than this after a checkpoint, because a reader still needs
 /// them.
@@ -53,9 +52,10 @@ impl Writer {
         let last_seq = indexer.last_seq();
         let waiting = count_rows(&connection).context("read", path)?;
         let (commands, inbox) = sync_channel(BATCH_QUEUE);
-        let (requests, packer_inbox) = sync_channel(PACK_QUEUE);
+        let (requests, packer_inbox) = PackerQueue::new();
         let packed_slot = Arc::new(PackedSlot::default());
-        let packer = Packer::open(path, commands.clone(), packed_slot.clone(), packer_inbox)?;
+        let unfinished = requests.unfinished().clone();
+        let packer = Packer::open(path, commands.clone(), packed_slot.clone(), packer_inbox, unfinished)?;
         let packer = spawn("packer", path, move || packer.run())?;
         if let Some(pruned_to) = prune_steps::unfinished_prune(&connection).context("read", path)? {
             // The queue is empty, so this cannot fail.
@@ -66,6 +66,7 @@ impl Writer {
             connection,
             indexer,
             rows: RowCodec::new(),
+            batch_packer: None,
             unpacked_rows: waiting,
             packing_requested: HashSet::new(),
             training_requested: HashSet::new(),
@@ -144,13 +145,15 @@ struct WriterThread {
     connection: Connection,
     indexer: ChangeIndexer,
     rows: RowCodec,
+    /// `None` unless the last transaction had a large batch: it takes megabytes.
+    batch_packer: Option<BatchPacker>,
     /// Number of rows per stream that are not packed yet.
     unpacked_rows: HashMap<i64, usize>,
     /// Streams whose packing was requested and is not finished.
     packing_requested: HashSet<i64>,
     /// Streams for which a dictionary was requested; once is enough.
     training_requested: HashSet<i64>,
-    requests: Option<SyncSender<PackerRequest>>,
+    requests: Option<PackerQueue>,
     packed_slot: Arc<PackedSlot>,
     packer: Option<JoinHandle<()>>,
     last_seq: i64,
@@ -368,14 +371,23 @@ impl WriterThread {
     }
 
     fn append(&mut self, batch: &Batch) -> Result<()> {
+        let large_kinds = LargeKinds::of(&batch.changes);
         for observed in &batch.changes {
             let object = observed.what.object();
             let content = object.content_hash();
             let (stream, row) = self.indexer.index(&self.connection, observed, content)?;
-            self.rows.insert(&self.connection, &self.path, &stream, &row, object.as_str(), content)?;
-            self.indexer.count_row(&stream, &row);
-            *self.unpacked_rows.entry(stream.id).or_default() += 1;
             self.last_seq = row.seq;
+            if !self.pack_with_batch(&large_kinds, &stream, row, object.as_str())? {
+                self.insert_row(&stream, &row, object.as_str(), content)?;
+            }
+        }
+        if let Some(packer) = &mut self.batch_packer {
+            for UnpackedStream { stream, pending, .. } in packer.finish(&self.connection, &self.path)? {
+                self.unpacked_rows.remove(&stream.id);
+                for (row, text) in pending.iter() {
+                    self.insert_row(&stream, row, text, ContentHash::of(text))?;
+                }
+            }
         }
         for gap in &batch.closed_gaps {
             let source = self.indexer.source_id(&self.connection, &gap.source)?;
@@ -392,8 +404,63 @@ impl WriterThread {
         Ok(())
     }
 
+    fn insert_row(
+        &mut self,
+        stream: &Stream,
+        row: &VersionRow,
+        text: &str,
+        content: ContentHash,
+    ) -> Result<()> {
+        self.rows.insert(&self.connection, &self.path, stream, row, text, content)?;
+        self.indexer.count_row(stream, row);
+        *self.unpacked_rows.entry(stream.id).or_default() += 1;
+        Ok(())
+    }
+
+    /// Packs a change with its batch, without a row of its own. Returns whether the changes of this stream in this
+    /// batch are packed.
+    fn pack_with_batch(
+        &mut self,
+        large_kinds: &LargeKinds<'_>,
+        stream: &Arc<Stream>,
+        row: VersionRow,
+        text: &str,
+    ) -> Result<bool> {
+        if !large_kinds.contains(stream) {
+            return Ok(false);
+        }
+        let WriterThread { connection, path, .. } = self;
+        let packer = self.batch_packer.get_or_insert_with(BatchPacker::new);
+        let is_packed = match packer.is_packed(stream.id) {
+            Some(is_packed) => is_packed,
+            None => {
+                let rows = self.unpacked_rows.get(&stream.id).copied().unwrap_or(0);
+                // With that many rows the packer has work to do, requested or not.
+                let is_packed = rows < MAX_FRAME_VERSIONS
+                    && self.requests.as_ref().is_some_and(|requests| !requests.is_packing(stream.id));
+                match is_packed {
+                    true => packer.begin(connection, path, stream, rows > 0)?,
+                    false => packer.skip(stream.id),
+                }
+                is_packed
+            }
+        };
+        if is_packed {
+            packer.push(connection, path, stream, row, text)?;
+        }
+        Ok(is_packed)
+    }
+
     fn request_packing(&mut self) {
         let Some(requests) = &self.requests else { return };
+        let written = self.batch_packer.as_mut().map(BatchPacker::take_written).unwrap_or_default();
+        if written.is_empty() {
+            self.batch_packer = None;
+        }
+        for block in written {
+            // If the queue is full, the block is not counted, and the next keyframe comes later.
+            let _ = requests.try_send(PackerRequest::Count(block));
+        }
         let mut waiting: Vec<(i64, usize)> =
             self.unpacked_rows.iter().map(|(stream, rows)| (*stream, *rows)).collect();
         waiting.sort_unstable();
@@ -455,11 +522,12 @@ mod tests {
         packed_slot.put(PackedOutput::empty_keyframe(done));
         let (sender, inbox) = sync_channel(BATCH_QUEUE);
         commands.into_iter().for_each(|command| sender.send(command).unwrap());
-        let (requests, _packer_inbox) = sync_channel(PACK_QUEUE);
+        let (requests, _packer_inbox) = PackerQueue::new();
         let writer_thread = WriterThread {
             indexer: ChangeIndexer::open(&connection, path).unwrap(),
             connection,
             rows: RowCodec::new(),
+            batch_packer: None,
             unpacked_rows: HashMap::new(),
             packing_requested: HashSet::new(),
             training_requested: HashSet::new(),

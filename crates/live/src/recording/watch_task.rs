@@ -39,8 +39,8 @@ pub(super) struct WatchTask {
 /// The receiver of events is closed.
 struct ReceiverClosed;
 
-/// The maximum size of a batch of watch events, in bytes.
-const MAX_BATCH_BYTES: usize = 1 << 20;
+/// The maximum size of a batch of watch events, in bytes as received: some hundred pods, which fill a block of a history.
+const MAX_BATCH_BYTES: usize = 4 << 20;
 /// The minimum interval between status events with the same state.
 const STATUS_INTERVAL_NANOS: i64 = 5_000_000_000;
 
