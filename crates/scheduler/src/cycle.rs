@@ -170,10 +170,9 @@ pub(super) fn schedule_pod(
             recorded_node: recorded_outcome,
         };
     }
-    let allowed_nodes: Option<Vec<NodeId>> = pre_filter_result.node_names.map(|names| {
-        diagnosis.absent_nodes_status = Some(absent_nodes_status(&diagnosis.unschedulable_plugins));
-        names.iter().filter_map(|name| cycle_state.cache.nodes.by_name(name)).collect()
-    });
+    let allowed_nodes: Option<Vec<NodeId>> = pre_filter_result
+        .node_names
+        .map(|names| names.iter().filter_map(|name| cycle_state.cache.nodes.by_name(name)).collect());
     let considered = allowed_nodes.as_deref().unwrap_or(all_nodes);
     let mut feasible = std::mem::take(&mut retained.feasible);
     let mut shared_verdicts =
@@ -192,6 +191,9 @@ pub(super) fn schedule_pod(
     let outcome = match (filter_result, &feasible[..]) {
         (Err(error), _) => CycleOutcome::Error(error),
         (Ok(()), []) => {
+            if allowed_nodes.is_some() {
+                diagnosis.absent_nodes_status = Some(absent_nodes_status(&diagnosis.unschedulable_plugins));
+            }
             diagnosis.count_statuses(&retained.filter_cache);
             CycleOutcome::Unschedulable(std::mem::take(&mut diagnosis))
         }
@@ -226,7 +228,9 @@ pub(super) fn schedule_pod(
                     let evaluated_nodes = feasible.len() + diagnosis.node_to_status.len();
                     let tied_nodes =
                         || totals.iter().enumerate().filter(|(_, total)| **total == totals[best]);
-                    let recorded_tie = tied_nodes().find(|(index, _)| Some(feasible[*index]) == recorded);
+                    let recorded_tie = recorded.and_then(|recorded_id| {
+                        tied_nodes().find(|(index, _)| feasible[*index] == recorded_id)
+                    });
                     let node = feasible[recorded_tie.map_or(best, |(index, _)| index)];
                     let recorded_outcome = recorded.map(|recorded_id| {
                         recorded_node_outcome(
@@ -295,22 +299,24 @@ fn find_nodes_that_pass_filters(
     let nominated = diagnosis.node_to_status.first().map(|(node, _)| *node);
     // Most nodes are rejected with the same status as the node before, which was no error.
     let mut last_status = None;
-    for &node in [from_start, before_start].into_iter().flatten() {
-        let Some(status_id) = cycle_state.filter_node(node, verdicts, filter_cache) else {
-            if feasible.len() == num_to_find {
-                break;
+    'search: for part in [from_start, before_start] {
+        for &node in part {
+            let Some(status_id) = cycle_state.filter_node(node, verdicts, filter_cache) else {
+                if feasible.len() == num_to_find {
+                    break 'search;
+                }
+                feasible.push(node);
+                continue;
+            };
+            if last_status != Some(status_id) && filter_cache.status(status_id).code == Code::Error {
+                return Err(filter_cache.status(status_id).message());
             }
-            feasible.push(node);
-            continue;
-        };
-        if last_status != Some(status_id) && filter_cache.status(status_id).code == Code::Error {
-            return Err(filter_cache.status(status_id).message());
-        }
-        last_status = Some(status_id);
-        if nominated == Some(node) {
-            diagnosis.node_to_status[0].1 = status_id;
-        } else {
-            diagnosis.node_to_status.push((node, status_id));
+            last_status = Some(status_id);
+            if nominated == Some(node) {
+                diagnosis.node_to_status[0].1 = status_id;
+            } else {
+                diagnosis.node_to_status.push((node, status_id));
+            }
         }
     }
     Ok(())

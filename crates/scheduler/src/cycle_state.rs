@@ -38,7 +38,7 @@ pub(super) struct CycleState<'a> {
     pub framework: &'a Framework,
     pub nominator: &'a Nominator,
     /// The nodes that pods are nominated to; `None` if there are too many to list.
-    nominated_nodes: Option<SmallVec<[NodeId; MAX_NOMINATED_NODES]>>,
+    nominated_nodes: Option<Vec<NodeId>>,
     pub pod: &'a Pod,
     pub pod_id: PodId,
     pub pre_filter_state: &'a PreFilterState,
@@ -47,8 +47,11 @@ pub(super) struct CycleState<'a> {
     affinity: Option<inter_pod_affinity::AffinityFilter<'a>>,
     /// Whether PreFilter of InterPodAffinity skips the pod, also on nodes with changes.
     is_affinity_skipped: bool,
-    /// Filters that depend on more than the node and that this pod does not skip.
-    active_filters: SmallVec<[(u8, Plugin); 4]>,
+    /// Filters that depend on more than the node and that this pod does not skip. No `SmallVec`, since reading one costs
+    /// more per node than its allocation per cycle.
+    active_filters: Vec<(u8, Plugin)>,
+    /// Whether no filter of the profile lacks its PreFilter state.
+    has_all_states: bool,
     volumes: VolumePluginStates,
 }
 
@@ -85,7 +88,8 @@ impl<'a> CycleState<'a> {
             spread: pre_filter_state.hard_constraints.prepare_filter(cache),
             affinity: pre_filter_state.affinity.prepare_filter(cache),
             is_affinity_skipped: pre_filter_state.affinity.is_skipped(cache),
-            active_filters: SmallVec::new(),
+            active_filters: Vec::new(),
+            has_all_states: framework.missing_state_errors.is_empty(),
             volumes: VolumePluginStates::default(),
             pod: cache.pod(pod_id),
             nominated_nodes: (nominator.node_count() <= MAX_NOMINATED_NODES).then(|| {
@@ -179,52 +183,57 @@ impl<'a> CycleState<'a> {
     }
 
     /// Runs one PreFilter plugin. Returns the only nodes to consider, if it restricts them.
+    #[inline(always)]
     fn run_pre_filter_plugin(&mut self, plugin: Plugin) -> Result<Option<Vec<Arc<str>>>, Status> {
         let storage = &self.cache.storage;
-        let namespace = &self.pod.name.namespace;
-        let pod = self.pod.volumes.as_ref().map(|volumes| VolumePod { namespace, volumes });
-        match (plugin, pod) {
-            (Plugin::NodeAffinity, _) => return node_affinity::pre_filter(&self.pod.spec),
-            (Plugin::VolumeRestrictions, Some(pod)) => {
-                self.volumes.restrictions = volume_restrictions::pre_filter(pod, storage)?
+        match plugin {
+            Plugin::NodeAffinity => return node_affinity::pre_filter(&self.pod.spec),
+            // The volume plugins skip pods without volumes.
+            Plugin::VolumeRestrictions => {
+                if let Some(pod) = self.volume_pod() {
+                    self.volumes.restrictions = volume_restrictions::pre_filter(pod, storage)?;
+                }
             }
-            (Plugin::NodeVolumeLimits, Some(pod)) => {
-                self.volumes.limits = node_volume_limits::pre_filter(pod, storage)
+            Plugin::NodeVolumeLimits => {
+                if let Some(pod) = self.volume_pod() {
+                    self.volumes.limits = node_volume_limits::pre_filter(pod, storage);
+                }
             }
-            (Plugin::VolumeBinding, Some(pod)) => {
-                self.volumes.binding = volume_binding::pre_filter(pod, storage)?
+            Plugin::VolumeBinding => {
+                if let Some(pod) = self.volume_pod() {
+                    self.volumes.binding = volume_binding::pre_filter(pod, storage)?;
+                }
             }
-            (Plugin::VolumeZone, Some(pod)) => self.volumes.zone = volume_zone::pre_filter(pod, storage)?,
-            // These skip pods without volumes.
-            (
-                Plugin::VolumeRestrictions
-                | Plugin::NodeVolumeLimits
-                | Plugin::VolumeBinding
-                | Plugin::VolumeZone,
-                None,
-            ) => {}
+            Plugin::VolumeZone => {
+                if let Some(pod) = self.volume_pod() {
+                    self.volumes.zone = volume_zone::pre_filter(pod, storage)?;
+                }
+            }
             // The state of these is in `PreFilterState` or `SchedulingSpec`, or they have none.
-            (
-                Plugin::SchedulingGates
-                | Plugin::PrioritySort
-                | Plugin::NodeUnschedulable
-                | Plugin::NodeName
-                | Plugin::TaintToleration
-                | Plugin::NodePorts
-                | Plugin::NodeResourcesFit
-                | Plugin::PodTopologySpread
-                | Plugin::InterPodAffinity
-                | Plugin::DynamicResources
-                | Plugin::DefaultPreemption
-                | Plugin::NodeResourcesBalancedAllocation
-                | Plugin::ImageLocality
-                | Plugin::DefaultBinder
-                | Plugin::NodeDeclaredFeatures
-                | Plugin::Unreadable,
-                _,
-            ) => {}
+            Plugin::SchedulingGates
+            | Plugin::PrioritySort
+            | Plugin::NodeUnschedulable
+            | Plugin::NodeName
+            | Plugin::TaintToleration
+            | Plugin::NodePorts
+            | Plugin::NodeResourcesFit
+            | Plugin::PodTopologySpread
+            | Plugin::InterPodAffinity
+            | Plugin::DynamicResources
+            | Plugin::DefaultPreemption
+            | Plugin::NodeResourcesBalancedAllocation
+            | Plugin::ImageLocality
+            | Plugin::DefaultBinder
+            | Plugin::NodeDeclaredFeatures
+            | Plugin::Unreadable => {}
         }
         Ok(None)
+    }
+
+    /// The pod with its volumes, if it has any.
+    fn volume_pod(&self) -> Option<VolumePod<'a>> {
+        let pod = self.pod;
+        pod.volumes.as_ref().map(|volumes| VolumePod { namespace: &pod.name.namespace, volumes })
     }
 
     /// Reserves volumes for the pod's unbound claims on a node; `None` if it has none.
@@ -246,17 +255,17 @@ impl<'a> CycleState<'a> {
         verdicts: &mut Option<&mut CachedVerdicts>,
         filter_cache: &mut FilterCache,
     ) -> Option<u32> {
-        // For most pods the cached verdict decides.
-        if let Some(cached_verdicts) = verdicts
-            && self.active_filters.is_empty()
-            && !self.may_have_nominated_pods(node)
-        {
-            return self.cached_verdict(cached_verdicts, node, filter_cache).rejected_status();
+        match verdicts {
+            Some(cached_verdicts) if !self.may_have_nominated_pods(node) => {
+                self.filter_with_cached_verdict(node, cached_verdicts, filter_cache)
+            }
+            Some(_) | None => self.filter_with_nominated_pods(node, verdicts, filter_cache),
         }
-        self.filter_node_by_all_filters(node, verdicts, filter_cache)
     }
 
-    fn filter_node_by_all_filters(
+    /// The same for a node that may have nominated pods, or without cached verdicts.
+    #[inline(never)]
+    fn filter_with_nominated_pods(
         &self,
         node: NodeId,
         verdicts: &mut Option<&mut CachedVerdicts>,
@@ -270,33 +279,54 @@ impl<'a> CycleState<'a> {
                 return Some(filter_cache.status_id(status));
             }
         }
-        let Some(cached_verdicts) = verdicts else {
-            return self.run_filter_plugins(node, None).err().map(|status| filter_cache.status_id(status));
-        };
-        let verdict = self.cached_verdict(cached_verdicts, node, filter_cache);
-        let has_all_states = self.framework.missing_state_errors.is_empty();
+        match verdicts {
+            Some(cached_verdicts) => self.filter_with_cached_verdict(node, cached_verdicts, filter_cache),
+            None => self.run_filter_plugins(node, None).err().map(|status| filter_cache.status_id(status)),
+        }
+    }
+
+    /// Runs the filters without the pods nominated to the node. For most pods the cached verdict decides.
+    #[inline(always)]
+    fn filter_with_cached_verdict(
+        &self,
+        node: NodeId,
+        verdicts: &mut CachedVerdicts,
+        filter_cache: &mut FilterCache,
+    ) -> Option<u32> {
+        let verdict = self.cached_verdict(verdicts, node, filter_cache);
         for &(position, plugin) in &self.active_filters {
             if position >= verdict.rejected_at {
                 break;
             }
-            let common_status = match (plugin, &self.affinity) {
-                (Plugin::PodTopologySpread, _) if has_all_states => self.spread.filter(node),
-                (Plugin::InterPodAffinity, Some(affinity)) if has_all_states => affinity.filter(node),
-                (Plugin::NodeVolumeLimits | Plugin::VolumeBinding, _)
-                    if self.passes_volume_filter(plugin, node) =>
-                {
-                    Ok(())
-                }
-                _ => match self.run_filter_plugin(plugin, node, None) {
-                    Ok(()) => Ok(()),
-                    Err(status) => return Some(filter_cache.status_id(status)),
-                },
-            };
-            if let Err(common_status) = common_status {
-                return Some(filter_cache.common_status_id(common_status));
+            if let Some(status_id) = self.run_cluster_filter(plugin, node, filter_cache) {
+                return Some(status_id);
             }
         }
         verdict.rejected_status()
+    }
+
+    /// Runs one filter that depends on more than the node. Returns the identifier of the rejecting status.
+    #[inline(always)]
+    fn run_cluster_filter(
+        &self,
+        plugin: Plugin,
+        node: NodeId,
+        filter_cache: &mut FilterCache,
+    ) -> Option<u32> {
+        let common_status = match (plugin, &self.affinity) {
+            (Plugin::PodTopologySpread, _) if self.has_all_states => self.spread.filter(node),
+            (Plugin::InterPodAffinity, Some(affinity)) if self.has_all_states => affinity.filter(node),
+            (Plugin::NodeVolumeLimits | Plugin::VolumeBinding, _)
+                if self.passes_volume_filter(plugin, node) =>
+            {
+                Ok(())
+            }
+            _ => {
+                let status = self.run_filter_plugin(plugin, node, None).err()?;
+                return Some(filter_cache.status_id(status));
+            }
+        };
+        common_status.err().map(|common_status| filter_cache.common_status_id(common_status))
     }
 
     /// Runs the filters on a node as if it had `used.0` pods that request `used.1` in total. The pod's
@@ -430,10 +460,11 @@ impl<'a> CycleState<'a> {
     ) -> Result<(), Status> {
         let (pod, pod_spec, node_spec) = (self.pod, &*self.pod.spec, self.node(node));
         let usage =
-            changed_node.map_or_else(|| UsageView::from(self.cache.nodes.usage(node)), UsageView::from);
+            || changed_node.map_or_else(|| UsageView::from(self.cache.nodes.usage(node)), UsageView::from);
         let ClusterCache { scalars, related_objects, storage, .. } = self.cache;
-        if let Some((_, error)) =
-            self.framework.missing_state_errors.iter().find(|(other, _)| *other == plugin)
+        if !self.has_all_states
+            && let Some((_, error)) =
+                self.framework.missing_state_errors.iter().find(|(other, _)| *other == plugin)
         {
             return Err(Status { plugin, code: Code::Error, reasons: smallvec![error.clone().into()] });
         }
@@ -444,9 +475,10 @@ impl<'a> CycleState<'a> {
             Plugin::NodeAffinity => {
                 node_affinity::filter(pod_spec, &self.framework.profile.added_affinity, node_spec)
             }
-            Plugin::NodePorts => node_ports::filter(pod_spec, usage.used_ports),
+            Plugin::NodePorts => node_ports::filter(pod_spec, usage().used_ports),
             Plugin::NodeResourcesFit => {
-                let used = (usage.pod_count, usage.requested);
+                let UsageView { pod_count, requested, .. } = usage();
+                let used = (pod_count, requested);
                 self.framework.fit.filter(pod_spec, node_spec, used, scalars, related_objects)
             }
             Plugin::PodTopologySpread => {
@@ -536,7 +568,7 @@ impl<'a> CycleState<'a> {
     pub(super) fn has_cacheable_dry_runs(&self) -> bool {
         // DynamicResources also depends on device classes, a change of which clears the filter cache.
         let is_local = |(_, plugin): &(u8, Plugin)| *plugin == Plugin::DynamicResources;
-        self.framework.missing_state_errors.is_empty()
+        self.has_all_states
             && self.is_affinity_skipped
             && self.active_filters.iter().all(is_local)
             && self.pod.node_name.is_none()

@@ -140,7 +140,13 @@ impl Scheduler {
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         let present = matches!(event, What::Added(_) | What::Modified(_));
         match (group, &*meta.kind) {
-            ("", "Pod") => self.apply_pod(now, &PodEvent::of_pod(event)),
+            ("", "Pod") => match event {
+                What::Added(_) | What::Modified(_) => self.apply_pod(now, &PodEvent::of_pod(event)),
+                What::Deleted(object) => {
+                    self.advance(now);
+                    self.remove_pod_of_object(now, &meta, object);
+                }
+            },
             ("", "Node") => self.apply_node(now, &NodeEvent::of_node(event)),
             (group, kind) => {
                 self.advance(now);

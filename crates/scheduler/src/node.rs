@@ -96,7 +96,7 @@ impl NodeUsage {
 
     /// Returns whether the pod was on the node.
     pub(crate) fn remove_pod(&mut self, id: PodId, pod: &Pod) -> bool {
-        let Some(position) = self.pods.iter().position(|other| *other == id) else { return false };
+        let Some(position) = position(&self.pods, id) else { return false };
         self.pods.swap_remove(position);
         self.requested.subtract(&pod.usage.requested);
         self.non_zero_cpu = self.non_zero_cpu.wrapping_sub(pod.usage.non_zero_cpu);
@@ -104,5 +104,31 @@ impl NodeUsage {
         self.used_ports.retain(|port| !pod.spec.host_ports.contains(port));
         self.unreadable_pods.retain(|other| *other != id);
         true
+    }
+}
+
+/// The position of a pod. Whole chunks are compared without branches, which is vectorized: a node may have thousands of
+/// pods.
+fn position(pods: &[PodId], id: PodId) -> Option<usize> {
+    let (chunks, rest) = pods.as_chunks::<16>();
+    let has_id = |chunk: &[PodId; 16]| chunk.iter().fold(false, |found, other| found | (*other == id));
+    let chunk = chunks.iter().position(has_id);
+    let start = chunk.map_or(pods.len() - rest.len(), |chunk| chunk * 16);
+    pods[start..].iter().position(|other| *other == id).map(|offset| start + offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_is_found_in_and_after_whole_chunks() {
+        for len in 0..50 {
+            let pods: Vec<PodId> = (0..len).map(PodId).collect();
+            for id in 0..=len {
+                let expected = (id < len).then_some(id as usize);
+                assert_eq!(position(&pods, PodId(id)), expected, "{id} of {len}");
+            }
+        }
     }
 }

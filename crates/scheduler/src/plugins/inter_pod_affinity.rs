@@ -1,7 +1,6 @@
 //! InterPodAffinity: required and preferred affinity and anti-affinity between pods.
 
 use kubernetes::labels::Labels;
-use smallvec::SmallVec;
 
 use super::registration::{FilterTraits, Registration};
 use crate::cache::{
@@ -56,11 +55,11 @@ pub(crate) struct AffinityState {
 
 /// The required terms with the domains of nodes and the counts looked up.
 pub(crate) struct AffinityFilter<'a> {
-    affinity: SmallVec<[(&'a [TopologyDomain], &'a DomainCounts); 2]>,
+    affinity: Vec<(&'a [TopologyDomain], &'a DomainCounts)>,
     /// No pod in the cluster matches the required affinity, and the pod matches it itself.
     is_first_in_series: bool,
-    anti_affinity: SmallVec<[(&'a [TopologyDomain], &'a DomainCounts); 2]>,
-    existing_anti_affinity: SmallVec<[(&'a [TopologyDomain], &'a TermCounts); 2]>,
+    anti_affinity: Vec<(&'a [TopologyDomain], &'a DomainCounts)>,
+    existing_anti_affinity: Vec<(&'a [TopologyDomain], &'a TermCounts)>,
 }
 
 /// Changes of counts by pods added to or removed from a node.
@@ -313,6 +312,7 @@ impl AffinityState {
 
 impl AffinityFilter<'_> {
     /// Filters a node.
+    #[inline(always)]
     pub(crate) fn filter(&self, node: NodeId) -> Result<(), CommonStatus> {
         let mut is_matched = true;
         for (domains, counts) in &self.affinity {
@@ -345,12 +345,12 @@ impl AffinityFilter<'_> {
 pub(crate) fn normalize_score(scores: &[i64], normalized: &mut [i64]) {
     let min_score = scores.iter().copied().min().unwrap_or(0);
     let score_range = scores.iter().copied().max().unwrap_or(0) - min_score;
+    if score_range <= 0 {
+        normalized.fill(0);
+        return;
+    }
     for (score, normalized) in scores.iter().zip(normalized) {
-        *normalized = if score_range > 0 {
-            (100.0 * ((score - min_score) as f64 / score_range as f64)) as i64
-        } else {
-            0
-        };
+        *normalized = (100.0 * ((score - min_score) as f64 / score_range as f64)) as i64;
     }
 }
 

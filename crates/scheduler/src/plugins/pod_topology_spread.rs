@@ -6,7 +6,6 @@ use kubernetes::go;
 use kubernetes::labels::Labels;
 use kubernetes::selector::Selector;
 use kubernetes::well_known::{HOSTNAME, ZONE};
-use smallvec::SmallVec;
 
 use super::registration::{FilterTraits, Registration};
 use crate::cache::{
@@ -76,7 +75,7 @@ struct SoftConstraint {
 }
 
 /// Hard constraints, each with the domains of nodes, the counts, and the highest count that still passes.
-pub(crate) struct SpreadFilter<'a>(SmallVec<[(&'a [TopologyDomain], &'a DomainCounts, i64); 2]>);
+pub(crate) struct SpreadFilter<'a>(Vec<(&'a [TopologyDomain], &'a DomainCounts, i64)>);
 
 /// Changes of counts by pods added to or removed from a node, by hard constraint.
 #[derive(Clone, Debug, Default)]
@@ -282,6 +281,7 @@ impl HardConstraint {
 
 impl SpreadFilter<'_> {
     /// Filters a node.
+    #[inline(always)]
     pub(crate) fn filter(&self, node: NodeId) -> Result<(), CommonStatus> {
         for (domains, counts, limit) in &self.0 {
             let domain = domains[node.index()];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kubernetes::objects::{NodeView, PodView};
-use model::{Moment, Object};
+use model::{Meta, Moment, Object};
 
 use super::super::Scheduler;
 use super::super::ids::PodId;
@@ -69,7 +69,14 @@ impl Scheduler {
 
     pub(crate) fn remove_pod_by_name(&mut self, now: Moment, view: &PodView) {
         if let Some(id) = self.cache.find_pod(&view.name.namespace, &view.name.name) {
-            self.remove_pod(now, id, view);
+            self.remove_pod(now, id, || HintVolumes::new(view));
+        }
+    }
+
+    /// Handles the deletion of a pod. Its object is parsed only if a queueing hint depends on its volumes.
+    pub(crate) fn remove_pod_of_object(&mut self, now: Moment, meta: &Meta<'_>, object: &Object) {
+        if let Some(id) = self.cache.find_pod(&meta.namespace, &meta.name) {
+            self.remove_pod(now, id, || HintVolumes::new(&PodView::parse(object)));
         }
     }
 
@@ -83,7 +90,7 @@ impl Scheduler {
             // A recreated pod of the same name, whose deletion was missed; or a pod that lost its `nodeName`, which no
             // running pod does.
             Some(id) if self.cache.pod(id).uid != view.uid || self.loses_node(id, view) => {
-                self.remove_pod(now, id, view);
+                self.remove_pod(now, id, || HintVolumes::new(view));
                 self.add_pod(now, view);
             }
             Some(id) => self.update_pod(now, id, view),
@@ -186,7 +193,7 @@ impl Scheduler {
         self.queue.remove(id);
     }
 
-    fn remove_pod(&mut self, now: Moment, id: PodId, view: &PodView) {
+    fn remove_pod(&mut self, now: Moment, id: PodId, volumes: impl FnOnce() -> HintVolumes) {
         let is_responsible = self.is_responsible(self.cache.pod(id));
         let assumed_node = self.cache.is_assumed(id).then(|| self.cache.node_of(id)).flatten();
         let assumed_node = assumed_node.map(|node| self.cache.nodes.name(node).clone());
@@ -196,7 +203,7 @@ impl Scheduler {
         self.unreserve_volumes(id);
         let mut deleted_pod = self.cache.remove_pod(id);
         let volume_plugins = [Plugin::VolumeRestrictions, Plugin::NodeVolumeLimits];
-        let volumes = self.queue.has_rejected_by_any(&volume_plugins).then(|| HintVolumes::new(view));
+        let volumes = self.queue.has_rejected_by_any(&volume_plugins).then(volumes);
         if deleted_pod.node_name.is_none() {
             if !is_responsible || (assumed_node.is_none() && deleted_pod.nominated_node.is_none()) {
                 return;
