@@ -9,6 +9,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use kubernetes::decoding::{DecodeError, decode_delete_options, decode_object};
 use kubernetes::go::text::quote;
+use kubernetes::owners::remove_duplicate_references;
 use model::{Kind, NamespacedName, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -179,8 +180,21 @@ impl WriteRequest<'_> {
             DecodeError::Type(why) => refused(why),
         })?;
         let warnings = self.field_validation.warnings(decoded.strict_errors).map_err(refused)?;
+        Ok(self.with_warnings(warnings, decoded.value, "contains duplicate entries"))
+    }
+
+    /// An object without duplicate owners. The warnings about it are those of the response.
+    fn with_warnings(&self, mut warnings: Vec<String>, mut object: Value, duplicates: &str) -> Value {
+        let uids = remove_duplicate_references(&mut object);
+        if !uids.is_empty() {
+            warnings.push(format!(
+                ".metadata.ownerReferences {duplicates}; API server dedups owner references in 1.20+, and may reject \
+                 such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+                uids.join(", ")
+            ));
+        }
         self.warnings.replace(warnings);
-        Ok(decoded.value)
+        object
     }
 
     /// The object that a patch makes of another one.
@@ -196,8 +210,8 @@ impl WriteRequest<'_> {
             strict_errors.extend(decoded.strict_errors.into_iter().filter(|error| !earlier.contains(error)));
         }
         let warnings = self.field_validation.warnings(strict_errors).map_err(refused)?;
-        self.warnings.replace(warnings);
-        Ok(decoded.value)
+        let duplicates = "contains duplicate entries after mutating admission happens";
+        Ok(self.with_warnings(warnings, decoded.value, duplicates))
     }
 
     /// Updates the object or subresource that the path names.

@@ -43,10 +43,12 @@ const MAX_STRICT_ERRORS: usize = 100;
 
 /// Decodes an object of a kind. Of a custom resource only the metadata has a type.
 pub fn decode_object(kind: &Kind, text: &[u8]) -> Result<Decoded, DecodeError> {
-    match schema::type_of(kind) {
-        Some(id) => decode(&Type::Struct(id), text),
-        None => decode_custom(text),
+    let Some(id) = schema::type_of(kind) else { return decode_custom(text) };
+    let decoded = decode(&Type::Struct(id), text)?;
+    if (&*kind.group, &*kind.kind) == ("apps", "DaemonSet") {
+        check_template_generation(&decoded.value)?;
     }
+    Ok(decoded)
 }
 
 /// Decodes a merge patch or a strategic merge patch.
@@ -71,6 +73,16 @@ pub fn decode_delete_options(text: &[u8]) -> Result<Decoded, DecodeError> {
 /// Decodes any JSON.
 pub fn decode_any(text: &[u8]) -> Result<Decoded, DecodeError> {
     decode(&Type::Interface, text)
+}
+
+/// The annotation of a DaemonSet that is a number in the server's own type.
+fn check_template_generation(set: &Value) -> Result<(), DecodeError> {
+    let annotation = &set["metadata"]["annotations"]["deprecated.daemonset.template.generation"];
+    let Some(text) = annotation.as_str().filter(|text| text.parse::<i64>().is_err()) else { return Ok(()) };
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if is_number { "value out of range" } else { "invalid syntax" };
+    Err(DecodeError::Type(format!("strconv.ParseInt: parsing {}: {why}", quote(text))))
 }
 
 fn struct_type(name: &str) -> Type {
