@@ -6,6 +6,7 @@
 mod body;
 mod discovery;
 mod event_window;
+mod field_validation;
 mod handler;
 mod list;
 mod list_options;

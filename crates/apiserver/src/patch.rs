@@ -1,10 +1,11 @@
 //! Patches: JSON patch, merge patch and strategic merge patch.
 
+use kubernetes::decoding::{decode_json_patch, decode_merge_patch};
+use kubernetes::go::text::format_value;
 use kubernetes::strategic_merge::{self, BadPatch};
 use model::Kind;
 use serde_json::Value;
 
-use crate::body::parse_value;
 use crate::status::ApiError;
 
 /// The most operations of a JSON patch.
@@ -12,7 +13,14 @@ const MAX_OPERATIONS: usize = 10_000;
 
 /// A patch of a request.
 #[derive(Debug)]
-pub(crate) enum Patch {
+pub(crate) struct Patch {
+    document: PatchDocument,
+    /// Unknown and duplicate fields of the patch itself.
+    pub(crate) strict_errors: Vec<String>,
+}
+
+#[derive(Debug)]
+enum PatchDocument {
     Json(json_patch::Patch),
     Merge(Value),
     StrategicMerge(Value),
@@ -23,35 +31,52 @@ impl Patch {
     pub(crate) fn parse(content_type: &str, body: &[u8]) -> Result<Patch, ApiError> {
         match content_type {
             "application/json-patch+json" => {
-                let patch: json_patch::Patch = serde_json::from_value(parse_value(body)?)
-                    .map_err(|error| ApiError::bad_request(format!("invalid JSON patch: {error}")))?;
+                let decoded = decode_json_patch(body)
+                    .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+                let patch: json_patch::Patch =
+                    serde_json::from_value(decoded.value).map_err(|_| ApiError::unprocessable(REJECTED))?;
                 if patch.len() > MAX_OPERATIONS {
                     return Err(ApiError::too_large(MAX_OPERATIONS));
                 }
-                Ok(Patch::Json(patch))
+                Ok(Patch { document: PatchDocument::Json(patch), strict_errors: decoded.strict_errors })
             }
-            "application/merge-patch+json" => Ok(Patch::Merge(parse_object(body)?)),
-            "application/strategic-merge-patch+json" => Ok(Patch::StrategicMerge(parse_object(body)?)),
+            "application/merge-patch+json" => {
+                Patch::parse_object(body, "error decoding patch: ", PatchDocument::Merge)
+            }
+            "application/strategic-merge-patch+json" => {
+                Patch::parse_object(body, "", PatchDocument::StrategicMerge)
+            }
             other => Err(unsupported(other)),
         }
     }
 
+    fn parse_object(
+        body: &[u8],
+        error_prefix: &str,
+        document: impl FnOnce(Value) -> PatchDocument,
+    ) -> Result<Patch, ApiError> {
+        let decoded = decode_merge_patch(body)
+            .map_err(|error| ApiError::bad_request(format!("{error_prefix}{error}")))?;
+        if !decoded.value.is_object() {
+            return Err(ApiError::bad_request("a merge patch is a JSON object"));
+        }
+        Ok(Patch { document: document(decoded.value), strict_errors: decoded.strict_errors })
+    }
+
     /// The patched object.
     pub(crate) fn apply(&self, kind: &Kind, object: &Value) -> Result<Value, ApiError> {
-        match self {
-            Patch::Json(patch) => {
+        match &self.document {
+            PatchDocument::Json(patch) => {
                 let mut patched = object.clone();
-                json_patch::patch(&mut patched, patch).map_err(|_| {
-                    ApiError::unprocessable("the server rejected our request due to an error in our request")
-                })?;
+                json_patch::patch(&mut patched, patch).map_err(|_| ApiError::unprocessable(REJECTED))?;
                 Ok(patched)
             }
-            Patch::Merge(patch) => {
+            PatchDocument::Merge(patch) => {
                 let mut patched = object.clone();
                 json_patch::merge(&mut patched, patch);
                 Ok(patched)
             }
-            Patch::StrategicMerge(patch) => {
+            PatchDocument::StrategicMerge(patch) => {
                 strategic_merge::merge(kind, object, patch).map_err(|error| match error {
                     BadPatch::Unsupported(_) => unsupported("application/strategic-merge-patch+json"),
                     error => ApiError::bad_request(error.to_string()),
@@ -59,12 +84,17 @@ impl Patch {
             }
         }
     }
+
+    /// The error for a patch whose result, with this text, is not an object of its kind.
+    pub(crate) fn invalid(&self, patched: &str, why: &str) -> ApiError {
+        match &self.document {
+            PatchDocument::Json(_) | PatchDocument::Merge(_) => ApiError::invalid_patch(patched, why),
+            PatchDocument::StrategicMerge(patch) => ApiError::invalid_patch(&format_value(patch), why),
+        }
+    }
 }
 
-fn parse_object(body: &[u8]) -> Result<Value, ApiError> {
-    let value = parse_value(body)?;
-    if value.is_object() { Ok(value) } else { Err(ApiError::bad_request("a merge patch is a JSON object")) }
-}
+const REJECTED: &str = "the server rejected our request due to an error in our request";
 
 fn unsupported(content_type: &str) -> ApiError {
     ApiError::unsupported_media_type_of(

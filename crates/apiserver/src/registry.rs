@@ -20,6 +20,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::Value;
 
+pub(crate) use create::check_type;
 pub(crate) use delete::success_status;
 pub use delete::{DeleteOptions, Deletion, Preconditions, PropagationPolicy};
 pub use update::UpdatedPart;

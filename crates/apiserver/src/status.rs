@@ -2,7 +2,8 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use kubernetes::validation::FieldError;
+use kubernetes::go::text::quote;
+use kubernetes::validation::{FieldError, aggregate_message};
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
@@ -128,16 +129,42 @@ impl ApiError {
         } else {
             format!("{}.{}", kind.kind, kind.group)
         };
-        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let text = match &texts[..] {
-            [text] => text.clone(),
-            texts => format!("[{}]", texts.join(", ")),
-        };
-        let message = format!("{qualified} {name:?} is invalid: {text}");
+        let message = format!("{qualified} {name:?} is invalid: {}", aggregate_message(errors));
         let cause = |error: &FieldError| json!({"reason": error.reason(), "message": error.message(), "field": error.field()});
         let mut details = details_of(resource, name);
         details["kind"] = (*kind.kind).into();
         details["causes"] = errors.iter().map(cause).collect();
+        ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
+    }
+
+    /// The update of an object does not say on which version it is based.
+    pub(crate) fn version_required(resource: &Resource, name: &str) -> ApiError {
+        let detail = "Invalid value: 0: must be specified for an update";
+        let cause =
+            json!({"reason": "FieldValueInvalid", "message": detail, "field": "metadata.resourceVersion"});
+        let mut details = details_of(resource, name);
+        details["causes"] = json!([cause]);
+        let message =
+            format!("{} {name:?} is invalid: metadata.resourceVersion: {detail}", resource.qualified_name());
+        ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
+    }
+
+    /// The result of a patch is not an object of its kind.
+    pub(crate) fn invalid_patch(value: &str, why: &str) -> ApiError {
+        let detail = format!("Invalid value: {}: {why}", quote(value));
+        let details =
+            json!({"causes": [{"reason": "FieldValueInvalid", "message": detail, "field": "patch"}]});
+        let message = format!(" \"\" is invalid: patch: {detail}");
+        ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
+    }
+
+    /// A parameter of a URL has a value that it cannot have. `kind` is that of the options that it belongs to.
+    pub(crate) fn invalid_option(kind: &str, field: &str, value: &str, supported: &[&str]) -> ApiError {
+        let supported: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        let detail = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+        let cause = json!({"reason": "FieldValueNotSupported", "message": detail, "field": field});
+        let details = json!({"group": "meta.k8s.io", "kind": kind, "causes": [cause]});
+        let message = format!("{kind}.meta.k8s.io \"\" is invalid: {field}: {detail}");
         ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
     }
 

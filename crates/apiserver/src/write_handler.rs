@@ -1,23 +1,29 @@
 //! Requests that write, and reviews.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use axum::extract::{Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use kubernetes::decoding::{DecodeError, decode_delete_options, decode_object};
+use kubernetes::go::text::quote;
+use kubernetes::owners::remove_duplicate_references;
 use model::{Kind, NamespacedName, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::body::{self, parse_json, parse_value};
+use crate::body::{self, check_is_json, parse_json};
+use crate::field_validation::{FIELD_VALIDATIONS, FieldValidation, add_warnings};
 use crate::list::{ObjectRenderer, is_selected};
 use crate::list_options::{IncludeObject, ListOptions};
 use crate::media_type::ObjectForm;
 use crate::object_map::name_of;
 use crate::patch::Patch;
 use crate::registry::{
-    DeleteOptions, Deletion, PropagationPolicy, Registry, UpdatedPart, WriteOptions, success_status,
+    DeleteOptions, Deletion, PropagationPolicy, Registry, UpdatedPart, WriteOptions, check_type,
+    success_status,
 };
 use crate::request_info::RequestInfo;
 use crate::resource::Resource;
@@ -33,12 +39,16 @@ struct WriteRequest<'a> {
     info: RequestInfo,
     resource: Resource,
     options: WriteOptions,
+    field_validation: FieldValidation,
+    /// Those of the response.
+    warnings: RefCell<Vec<String>>,
 }
 
 /// Options of a write in the query of a URL.
 #[derive(Default)]
 struct WriteQuery {
     is_dry_run: bool,
+    field_validation: FieldValidation,
     delete: DeleteOptions,
 }
 
@@ -76,14 +86,19 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
         body: &body,
         options: WriteOptions { dry_run: query.is_dry_run, is_component: false },
         parts: &parts,
+        field_validation: query.field_validation,
+        warnings: RefCell::default(),
     };
-    match parts.method {
+    let response = match parts.method {
         Method::POST => request.post(),
         Method::PUT => request.put(),
         Method::PATCH => request.patch(),
         Method::DELETE => request.delete(query.delete),
         _ => Err(method_not_allowed()),
-    }
+    };
+    let mut response = response.unwrap_or_else(IntoResponse::into_response);
+    add_warnings(response.headers_mut(), &request.warnings.into_inner());
+    Ok(response)
 }
 
 // === impl WriteRequest ===
@@ -95,19 +110,19 @@ impl WriteRequest<'_> {
             if self.info.namespace.is_none() && resource.namespaced {
                 return Err(method_not_allowed());
             }
-            let object = parse_json(&self.parts.headers, self.body)?;
+            let object = self.decode_body(&resource.kind)?;
             let object = registry.create(resource, self.info.namespace.as_deref(), object, self.options)?;
             return Ok(created(self.respond(&object)?));
         };
         match self.info.subresource.as_deref() {
             None => Err(method_not_allowed()),
             Some("binding") if resource.is_pod() => {
-                let binding = parse_json(&self.parts.headers, self.body)?;
+                let binding = self.decode_body(&Kind::new("", "Binding"))?;
                 registry.bind(resource, &name, &binding, self.options)?;
                 Ok(created(success()))
             }
             Some("eviction") if resource.is_pod() => {
-                let eviction = parse_json(&self.parts.headers, self.body)?;
+                let eviction = self.decode_body(&Kind::new("policy", "Eviction"))?;
                 let options = match eviction.get("deleteOptions").filter(|options| !options.is_null()) {
                     Some(options) => DeleteOptions::deserialize(options).map_err(bad_options)?,
                     None => DeleteOptions::default(),
@@ -120,17 +135,82 @@ impl WriteRequest<'_> {
     }
 
     fn put(&self) -> Result<Response, ApiError> {
-        let object = parse_json(&self.parts.headers, self.body)?;
+        let object = self.decode_body(&self.updated_kind())?;
         self.update(|_| Ok(object.clone()))
     }
 
     fn patch(&self) -> Result<Response, ApiError> {
         let patch = Patch::parse(body::content_type(&self.parts.headers), self.body)?;
-        let kind = match self.info.subresource.as_deref() {
+        let kind = self.updated_kind();
+        self.update(|object| self.decode_patched(&kind, &patch, object))
+    }
+
+    /// The kind of the body of an update.
+    fn updated_kind(&self) -> Kind {
+        match self.info.subresource.as_deref() {
             Some("scale") => Kind::new("autoscaling", "Scale"),
             _ => self.resource.kind.clone(),
+        }
+    }
+
+    /// The body of the request, an object of this kind.
+    fn decode_body(&self, kind: &Kind) -> Result<Value, ApiError> {
+        check_is_json(&self.parts.headers)?;
+        let refused = |why: String| {
+            // Of an object of another kind nothing else is said.
+            if *kind == self.resource.kind
+                && let Ok(mut object) = serde_json::from_slice(self.body)
+                && let Err(error) = check_type(&self.resource, &mut object)
+            {
+                return error;
+            }
+            let version = if *kind == self.resource.kind { &*self.resource.version } else { "v1" };
+            let kind = &kind.kind;
+            ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+            ))
         };
-        self.update(|object| patch.apply(&kind, object))
+        let decoded = decode_object(kind, self.body).map_err(|error| match error {
+            DecodeError::Syntax(error) => ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse \
+                 error: {error}",
+                kind.kind
+            )),
+            DecodeError::Type(why) => refused(why),
+        })?;
+        let warnings = self.field_validation.warnings(decoded.strict_errors).map_err(refused)?;
+        Ok(self.with_warnings(warnings, decoded.value, "contains duplicate entries"))
+    }
+
+    /// An object without duplicate owners. The warnings about it are those of the response.
+    fn with_warnings(&self, mut warnings: Vec<String>, mut object: Value, duplicates: &str) -> Value {
+        let uids = remove_duplicate_references(&mut object);
+        if !uids.is_empty() {
+            warnings.push(format!(
+                ".metadata.ownerReferences {duplicates}; API server dedups owner references in 1.20+, and may reject \
+                 such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+                uids.join(", ")
+            ));
+        }
+        self.warnings.replace(warnings);
+        object
+    }
+
+    /// The object that a patch makes of another one.
+    fn decode_patched(&self, kind: &Kind, patch: &Patch, object: &Value) -> Result<Value, ApiError> {
+        let text = patch.apply(kind, object)?.to_string();
+        let refused = |why: String| patch.invalid(&text, &why);
+        let decoded = decode_object(kind, text.as_bytes()).map_err(|error| refused(error.to_string()))?;
+        let mut strict_errors = patch.strict_errors.clone();
+        if !decoded.strict_errors.is_empty() {
+            // What was recorded in another version of Kubernetes may have fields that are not the patch's.
+            let earlier = decode_object(kind, object.to_string().as_bytes());
+            let earlier = earlier.map(|decoded| decoded.strict_errors).unwrap_or_default();
+            strict_errors.extend(decoded.strict_errors.into_iter().filter(|error| !earlier.contains(error)));
+        }
+        let warnings = self.field_validation.warnings(strict_errors).map_err(refused)?;
+        let duplicates = "contains duplicate entries after mutating admission happens";
+        Ok(self.with_warnings(warnings, decoded.value, duplicates))
     }
 
     /// Updates the object or subresource that the path names.
@@ -161,12 +241,10 @@ impl WriteRequest<'_> {
         let options = if self.body.is_empty() {
             query
         } else {
-            match body::content_type(&self.parts.headers) {
-                "" | "application/json" => {}
-                other => return Err(ApiError::unsupported_media_type(other)),
-            }
-            let options = DeleteOptions::deserialize(parse_value(self.body)?).map_err(bad_options)?;
-            options.or(query)
+            check_is_json(&self.parts.headers)?;
+            let decoded =
+                decode_delete_options(self.body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+            DeleteOptions::deserialize(decoded.value).map_err(bad_options)?.or(query)
         };
         if self.info.subresource.is_some() {
             return Err(method_not_allowed());
@@ -230,27 +308,40 @@ impl WriteQuery {
         let query: Query<Vec<(String, String)>> =
             Query::try_from_uri(&parts.uri).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let mut parsed = WriteQuery::default();
+        let options_kind = match parts.method {
+            Method::POST => "CreateOptions",
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            _ => "DeleteOptions",
+        };
+        let is_delete = parts.method == Method::DELETE;
         for (name, value) in &query.0 {
             match (&**name, &**value) {
                 ("dryRun", "") => {}
                 ("dryRun", "All") => parsed.is_dry_run = true,
                 ("dryRun", other) => {
-                    let message = format!("invalid dryRun {other:?}: expected \"All\"");
-                    return Err(ApiError::bad_request(message));
+                    let value = format!("[{}]", quote(other));
+                    return Err(ApiError::invalid_option(options_kind, "dryRun", &value, &["All"]));
                 }
-                ("gracePeriodSeconds", seconds) => {
-                    let message = || format!("invalid gracePeriodSeconds {seconds:?}: expected a number");
+                ("fieldValidation", value) if !is_delete => {
+                    parsed.field_validation = FieldValidation::parse(value).ok_or_else(|| {
+                        ApiError::invalid_option(options_kind, name, &quote(value), &FIELD_VALIDATIONS)
+                    })?;
+                }
+                ("gracePeriodSeconds", seconds) if is_delete => {
+                    let message = || format!("strconv.ParseInt: parsing {}: invalid syntax", quote(seconds));
                     let seconds = seconds.parse().map_err(|_| ApiError::bad_request(message()))?;
                     parsed.delete.grace_period_seconds = Some(seconds);
                 }
-                ("propagationPolicy", policy) => {
-                    parsed.delete.propagation_policy =
-                        Some(PropagationPolicy::deserialize(Value::from(policy)).map_err(|error| {
-                            ApiError::bad_request(format!("invalid propagationPolicy: {error}"))
-                        })?);
+                ("propagationPolicy", policy) if is_delete => {
+                    let policy = PropagationPolicy::deserialize(Value::from(policy)).map_err(|_| {
+                        let supported = ["Foreground", "Background", "Orphan", "nil"];
+                        ApiError::invalid_option(options_kind, name, &quote(policy), &supported)
+                    })?;
+                    parsed.delete.propagation_policy = Some(policy);
                 }
                 ("orphanDependents", orphans) => parsed.delete.orphan_dependents = Some(orphans == "true"),
-                // Such as `fieldManager`, `fieldValidation` and `pretty`.
+                // Such as `fieldManager` and `pretty`.
                 _ => {}
             }
         }

@@ -7,6 +7,7 @@ mod runtime_class;
 
 use serde_json::{Map, Value, json};
 
+use crate::defaults::pods::default_containers;
 pub use limit_range::{set_default_resources, violations};
 pub use priority::resolve_priority;
 pub use runtime_class::apply_runtime_class;
@@ -76,15 +77,7 @@ pub fn pod_owner_of(object: &Value) -> Option<Value> {
 /// not-ready and unreachable nodes. LimitRanges and RuntimeClasses are ignored.
 pub fn admit(pod: &mut Value, classes: &[Value]) {
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
-    for list in ["initContainers", "containers"] {
-        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            default_requests(container);
-            if host_network {
-                default_host_ports(container);
-            }
-        }
-    }
+    default_containers(spec);
     set_priority(spec, classes);
     add_default_tolerations(spec);
 }
@@ -135,30 +128,6 @@ fn make_first_stateful_pod(pod: &mut Value, claims: &Value) {
     let own = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
     volumes.extend(own.filter(|own| !names.iter().any(|name| own["name"] == *name)).cloned());
     spec.insert("volumes".to_owned(), volumes.into());
-}
-
-fn default_requests(container: &mut Value) {
-    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
-    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
-    let requests = resources.entry("requests").or_insert(Value::Null);
-    if requests.is_null() {
-        *requests = json!({});
-    }
-    let Some(requests) = requests.as_object_mut() else { return };
-    for (name, limit) in limits {
-        requests.entry(name).or_insert(limit);
-    }
-}
-
-fn default_host_ports(container: &mut Value) {
-    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(port) = port.as_object_mut() else { continue };
-        if port.get("hostPort").is_none_or(|host| host.is_null() || *host == 0)
-            && let Some(own) = port.get("containerPort").cloned()
-        {
-            port.insert("hostPort".to_owned(), own);
-        }
-    }
 }
 
 fn set_priority(spec: &mut Map<String, Value>, classes: &[Value]) {

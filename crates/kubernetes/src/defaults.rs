@@ -10,18 +10,19 @@ mod devices;
 mod extensions;
 mod images;
 mod networking;
-mod pods;
-mod schema;
+pub(crate) mod pods;
 mod storage;
 #[cfg(test)]
 pub(crate) mod tests;
-mod types;
 mod workloads;
+
+use std::sync::LazyLock;
 
 use model::Kind;
 use serde_json::{Map, Value};
 
-use schema::{StructId, Type};
+use crate::kinds;
+use crate::schema::{self, StructId, StructType, Type};
 
 /// Sets the defaults of an object of a built-in kind in its preferred version, and brings it into the form
 /// that an API server returns: without nulls, empty values and unknown fields, with canonical quantities and
@@ -30,7 +31,7 @@ use schema::{StructId, Type};
 /// It applies to whatever a client sends, for creation and for updates. Objects of other kinds are unchanged.
 /// Fields of the wrong type are left as they are: whether an object is valid is checked elsewhere.
 pub fn set_defaults(kind: &Kind, object: &mut Value) {
-    let Some(id) = schema::type_of(kind) else { return };
+    let Some(id) = stored_type(kind) else { return };
     canonical::make_canonical(id, object);
     set_struct_defaults(id, object);
 }
@@ -39,11 +40,17 @@ pub fn set_defaults(kind: &Kind, object: &mut Value) {
 /// Both objects must have passed [`set_defaults`].
 pub(crate) fn is_field_equal(kind: &Kind, field: &str, left: &Value, right: &Value) -> bool {
     let (left, right) = (&left[field], &right[field]);
-    let Some(id) = schema::type_of(kind) else { return left == right };
-    match schema::get(id).fields.iter().find(|known| known.name == field) {
+    let Some(id) = stored_type(kind) else { return left == right };
+    match schema::get(id).field(field) {
         Some(known) => canonical::semantically_equal(&known.type_, left, right),
         None => left == right,
     }
+}
+
+/// The type of a kind that an API server stores by default.
+fn stored_type(kind: &Kind) -> Option<StructId> {
+    kinds::of(kind)?;
+    schema::type_of(kind)
 }
 
 pub(crate) type Fields = Map<String, Value>;
@@ -128,15 +135,48 @@ fn defaults_of(type_name: &str) -> Option<DefaultFn> {
     Some(function)
 }
 
+/// The defaults of a struct type.
+#[derive(Clone, Copy)]
+struct StructDefaults {
+    set_own: Option<DefaultFn>,
+    /// Whether it or a type of its fields has defaults.
+    any: bool,
+}
+
+/// The defaults of each struct type, by its id.
+static DEFAULTS: LazyLock<Vec<StructDefaults>> = LazyLock::new(|| {
+    let own = |type_: &StructType| {
+        let set_own = defaults_of(type_.name);
+        StructDefaults { set_own, any: set_own.is_some() }
+    };
+    let mut all: Vec<StructDefaults> = schema::all().iter().map(own).collect();
+    // Each round reaches the types one level further up; types that contain themselves end it all the same.
+    loop {
+        let reaching: Vec<usize> = (0..all.len())
+            .filter(|index| !all[*index].any)
+            .filter(|index| {
+                let fields = &schema::all()[*index].fields;
+                let inner = fields.iter().filter_map(|field| field.type_.struct_id());
+                inner.into_iter().any(|id| all[id.index()].any)
+            })
+            .collect();
+        if reaching.is_empty() {
+            return all;
+        }
+        for index in reaching {
+            all[index].any = true;
+        }
+    }
+});
+
 fn set_struct_defaults(id: StructId, value: &mut Value) {
     let Value::Object(fields) = value else { return };
-    let struct_type = schema::get(id);
-    if let Some(set_defaults) = struct_type.set_defaults {
-        set_defaults(fields);
+    if let Some(set_own) = DEFAULTS[id.index()].set_own {
+        set_own(fields);
     }
-    for field in &struct_type.fields {
+    for field in &schema::get(id).fields {
         if let Some(inner) = field.type_.struct_id()
-            && schema::get(inner).has_defaults
+            && DEFAULTS[inner.index()].any
             && let Some(value) = fields.get_mut(field.name)
         {
             set_inner_defaults(&field.type_, value);
@@ -151,7 +191,7 @@ fn set_inner_defaults(type_: &Type, value: &mut Value) {
         (Type::List(inner), Value::Array(entries)) => {
             entries.iter_mut().for_each(|entry| set_inner_defaults(inner, entry));
         }
-        (Type::Map(inner), Value::Object(entries)) => {
+        (Type::Map(_, inner), Value::Object(entries)) => {
             entries.values_mut().for_each(|entry| set_inner_defaults(inner, entry));
         }
         _ => {}

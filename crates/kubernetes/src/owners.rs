@@ -1,9 +1,10 @@
 //! Owner references, and the chain of owners up to the root.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use model::{Key, Kind, Object, What};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::objects::OwnerReference;
 
@@ -212,9 +213,26 @@ fn index_key(kind: &Kind, namespace: &str, name: &str) -> String {
     format!("{}/{}/{namespace}/{name}", kind.group, kind.kind)
 }
 
+/// Removes owner references that are equal to an earlier one. Returns their uids.
+pub fn remove_duplicate_references(object: &mut Value) -> Vec<String> {
+    let references = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+    let Some(references) = references else { return Vec::new() };
+    let (mut seen, mut removed) = (BTreeSet::new(), Vec::new());
+    references.retain(|reference| {
+        let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+        // A null equals an absent field.
+        let is_new = seen.insert(fields.map(|field| reference[field].to_string()));
+        if !is_new {
+            removed.push(reference["uid"].as_str().unwrap_or_default().to_owned());
+        }
+        is_new
+    });
+    removed
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
     use testobjects::{object, pod, resource};
 
     use super::*;

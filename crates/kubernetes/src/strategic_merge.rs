@@ -1,20 +1,19 @@
 //! Kubernetes' strategic merge patch: a merge patch that merges some lists entry by entry, matched by a merge key.
 //!
-//! Only built-in kinds define merge keys (in `types`); like here, an API server rejects such patches of custom
+//! Only built-in kinds define merge keys (in `schema`); like here, an API server rejects such patches of custom
 //! resources. Clients that compute and apply patches themselves know only the metadata of custom resources.
 
 mod diff;
 mod lists;
 #[cfg(test)]
 mod tests;
-mod types;
 
 use model::Kind;
 use serde_json::{Map, Value};
 
+use crate::schema::{self, PatchStrategy, SchemaField, StructId, Type};
 use diff::diff_or_replace;
 use lists::{merge_list, set_element_order};
-use types::{GROUPS, TYPES};
 
 /// The reason why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +61,7 @@ pub fn merge_custom(original: &Value, patch: &Value) -> Result<Value, BadPatch> 
     let (Value::Object(original), Value::Object(patch)) = (original, patch) else {
         return Err(BadPatch::NotAnObject);
     };
-    merge_map(original.clone(), patch.clone(), Schema::CUSTOM).map(Value::Object)
+    merge_map(original.clone(), patch.clone(), Schema::Custom).map(Value::Object)
 }
 
 /// The patch with which [`merge`] turns `from` into `to`, or [`merge_custom`] if the kind is not built in. It is `{}`
@@ -72,7 +71,7 @@ pub fn merge_custom(original: &Value, patch: &Value) -> Result<Value, BadPatch> 
 /// Recursion follows the nesting of the two values. If one is not a JSON object, or has a field `$patch` of its own,
 /// no patch exists: then the result is `to` itself.
 pub fn diff(kind: &Kind, from: &Value, to: &Value) -> Value {
-    let schema = Schema::of(kind).unwrap_or(Schema::CUSTOM);
+    let schema = Schema::of(kind).unwrap_or(Schema::Custom);
     let patch = match (from, to) {
         (Value::Object(from), Value::Object(to)) => diff_or_replace(from, to, schema),
         _ => None,
@@ -82,9 +81,17 @@ pub fn diff(kind: &Kind, from: &Value, to: &Value) -> Value {
 
 type Fields = Map<String, Value>;
 
-/// The schema of a value's fields: a line of [`TYPES`]; `None` for maps and structs of scalars.
+/// The schema of a value's fields.
 #[derive(Clone, Copy)]
-struct Schema(Option<&'static str>);
+enum Schema {
+    Struct(StructId),
+    /// A custom resource: metadata, and any other fields.
+    Custom,
+    /// Any fields: maps are merged, lists replaced.
+    Any,
+    /// The entries of a map: none is a struct or list that can be merged.
+    Scalars,
+}
 
 /// A field that is a struct or map.
 struct StructField {
@@ -103,58 +110,59 @@ struct ListField {
 // === impl Schema ===
 
 impl Schema {
-    /// A custom resource: metadata, and any other fields.
-    const CUSTOM: Schema = Schema(Some("metadata:meta.ObjectMeta *"));
-    /// Any fields: maps are merged, lists replaced.
-    const ANY: Schema = Schema(Some("*"));
-
     fn of(kind: &Kind) -> Option<Schema> {
-        let index = GROUPS.binary_search_by(|(group, _, _)| (*group).cmp(&kind.group)).ok()?;
-        let (_, prefix, kinds) = GROUPS[index];
-        let is_known = kinds.split(' ').any(|is_known| is_known == &*kind.kind);
-        is_known.then(|| Schema::named(&format!("{prefix}.{}", kind.kind)))
+        schema::type_of(kind).map(Schema::Struct)
     }
 
-    fn named(name: &str) -> Schema {
-        Schema(
-            TYPES.binary_search_by(|(type_name, _)| (*type_name).cmp(name)).ok().map(|index| TYPES[index].1),
-        )
+    /// The schema of a value of this type.
+    fn of_type(type_: &Type) -> Schema {
+        if let Type::Struct(id) = type_.pointee() { Schema::Struct(*id) } else { Schema::Scalars }
     }
 
     fn single(self, name: &str) -> Result<StructField, BadPatch> {
-        match self.notation(name)? {
-            (how @ ("" | "!" | "*"), schema) => Ok(StructField { replaced: how == "!", schema }),
-            _ => Err(BadPatch::Field(name.to_owned())),
+        let Some(field) = self.field(name)? else {
+            return Ok(StructField { replaced: false, schema: Schema::Any });
+        };
+        let is_struct = matches!(
+            field.type_.pointee(),
+            Type::Struct(_) | Type::Map(..) | Type::Any | Type::SchemaOrBool(_) | Type::SchemaOrArray(_)
+        );
+        if !is_struct {
+            return Err(BadPatch::Field(name.to_owned()));
         }
+        let replaced = field.patch_strategy == PatchStrategy::Replace;
+        Ok(StructField { replaced, schema: Schema::of_type(&field.type_) })
     }
 
     fn list(self, name: &str) -> Result<ListField, BadPatch> {
-        let (strategy, schema) = self.notation(name)?;
-        if strategy == "*" {
-            return Ok(ListField { merged: false, key: None, schema });
-        }
-        match strategy.strip_prefix('[').and_then(|strategy| strategy.strip_suffix(']')) {
-            Some("") => Ok(ListField { merged: false, key: None, schema }),
-            Some("*") => Ok(ListField { merged: true, key: None, schema }),
-            Some(key) => Ok(ListField { merged: true, key: Some(key), schema }),
-            None => Err(BadPatch::Field(name.to_owned())),
-        }
+        let Some(field) = self.field(name)? else {
+            return Ok(ListField { merged: false, key: None, schema: Schema::Any });
+        };
+        let Type::List(entry) = field.type_.pointee() else { return Err(BadPatch::Field(name.to_owned())) };
+        let (merged, key) = match field.patch_strategy {
+            PatchStrategy::Default | PatchStrategy::Replace => (false, None),
+            PatchStrategy::Merge => (true, None),
+            PatchStrategy::MergeBy(key) => (true, Some(key)),
+        };
+        Ok(ListField { merged, key, schema: Schema::of_type(entry) })
     }
 
-    /// The notation after a field's name, and the schema of its contents.
-    fn notation(self, name: &str) -> Result<(&'static str, Schema), BadPatch> {
-        for entry in self.0.unwrap_or_default().split(' ') {
-            let (field, type_name) = entry.split_once(':').unwrap_or((entry, ""));
-            let (field, strategy) = field.split_at(field.find(['[', '!']).unwrap_or(field.len()));
-            if field == name && !name.is_empty() {
-                return Ok((strategy, Schema::named(type_name)));
-            }
-            if field == "*" {
-                return Ok(("*", Schema::ANY));
-            }
-        }
-        Err(BadPatch::Field(name.to_owned()))
+    /// A field; `None` if any is allowed.
+    fn field(self, name: &str) -> Result<Option<&'static SchemaField>, BadPatch> {
+        let id = match self {
+            Schema::Struct(id) => Some(id),
+            Schema::Custom if name == "metadata" => return Ok(custom_metadata()),
+            Schema::Custom | Schema::Any => return Ok(None),
+            Schema::Scalars => None,
+        };
+        let field = id.and_then(|id| schema::get(id).field_of_any_version(name));
+        field.map(Some).ok_or_else(|| BadPatch::Field(name.to_owned()))
     }
+}
+
+/// The metadata of a custom resource, which is that of every kind.
+fn custom_metadata() -> Option<&'static SchemaField> {
+    schema::get(schema::named("core.ConfigMap")?).field("metadata")
 }
 
 fn merge_map(mut original: Fields, mut patch: Fields, schema: Schema) -> Result<Fields, BadPatch> {
@@ -184,7 +192,7 @@ fn merge_map(mut original: Fields, mut patch: Fields, schema: Schema) -> Result<
                 let merges = list.merged || deletes;
                 Some(if merges { merge_list(old, value, &list, deletes)? } else { value }.into())
             }
-            (Some(old), value) if Type::of(&old) == Type::of(&value) => Some(value),
+            (Some(old), value) if JsonType::of(&old) == JsonType::of(&value) => Some(value),
             (old, _) if deletes => old,
             (_, value) => without_directives(without_nulls(value)),
         };
@@ -273,7 +281,7 @@ fn without_directives(value: Value) -> Option<Value> {
 
 /// The types that Go distinguishes in JSON: numbers have two.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Type {
+enum JsonType {
     Null,
     Bool,
     Integer,
@@ -283,16 +291,16 @@ enum Type {
     Map,
 }
 
-impl Type {
-    fn of(value: &Value) -> Type {
+impl JsonType {
+    fn of(value: &Value) -> JsonType {
         match value {
-            Value::Null => Type::Null,
-            Value::Bool(_) => Type::Bool,
-            Value::Number(number) if number.is_i64() => Type::Integer,
-            Value::Number(_) => Type::Float,
-            Value::String(_) => Type::String,
-            Value::Array(_) => Type::List,
-            Value::Object(_) => Type::Map,
+            Value::Null => JsonType::Null,
+            Value::Bool(_) => JsonType::Bool,
+            Value::Number(number) if number.is_i64() => JsonType::Integer,
+            Value::Number(_) => JsonType::Float,
+            Value::String(_) => JsonType::String,
+            Value::Array(_) => JsonType::List,
+            Value::Object(_) => JsonType::Map,
         }
     }
 }

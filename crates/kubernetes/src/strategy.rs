@@ -31,6 +31,18 @@ pub fn has_scale(kind: &Kind) -> bool {
     )
 }
 
+/// Whether an update of the kind need not name the resourceVersion that it is based on.
+pub fn allows_unconditional_update(kind: &Kind) -> bool {
+    let needs_version = matches!(
+        (&*kind.group, &*kind.kind),
+        ("admissionregistration.k8s.io" | "apiextensions.k8s.io" | "apiregistration.k8s.io" | "policy", _)
+            | ("coordination.k8s.io", "Lease")
+            | ("node.k8s.io", "RuntimeClass")
+            | ("storage.k8s.io", "CSIDriver" | "CSINode" | "CSIStorageCapacity" | "VolumeAttachment")
+    );
+    !needs_version && Strategy::of(kind).is_some()
+}
+
 /// Whether objects of the kind have a `metadata.generation`.
 pub fn has_generation(kind: &Kind) -> bool {
     match Strategy::of(kind) {
@@ -124,7 +136,7 @@ pub fn prepare_for_update(kind: &Kind, old: &Value, new: &mut Value) {
     let is_due = counted_first || (!counts_first && is_generation_due(kind, old, new));
     let generation = &old["metadata"]["generation"];
     let generation = if is_due {
-        Some((generation.as_i64().unwrap_or_default() + 1).into())
+        Some(generation.as_i64().unwrap_or_default().wrapping_add(1).into())
     } else {
         (!generation.is_null()).then(|| generation.clone())
     };
@@ -198,7 +210,7 @@ pub fn prepare_custom_for_update(old: &Value, new: &mut Value, has_status: bool)
     };
     let generation = old["metadata"]["generation"].as_i64();
     let is_due = old.as_object().is_some_and(|old| content(old) != content(fields));
-    let generation = if is_due { Some(generation.unwrap_or_default() + 1) } else { generation };
+    let generation = if is_due { Some(generation.unwrap_or_default().wrapping_add(1)) } else { generation };
     set_generation(fields, generation.map(Value::from));
 }
 

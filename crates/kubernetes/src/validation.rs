@@ -56,6 +56,8 @@ mod unified_diff;
 mod volumes;
 mod workloads;
 
+use std::collections::HashSet;
+
 use model::Kind;
 use serde_json::Value;
 
@@ -86,6 +88,17 @@ pub fn validate_update(kind: &Kind, namespaced: bool, old: &Value, new: &Value) 
     check_any_metadata_update(&mut errors, old, new);
     check_update(&mut errors, kind, namespaced, old, new);
     errors.into_vec()
+}
+
+/// The errors as the message of a `Status` lists them: those that occur twice once.
+pub fn aggregate_message(errors: &[FieldError]) -> String {
+    let mut seen = HashSet::new();
+    let texts = errors.iter().map(ToString::to_string);
+    let texts: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
+    match &texts[..] {
+        [only] => only.clone(),
+        texts => format!("[{}]", texts.join(", ")),
+    }
 }
 
 fn check_create(errors: &mut FieldErrors, kind: &Kind, namespaced: bool, object: &Value) {

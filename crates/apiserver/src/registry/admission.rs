@@ -34,6 +34,21 @@ impl Registry {
         }
     }
 
+    /// Admits the new version of an object: a pod keeps its priority, and has the default tolerations again.
+    pub(super) fn admit_update(resource: &Resource, old: &Value, new: &mut Value) {
+        let is_pod = resource.kind.group.is_empty() && &*resource.kind.kind == "Pod";
+        let spec = new.get_mut("spec").filter(|_| is_pod);
+        let Some(spec) = spec.and_then(Value::as_object_mut) else { return };
+        for field in ["priority", "preemptionPolicy"] {
+            if let Some(value) = old["spec"].get(field)
+                && spec.get(field).is_none_or(Value::is_null)
+            {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
+        add_default_tolerations(spec);
+    }
+
     fn admit_pod(&self, resource: &Resource, pod: &mut Value) -> Result<(), ApiError> {
         let name = match metadata_text(pod, "name") {
             "" => metadata_text(pod, "generateName").to_owned(),

@@ -137,7 +137,7 @@ impl Registry {
 }
 
 /// The body must be of the resource's kind; apiVersion and kind may be missing.
-pub(super) fn check_type(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn check_type(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
     if !object.is_object() {
         return Err(ApiError::bad_request("the body of the request is not a JSON object"));
     }

@@ -353,3 +353,36 @@ fn a_restored_snapshot_ends_watches_and_keeps_versions_growing() {
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].new.meta().name, "b");
 }
+
+#[test]
+fn an_update_of_some_kinds_names_the_version_that_it_is_based_on() {
+    let fixture = Fixture::new();
+    let metadata = json!({"name": "x", "namespace": "default"});
+    fixture
+        .create(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}))
+        .unwrap();
+    fixture.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})).unwrap();
+    let without_version = |object: &mut Value| {
+        object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        object["metadata"]["labels"] = json!({"a": "b"});
+    };
+    assert!(fixture.update("configmaps", "x", without_version).is_ok());
+    assert_eq!(
+        fixture.update("leases", "x", without_version).unwrap_err().to_string(),
+        "leases.coordination.k8s.io \"x\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an \
+         update"
+    );
+}
+
+#[test]
+fn an_update_may_leave_out_what_admission_added_to_a_pod() {
+    let fixture = Fixture::new();
+    let created = fixture.create_pod("p", json!({}));
+    let updated = fixture.update("pods", "p", |pod| {
+        for field in ["priority", "preemptionPolicy", "tolerations"] {
+            pod["spec"].as_object_mut().unwrap().remove(field);
+        }
+        pod["metadata"]["labels"] = json!({"a": "b"});
+    });
+    assert_eq!(updated.unwrap()["spec"], created["spec"]);
+}

@@ -2,8 +2,8 @@
 
 use kubernetes::defaults;
 use kubernetes::strategy::{
-    prepare_custom_for_status_update, prepare_custom_for_update, prepare_for_status_update,
-    prepare_for_update, set_times,
+    allows_unconditional_update, prepare_custom_for_status_update, prepare_custom_for_update,
+    prepare_for_status_update, prepare_for_update, set_times,
 };
 use kubernetes::validation::validate_update;
 use model::{Kind, NamespacedName, Object};
@@ -97,6 +97,9 @@ impl Registry {
         let generation = new["metadata"].get("generation").cloned();
         prepare_updated(&mut new, old);
         defaults::set_defaults(kind, &mut new);
+        if part == UpdatedPart::Object {
+            Registry::admit_update(resource, old, &mut new);
+        }
         match part {
             UpdatedPart::Object if resource.is_custom() => {
                 prepare_custom_for_update(old, &mut new, resource.has_status);
@@ -184,9 +187,12 @@ fn check_preconditions(
         let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current}");
         return Err(ApiError::conflict(resource, &name.name, why));
     }
-    let version = metadata_text(new, "resourceVersion");
-    if !version.is_empty() && version != "0" && version != metadata_text(old, "resourceVersion") {
-        return Err(ApiError::modified(resource, &name.name));
+    match metadata_text(new, "resourceVersion") {
+        "" | "0" if !allows_unconditional_update(&resource.kind) => {
+            Err(ApiError::version_required(resource, &name.name))
+        }
+        "" | "0" => Ok(()),
+        version if version == metadata_text(old, "resourceVersion") => Ok(()),
+        _ => Err(ApiError::modified(resource, &name.name)),
     }
-    Ok(())
 }

@@ -1,5 +1,7 @@
 //! The admission plugin RuntimeClass: the overhead and the scheduling constraints of a pod's RuntimeClass.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 /// Applies a RuntimeClass to a pod. The error is the reason why the pod is refused.
@@ -32,11 +34,14 @@ pub fn apply_runtime_class(pod: &mut Value, class: &Value) -> Result<(), String>
             _ => spec["nodeSelector"][key.as_str()] = value.clone(),
         }
     }
+    let own = spec["tolerations"].as_array().into_iter().flatten();
+    let mut seen: BTreeSet<String> = own.map(Value::to_string).collect();
     for toleration in class["scheduling"]["tolerations"].as_array().into_iter().flatten() {
         if !spec["tolerations"].is_array() {
             spec["tolerations"] = json!([]);
         }
-        if let Some(own) = spec["tolerations"].as_array_mut().filter(|own| !own.contains(toleration)) {
+        if let Some(own) = spec["tolerations"].as_array_mut().filter(|_| seen.insert(toleration.to_string()))
+        {
             own.push(toleration.clone());
         }
     }

@@ -6,8 +6,8 @@
 use model::Moment;
 use serde_json::{Map, Value};
 
-use super::schema::{self, Presence, SchemaField, StructId, Type};
 use crate::quantity::{Format, Quantity};
+use crate::schema::{self, Presence, SchemaField, StructId, Type};
 use crate::time::{micro_time, whole_second};
 
 /// Makes a value of a struct type canonical. What has another type than the schema says is left as it is.
@@ -51,7 +51,7 @@ pub(super) fn semantically_equal(type_: &Type, left: &Value, right: &Value) -> b
             left.len() == right.len()
                 && left.iter().zip(right).all(|(left, right)| semantically_equal(inner, left, right))
         }
-        (Type::Map(inner), Value::Object(left), Value::Object(right)) => {
+        (Type::Map(_, inner), Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
                 && left.iter().zip(right).all(|((left_key, left), (right_key, right))| {
                     left_key == right_key && semantically_equal(inner, left, right)
@@ -73,22 +73,23 @@ fn written(field: &SchemaField, value: Value) -> Option<Value> {
             return None;
         }
         // Storage does not distinguish empty lists, maps and bytes from missing ones.
-        Type::List(_) | Type::Map(_) | Type::Bytes if is_empty(&value) => {
+        Type::List(_) | Type::Map(..) | Type::Bytes if is_empty(&value) => {
             return (field.presence == Presence::Always).then_some(Value::Null);
         }
         Type::Time | Type::MicroTime => value.is_null() && field.presence == Presence::OmitZero,
-        Type::Text | Type::Integer | Type::Float | Type::Bool => {
+        Type::Text(_) | Type::Int32 | Type::Int64 | Type::Float | Type::Bool => {
             is_zero(&value) && field.presence != Presence::Always
         }
         Type::Pointer(_)
         | Type::List(_)
-        | Type::Map(_)
+        | Type::Map(..)
         | Type::Bytes
         | Type::Struct(_)
         | Type::Quantity
         | Type::ResourceQuantity
         | Type::IntOrString
         | Type::Any
+        | Type::Interface
         | Type::SchemaOrBool(_)
         | Type::SchemaOrArray(_) => false,
     };
@@ -98,8 +99,8 @@ fn written(field: &SchemaField, value: Value) -> Option<Value> {
 /// A value as it is written where it cannot be omitted; null is the zero value.
 fn canonical(type_: &Type, mut value: Value) -> Value {
     match type_ {
-        Type::Text | Type::Bytes if value.is_null() => "".into(),
-        Type::Integer | Type::IntOrString | Type::Float if value.is_null() => 0.into(),
+        Type::Text(_) | Type::Bytes if value.is_null() => "".into(),
+        Type::Int32 | Type::Int64 | Type::IntOrString | Type::Float if value.is_null() => 0.into(),
         Type::Bool if value.is_null() => false.into(),
         Type::Quantity => quantity(value, false),
         Type::ResourceQuantity => quantity(value, true),
@@ -129,13 +130,20 @@ fn canonical(type_: &Type, mut value: Value) -> Value {
             Value::Array(entries) => entries.into_iter().map(|entry| canonical(inner, entry)).collect(),
             other => other,
         },
-        Type::Map(inner) => match value {
+        Type::Map(_, inner) => match value {
             Value::Object(entries) => {
                 entries.into_iter().map(|(key, entry)| (key, canonical(inner, entry))).collect()
             }
             other => other,
         },
-        Type::Text | Type::Integer | Type::IntOrString | Type::Float | Type::Bool | Type::Any => value,
+        Type::Text(_)
+        | Type::Int32
+        | Type::Int64
+        | Type::IntOrString
+        | Type::Float
+        | Type::Bool
+        | Type::Any
+        | Type::Interface => value,
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Fields, default_to, fields_mut, fields_of, is_missing, text};
+use crate::go::base64;
 
 pub(super) fn namespace(namespace: &mut Fields) {
     let Some(metadata) = fields_mut(namespace, "metadata") else { return };
@@ -60,7 +61,7 @@ pub(super) fn secret(secret: &mut Fields) {
     default_to(secret, "data", json!({}));
     let Some(data) = fields_mut(secret, "data") else { return };
     for (key, value) in texts {
-        data.insert(key, base64(value.as_str().unwrap_or_default().as_bytes()).into());
+        data.insert(key, base64::encode(value.as_str().unwrap_or_default().as_bytes()).into());
     }
 }
 
@@ -107,30 +108,3 @@ pub(super) fn queuing(queuing: &mut Fields) {
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits =
-            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let index = (bits >> (18 - 6 * digit)) & 63;
-            text.push(if digit <= chunk.len() { char::from(DIGITS[index as usize]) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_written_in_base64() {
-        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-        {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-    }
-}

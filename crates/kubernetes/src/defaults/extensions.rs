@@ -39,8 +39,10 @@ pub(super) fn custom_resource_definition(definition: &mut Fields) {
     default_to(spec, "conversion", json!({"strategy": "None"}));
     if let Some(names) = fields_mut(spec, "names") {
         let kind = text(names, "kind").to_owned();
-        default_to(names, "singular", kind.to_lowercase());
-        default_to(names, "listKind", format!("{kind}List"));
+        if !kind.is_empty() {
+            default_to(names, "singular", kind.to_lowercase());
+            default_to(names, "listKind", format!("{kind}List"));
+        }
     }
     let versions = spec.get("versions").and_then(Value::as_array).into_iter().flatten();
     let stored = versions.filter(|version| version["storage"] == true).map(|version| &version["name"]);

@@ -27,17 +27,7 @@ const INIT_CONTAINER_ANNOTATIONS: [&str; 4] = [
 pub(super) fn pod(pod: &mut Fields) {
     remove_init_container_annotations(pod);
     let Some(spec) = fields_mut(pod, "spec") else { return };
-    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
-    for list in ["initContainers", "containers"] {
-        for container in entries_mut(spec, list) {
-            if let Some(resources) = fields_mut(container, "resources") {
-                default_requests(resources);
-            }
-            if host_network {
-                default_host_ports(container);
-            }
-        }
-    }
+    default_containers(spec);
     default_pod_resources(spec);
     default_to(spec, "enableServiceLinks", true);
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|period| period < 0) {
@@ -120,8 +110,22 @@ fn remove_init_container_annotations(object: &mut Fields) {
     }
 }
 
+/// Sets the requests and host ports of the containers of a pod, which those of a template do not get.
+pub(crate) fn default_containers(spec: &mut Fields) {
+    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in ["initContainers", "containers"] {
+        for container in entries_mut(spec, list) {
+            default_requests(container);
+            if host_network {
+                default_host_ports(container);
+            }
+        }
+    }
+}
+
 /// A resource with a limit and no request is requested up to its limit.
-fn default_requests(resources: &mut Fields) {
+fn default_requests(container: &mut Fields) {
+    let Some(resources) = fields_mut(container, "resources") else { return };
     let Some(limits) = fields_of(resources, "limits").cloned() else { return };
     default_to(resources, "requests", json!({}));
     let Some(requests) = fields_mut(resources, "requests") else { return };
@@ -130,10 +134,13 @@ fn default_requests(resources: &mut Fields) {
     }
 }
 
+/// On the network of the host, ports of a container are ports of the host.
 fn default_host_ports(container: &mut Fields) {
     for port in entries_mut(container, "ports") {
-        if let Some(own) = port.get("containerPort").cloned() {
-            default_to(port, "hostPort", own);
+        if port.get("hostPort").is_none_or(|host| host.is_null() || *host == 0)
+            && let Some(own) = port.get("containerPort").cloned()
+        {
+            port.insert("hostPort".to_owned(), own);
         }
     }
 }

@@ -133,3 +133,13 @@ fn pointers(path: &str, value: &Value) -> Vec<String> {
     }
     all
 }
+
+#[test]
+fn types_without_defaults_in_them_are_skipped() {
+    let has_defaults = |group: &str, kind: &str| {
+        let id = schema::type_of(&Kind::new(group, kind)).unwrap();
+        DEFAULTS[id.index()].any
+    };
+    assert!(has_defaults("batch", "CronJob"));
+    assert!(!has_defaults("rbac.authorization.k8s.io", "ClusterRole"));
+}

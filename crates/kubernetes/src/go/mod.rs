@@ -1,8 +1,11 @@
-//! Functions of Go's standard library on which kube-scheduler's decisions depend: which of several equally scored
-//! nodes is chosen, the last bit of a logarithm, the order of equal pods.
+//! Functions of Go's standard library on which kube-scheduler's decisions depend (which of several equally scored
+//! nodes is chosen, the last bit of a logarithm, the order of equal pods), and on which messages do.
 
+pub mod base64;
 pub mod duration;
 mod sort;
+pub mod text;
+pub mod timestamp;
 
 pub use sort::sort;
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::{Fields, ListField, Schema, Type};
+use super::{Fields, JsonType, ListField, Schema};
 
 /// The patch with which [`merge_map`](super::merge_map) turns `from` into `to`. `None` if no patch of fields does:
 /// then the parent must replace this map.
@@ -116,7 +116,7 @@ fn diff_entries(from: &[Value], to: &[Value], key: &str, schema: Schema) -> Opti
 
 fn diff_scalars(name: &str, from: &[Value], to: &[Value], patch: &mut Fields) -> Option<()> {
     let (old, new) = (index_by_key(from, None)?, index_by_key(to, None)?);
-    let mut types = from.iter().chain(to).map(Type::of);
+    let mut types = from.iter().chain(to).map(JsonType::of);
     let first = types.next()?;
     if !types.all(|other| other == first) {
         return None;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{BadPatch, ListField, Type, merge_map, without_directives};
+use super::{BadPatch, JsonType, ListField, merge_map, without_directives};
 
 /// Merges two lists entry by entry, or deletes the patch's scalars from the original.
 pub(super) fn merge_list(
@@ -14,7 +14,7 @@ pub(super) fn merge_list(
     if original.is_empty() && patch.is_empty() {
         return Ok(original);
     }
-    if entry_type(&original, &patch)? == Type::Map {
+    if entry_type(&original, &patch)? == JsonType::Map {
         let key = list.key.ok_or(BadPatch::Entries)?;
         return merge_entries(original, patch, key, list);
     }
@@ -55,7 +55,7 @@ pub(super) fn set_element_order(
     if merged.is_empty() && old.is_empty() && order.is_empty() {
         return Ok(Some(merged));
     }
-    if (entries == Type::Map) != list.key.is_some() {
+    if (entries == JsonType::Map) != list.key.is_some() {
         return Err(BadPatch::Entries);
     }
     let live = match list.key {
@@ -211,10 +211,10 @@ fn sort_by_index(mut entries: Vec<(Option<usize>, Option<usize>, Value)>) -> Vec
 }
 
 /// The common type of all entries.
-fn entry_type(original: &[Value], patch: &[Value]) -> Result<Type, BadPatch> {
-    let mut types = original.iter().chain(patch).map(Type::of);
+fn entry_type(original: &[Value], patch: &[Value]) -> Result<JsonType, BadPatch> {
+    let mut types = original.iter().chain(patch).map(JsonType::of);
     let first = types.next().ok_or(BadPatch::Entries)?;
-    let is_uniform = !matches!(first, Type::Null | Type::List) && types.all(|other| other == first);
+    let is_uniform = !matches!(first, JsonType::Null | JsonType::List) && types.all(|other| other == first);
     if is_uniform { Ok(first) } else { Err(BadPatch::Entries) }
 }
 

@@ -1,6 +1,8 @@
 //! Fields that an API server sets or keeps in namespaces, claims, accounts, certificate requests, definitions and
 //! devices.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::defaults::{Fields, default_to, entries_mut, fields_mut, text};
@@ -124,9 +126,10 @@ pub(super) fn add_stored_version(definition: &mut Fields) {
 /// The status of devices that this update deallocates is removed.
 pub(super) fn remove_deallocated_devices(old: &Value, claim: &mut Fields) {
     let device_of = |entry: &Value| {
-        ["driver", "pool", "device", "shareID"].map(|field| entry.get(field).cloned().unwrap_or_default())
+        ["driver", "pool", "device", "shareID"]
+            .map(|field| entry[field].as_str().unwrap_or_default().to_owned())
     };
-    let allocated = |status: &Value| -> Vec<[Value; 4]> {
+    let allocated = |status: &Value| -> BTreeSet<[String; 4]> {
         let results = status.pointer("/allocation/devices/results").and_then(Value::as_array);
         results.into_iter().flatten().map(device_of).collect()
     };

@@ -1,5 +1,7 @@
 //! Fields that an API server sets in a pod at its creation and at updates of its status.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use serde_json::{Value, json};
 
 use crate::defaults::{Fields, default_to, entries_mut, fields_mut, text};
@@ -43,12 +45,13 @@ pub(super) fn prepare_for_status_update(old: &Value, pod: &mut Fields) {
         }
     }
     // Conditions may repeat a type; the first of a type is matched with the first old one, and so on.
-    let mut old: Vec<&Value> = old["conditions"].as_array().into_iter().flatten().collect();
+    let mut old_by_type: BTreeMap<&str, VecDeque<&Value>> = BTreeMap::new();
+    for condition in old["conditions"].as_array().into_iter().flatten() {
+        old_by_type.entry(condition["type"].as_str().unwrap_or_default()).or_default().push_back(condition);
+    }
     for condition in entries_mut(status, "conditions") {
-        let same_type = old.iter().position(|old| Some(&old["type"]) == condition.get("type"));
-        if let Some(index) = same_type
-            && let Some(generation) = old.remove(index).get("observedGeneration")
-        {
+        let same_type = old_by_type.get_mut(text(condition, "type")).and_then(VecDeque::pop_front);
+        if let Some(generation) = same_type.and_then(|old| old.get("observedGeneration")) {
             default_to(condition, "observedGeneration", generation.clone());
         }
     }

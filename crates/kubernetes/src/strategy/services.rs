@@ -1,5 +1,7 @@
 //! Cluster IPs, node ports and IP families of Services, apart from their allocation.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use crate::defaults::{Fields, default_to, entries_mut, fields_mut, is_missing, text};
@@ -38,14 +40,14 @@ fn keep_allocated(old: &Fields, spec: &mut Fields) {
         }
     }
     if needs_node_port(old) && needs_node_port(spec) {
-        let old_ports = ports(old);
-        let used: Vec<i64> =
-            node_ports(spec).into_iter().filter(|port| node_ports(old).contains(port)).collect();
+        let old_node_ports = node_ports(old);
+        let used: BTreeSet<i64> =
+            node_ports(spec).into_iter().filter(|port| old_node_ports.contains(port)).collect();
+        // The last port of a name counts.
+        let by_name: BTreeMap<Option<&str>, Option<i64>> =
+            ports(old).map(|port| (port["name"].as_str(), port["nodePort"].as_i64())).collect();
         for port in entries_mut(spec, "ports") {
-            // The last port of a name counts.
-            let before =
-                old_ports.iter().rfind(|old| old["name"] == *port.get("name").unwrap_or(&Value::Null));
-            let number = before.and_then(|before| before["nodePort"].as_i64());
+            let number = by_name.get(&port.get("name").and_then(Value::as_str)).copied().flatten();
             if let Some(number) = number.filter(|number| !used.contains(number)) {
                 default_to(port, "nodePort", number);
             }
@@ -137,7 +139,7 @@ fn remove_fields_of_other_types(old: &Fields, spec: &mut Fields) {
             }
         }
     }
-    let adds_no_node_port = node_ports(spec).iter().all(|port| node_ports(old).contains(port));
+    let adds_no_node_port = node_ports(old).is_superset(&node_ports(spec));
     if needs_node_port(old) && !needs_node_port(spec) && adds_no_node_port {
         for port in entries_mut(spec, "ports") {
             port.remove("nodePort");
@@ -175,10 +177,10 @@ fn is_external(spec: &Fields) -> bool {
     needs_node_port(spec) || (text(spec, "type") == "ClusterIP" && !is_missing(spec, "externalIPs"))
 }
 
-fn ports(spec: &Fields) -> Vec<Value> {
-    spec.get("ports").and_then(Value::as_array).cloned().unwrap_or_default()
+fn ports(spec: &Fields) -> impl Iterator<Item = &Value> {
+    spec.get("ports").and_then(Value::as_array).into_iter().flatten()
 }
 
-fn node_ports(spec: &Fields) -> Vec<i64> {
-    ports(spec).iter().filter_map(|port| port["nodePort"].as_i64()).collect()
+fn node_ports(spec: &Fields) -> BTreeSet<i64> {
+    ports(spec).filter_map(|port| port["nodePort"].as_i64()).collect()
 }

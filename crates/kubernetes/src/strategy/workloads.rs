@@ -52,7 +52,7 @@ pub(super) fn set_template_generation(set: &mut Fields, old: Option<&Value>) {
         None => count(&Value::Object(set.clone())).max(1),
         Some(old) => {
             let template = set.get("spec").map(|spec| &spec["template"]);
-            count(old) + i64::from(template != Some(&old["spec"]["template"]))
+            count(old).wrapping_add(i64::from(template != Some(&old["spec"]["template"])))
         }
     };
     insert_template_generation(set, generation.to_string().into());

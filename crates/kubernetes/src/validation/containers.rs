@@ -31,11 +31,12 @@ pub(super) fn check_containers(
     if containers.is_empty() {
         return errors.required(path, "");
     }
+    let mut names = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         let path = path.index(index);
         check_container(errors, container, context, path);
         let name = text(container, "name");
-        if containers[..index].iter().any(|other| text(other, "name") == name) {
+        if !names.insert(name) {
             errors.duplicate(path.child("name"), name);
         }
         check_lifecycle(errors, container, context.spec, path);
@@ -272,9 +273,12 @@ fn check_volume_mounts(
     volumes: &Volumes<'_>,
     path: FieldPath<'_>,
 ) {
-    let mounts = list(container, "volumeMounts");
-    let devices = list(container, "volumeDevices");
-    for (index, mount) in mounts.iter().enumerate() {
+    let of_devices = |field: &'static str| -> BTreeSet<&str> {
+        list(container, "volumeDevices").iter().map(|device| text(device, field)).collect()
+    };
+    let (device_names, device_paths) = (of_devices("name"), of_devices("devicePath"));
+    let mut targets = BTreeSet::new();
+    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
         let mount_path = path.index(index);
         let (name, target) = (text(mount, "name"), text(mount, "mountPath"));
         if name.is_empty() {
@@ -286,13 +290,13 @@ fn check_volume_mounts(
         if target.is_empty() {
             errors.required(mount_path.child("mountPath"), "");
         }
-        if mounts[..index].iter().any(|other| text(other, "mountPath") == target) {
+        if !targets.insert(target) {
             errors.invalid(mount_path.child("mountPath"), target, "must be unique");
         }
-        if devices.iter().any(|device| text(device, "name") == name) {
+        if device_names.contains(name) {
             errors.invalid(mount_path.child("name"), name, "must not already exist in volumeDevices");
         }
-        if devices.iter().any(|device| text(device, "devicePath") == target) {
+        if device_paths.contains(target) {
             let detail = "must not already exist as a path in volumeDevices";
             errors.invalid(mount_path.child("mountPath"), target, detail);
         }
@@ -346,7 +350,10 @@ fn check_volume_devices(
     volumes: &Volumes<'_>,
     path: FieldPath<'_>,
 ) {
-    let mounts = list(container, "volumeMounts");
+    let of_mounts = |field: &'static str| -> BTreeSet<&str> {
+        list(container, "volumeMounts").iter().map(|mount| text(mount, field)).collect()
+    };
+    let (mount_names, mount_paths) = (of_mounts("name"), of_mounts("mountPath"));
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in list(container, "volumeDevices").iter().enumerate() {
         let path = path.index(index);
@@ -377,10 +384,10 @@ fn check_volume_devices(
         } else {
             paths.insert(target);
         }
-        if mounts.iter().any(|mount| text(mount, "name") == name) {
+        if mount_names.contains(name) {
             errors.invalid(path.child("name"), name, "must not already exist in volumeMounts");
         }
-        if mounts.iter().any(|mount| text(mount, "mountPath") == target) {
+        if mount_paths.contains(target) {
             let detail = "must not already exist as a path in volumeMounts";
             errors.invalid(path.child("devicePath"), target, detail);
         }
@@ -391,10 +398,10 @@ fn check_volume_devices(
 }
 
 fn check_resize_policy(errors: &mut FieldErrors, container: &Value, spec: &Value, path: FieldPath<'_>) {
-    let policies = list(container, "resizePolicy");
-    for (index, policy) in policies.iter().enumerate() {
+    let mut resources = BTreeSet::new();
+    for (index, policy) in list(container, "resizePolicy").iter().enumerate() {
         let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
-        if policies[..index].iter().any(|other| text(other, "resourceName") == resource) {
+        if !resources.insert(resource) {
             errors.duplicate(path.index(index), resource);
         }
         for (value, known) in [(resource, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])]

@@ -1,8 +1,11 @@
 //! Checks of CustomResourceDefinitions: names, scope, versions. Schemas and conversions are not checked.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
+use super::go_values;
 use super::json_fields::{boolean, get, list, set, text, texts};
 use super::metadata::{check_any_metadata, check_any_metadata_update};
 use super::names::{NameRule, label_1035, subdomain_1123};
@@ -99,10 +102,8 @@ fn check_versions(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
     for (index, version) in versions.iter().enumerate() {
         check_version_name(errors, text(version, "name"), versions_path.index(index).child("name"));
     }
-    let is_repeated = |(index, version): (usize, &Value)| {
-        versions[..index].iter().any(|other| text(other, "name") == text(version, "name"))
-    };
-    if versions.iter().enumerate().any(is_repeated) {
+    let names: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
+    if names.len() < versions.len() {
         errors.invalid(versions_path, printed_versions(spec), "must contain unique version names");
     }
     if versions.iter().filter(|version| boolean(version, "storage")).count() != 1 {
@@ -122,7 +123,7 @@ fn check_version_name(errors: &mut FieldErrors, name: &str, path: FieldPath<'_>)
     }
 }
 
-fn printed_versions(spec: &Value) -> PrintedValue {
+fn printed_versions(spec: &Value) -> PrintedValue<'static> {
     let mut versions = spec["versions"].clone();
     for name in COMMON_PARTS {
         let is_common =
@@ -131,7 +132,7 @@ fn printed_versions(spec: &Value) -> PrintedValue {
             set(version, name, Value::Null);
         }
     }
-    PrintedValue::go(VERSIONS, &versions)
+    PrintedValue::Printed(go_values::json(VERSIONS, &versions))
 }
 
 fn check_names(errors: &mut FieldErrors, names: &Value, path: FieldPath<'_>) {

@@ -98,7 +98,7 @@ pub(super) fn check_event_update(errors: &mut FieldErrors, group: &str, old: &Va
         if !semantic_equal(go_type, &old[name], &new[name]) {
             errors.invalid(
                 FieldPath::new(shown),
-                PrintedValue::go(go_type, &new[name]),
+                PrintedValue::Go(go_type, &new[name]),
                 "field is immutable",
             );
         }

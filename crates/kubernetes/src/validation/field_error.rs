@@ -1,10 +1,12 @@
 //! Errors about single fields of an object, with the texts of Kubernetes.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::Value;
 
 use super::go_values;
+use crate::go::text::quote;
 
 /// An error about one field, as an API server reports it in `Status.details.causes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,12 +55,26 @@ enum PathElement<'p> {
     Key(&'p str),
 }
 
-/// The errors found so far, in the order of the API server.
+/// The errors found so far, in the order of the API server. It keeps a limited number of them: a list with a
+/// million wrong entries says no more than one with thousands.
 #[derive(Default)]
-pub(super) struct FieldErrors(Vec<FieldError>);
+pub(super) struct FieldErrors {
+    errors: Vec<FieldError>,
+    /// The length of all texts.
+    text_length: usize,
+}
 
-/// A rejected value as it is printed in a message.
-pub(super) struct PrintedValue(String);
+/// A rejected value that a message contains. It is printed when it is certain that the message is kept.
+pub(super) enum PrintedValue<'v> {
+    Text(Cow<'v, str>),
+    /// The JSON that Go prints for a value of this type; see [`go_values::json`].
+    Go(&'static str, &'v Value),
+    /// What is printed, as it is.
+    Printed(String),
+}
+
+const MAX_ERRORS: usize = 10_000;
+const MAX_TEXT_LENGTH: usize = 16 << 20;
 
 // === impl FieldError ===
 
@@ -167,33 +183,36 @@ impl fmt::Display for FieldPath<'_> {
 
 impl FieldErrors {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.errors.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.errors.len()
     }
 
-    pub(super) fn append(&mut self, mut other: FieldErrors) {
-        self.0.append(&mut other.0);
+    /// Whether further errors are dropped.
+    pub(super) fn is_full(&self) -> bool {
+        self.errors.len() >= MAX_ERRORS || self.text_length >= MAX_TEXT_LENGTH
     }
 
     pub(super) fn extend(&mut self, errors: Vec<FieldError>) {
-        self.0.extend(errors);
+        for error in errors {
+            self.push(error);
+        }
     }
 
     pub(super) fn into_vec(self) -> Vec<FieldError> {
-        self.0
+        self.errors
     }
 
     pub(super) fn required(&mut self, path: FieldPath<'_>, detail: impl Into<String>) {
         self.add(FieldErrorType::Required, path, None, detail.into());
     }
 
-    pub(super) fn invalid(
+    pub(super) fn invalid<'v>(
         &mut self,
         path: FieldPath<'_>,
-        value: impl Into<PrintedValue>,
+        value: impl Into<PrintedValue<'v>>,
         detail: impl Into<String>,
     ) {
         self.add(FieldErrorType::Invalid, path, Some(value.into()), detail.into());
@@ -215,14 +234,14 @@ impl FieldErrors {
         self.add(FieldErrorType::Forbidden, path, None, detail.into());
     }
 
-    pub(super) fn duplicate(&mut self, path: FieldPath<'_>, value: impl Into<PrintedValue>) {
+    pub(super) fn duplicate<'v>(&mut self, path: FieldPath<'_>, value: impl Into<PrintedValue<'v>>) {
         self.duplicate_because(path, value, "");
     }
 
-    pub(super) fn duplicate_because(
+    pub(super) fn duplicate_because<'v>(
         &mut self,
         path: FieldPath<'_>,
-        value: impl Into<PrintedValue>,
+        value: impl Into<PrintedValue<'v>>,
         detail: &str,
     ) {
         self.add(FieldErrorType::Duplicate, path, Some(value.into()), detail.to_owned());
@@ -233,13 +252,13 @@ impl FieldErrors {
     }
 
     /// `supported` in the order in which Kubernetes lists the values.
-    pub(super) fn not_supported(
+    pub(super) fn not_supported<'v>(
         &mut self,
         path: FieldPath<'_>,
-        value: impl Into<PrintedValue>,
+        value: impl Into<PrintedValue<'v>>,
         supported: &[&str],
     ) {
-        let quoted: Vec<String> = supported.iter().map(|value| go_values::quote(value)).collect();
+        let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
         self.add(FieldErrorType::NotSupported, path, Some(value.into()), detail);
     }
@@ -269,59 +288,73 @@ impl FieldErrors {
         &mut self,
         error_type: FieldErrorType,
         path: FieldPath<'_>,
-        value: Option<PrintedValue>,
+        value: Option<PrintedValue<'_>>,
         detail: String,
     ) {
-        let value = value.map(|value| value.0);
-        self.0.push(FieldError { field: path.to_string(), error_type, value, detail });
+        if self.is_full() {
+            return;
+        }
+        let value = value.map(PrintedValue::print);
+        self.push(FieldError { field: path.to_string(), error_type, value, detail });
+    }
+
+    fn push(&mut self, error: FieldError) {
+        if !self.is_full() {
+            self.text_length +=
+                error.field.len() + error.detail.len() + error.value.as_ref().map_or(0, String::len);
+            self.errors.push(error);
+        }
     }
 }
 
 // === impl PrintedValue ===
 
-impl PrintedValue {
-    /// The JSON that Go prints for a struct; see [`go_values::json`].
-    pub(super) fn go(go_type: &str, value: &Value) -> PrintedValue {
-        PrintedValue(go_values::json(go_type, value))
+impl<'v> PrintedValue<'v> {
+    fn print(self) -> String {
+        match self {
+            PrintedValue::Text(text) => quote(&text),
+            PrintedValue::Go(go_type, value) => go_values::json(go_type, value),
+            PrintedValue::Printed(text) => text,
+        }
     }
 }
 
-impl From<&str> for PrintedValue {
-    fn from(text: &str) -> PrintedValue {
-        PrintedValue(go_values::quote(text))
+impl<'v> From<&'v str> for PrintedValue<'v> {
+    fn from(text: &'v str) -> PrintedValue<'v> {
+        PrintedValue::Text(text.into())
     }
 }
 
-impl From<&String> for PrintedValue {
-    fn from(text: &String) -> PrintedValue {
+impl<'v> From<&'v String> for PrintedValue<'v> {
+    fn from(text: &'v String) -> PrintedValue<'v> {
         text.as_str().into()
     }
 }
 
-impl From<String> for PrintedValue {
-    fn from(text: String) -> PrintedValue {
-        text.as_str().into()
+impl From<String> for PrintedValue<'_> {
+    fn from(text: String) -> Self {
+        PrintedValue::Text(text.into())
     }
 }
 
-impl From<i64> for PrintedValue {
-    fn from(number: i64) -> PrintedValue {
-        PrintedValue(number.to_string())
+impl From<i64> for PrintedValue<'_> {
+    fn from(number: i64) -> Self {
+        PrintedValue::Printed(number.to_string())
     }
 }
 
-impl From<bool> for PrintedValue {
-    fn from(value: bool) -> PrintedValue {
-        PrintedValue(value.to_string())
+impl From<bool> for PrintedValue<'_> {
+    fn from(value: bool) -> Self {
+        PrintedValue::Printed(value.to_string())
     }
 }
 
-impl From<&Value> for PrintedValue {
-    /// Maps, lists and scalars; the fields of structs have another order, see [`PrintedValue::go`].
-    fn from(value: &Value) -> PrintedValue {
+impl<'v> From<&'v Value> for PrintedValue<'v> {
+    /// Maps, lists and scalars; the fields of structs have another order, see [`PrintedValue::Go`].
+    fn from(value: &'v Value) -> PrintedValue<'v> {
         match value {
             Value::String(text) => text.into(),
-            _ => PrintedValue::go("j", value),
+            _ => PrintedValue::Go("j", value),
         }
     }
 }

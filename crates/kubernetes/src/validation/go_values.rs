@@ -11,37 +11,6 @@ use serde_json::Value;
 use super::go_types::GO_TYPES;
 use super::json_fields::quantity;
 
-/// A quoted text as Go's `%q` prints it.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            '\x07' => quoted.push_str("\\a"),
-            '\x08' => quoted.push_str("\\b"),
-            '\x0c' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\x0b' => quoted.push_str("\\v"),
-            ' ' => quoted.push(letter),
-            _ if !letter.is_control() && !letter.is_whitespace() => quoted.push(letter),
-            _ => {
-                let code = u32::from(letter);
-                // Writing to a string cannot fail.
-                let _ = match code {
-                    0..0x80 => write!(quoted, "\\x{code:02x}"),
-                    0x80..0x10000 => write!(quoted, "\\u{code:04x}"),
-                    _ => write!(quoted, "\\U{code:08x}"),
-                };
-            }
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 /// The JSON that Go prints for a value of this type on one line.
 pub(super) fn json(go_type: &str, value: &Value) -> String {
     let mut printer = JsonPrinter { text: String::new(), depth: None };
@@ -165,6 +134,9 @@ fn is_empty(go_type: &str, value: &Value) -> bool {
     }
 }
 
+/// A printed value is cut at this length: an entry of a list may be printed with dozens of empty fields.
+const MAX_LENGTH: usize = 4 << 20;
+
 struct JsonPrinter {
     text: String,
     /// The number of spaces before a line; `None` if all is on one line.
@@ -252,6 +224,9 @@ impl JsonPrinter {
         self.text.push(open);
         let mut is_first = true;
         for (name, go_type, value) in parts {
+            if self.text.len() > MAX_LENGTH {
+                break;
+            }
             if !is_first {
                 self.text.push(',');
             }

@@ -35,7 +35,7 @@ fn check_ingress_spec(errors: &mut FieldErrors, spec: &Value) {
     let rules = list(spec, "rules");
     let backend = get(spec, "defaultBackend");
     if rules.is_empty() && backend.is_none() {
-        let printed = PrintedValue::go("[]j", &spec["rules"]);
+        let printed = PrintedValue::Go("[]j", &spec["rules"]);
         errors.invalid(path, printed, "either `defaultBackend` or `rules` must be specified");
     }
     if let Some(backend) = backend {

@@ -1,5 +1,7 @@
 //! Checks of the policies by which a Job fails or succeeds early.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath};
@@ -82,11 +84,12 @@ fn check_exit_codes(errors: &mut FieldErrors, exit_codes: &Value, spec: &Value, 
     } else if values.len() > MAX_EXIT_CODES {
         errors.too_many(path, values.len(), MAX_EXIT_CODES);
     }
+    let mut seen = BTreeSet::new();
     for (index, value) in values.iter().enumerate() {
         if operator == "In" && *value == 0 {
             errors.invalid(path.index(index), 0, "must not be 0 for the In operator");
         }
-        if values[..index].contains(value) {
+        if !seen.insert(value) {
             errors.duplicate(path.index(index), *value);
         }
     }

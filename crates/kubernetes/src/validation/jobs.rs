@@ -66,7 +66,7 @@ pub(super) fn check_job_update(errors: &mut FieldErrors, old: &Value, new: &Valu
         if !semantic_equal(go_type, &old_spec[name], &new_spec[name]) {
             errors.invalid(
                 path.child(name),
-                PrintedValue::go(go_type, &new_spec[name]),
+                PrintedValue::Go(go_type, &new_spec[name]),
                 "field is immutable",
             );
         }
@@ -101,7 +101,7 @@ fn check_generated_selector(errors: &mut FieldErrors, job: &Value) {
         NAME_LABELS.contains(&key).then_some(name)
     };
     if !selector.matches(generated) {
-        let printed = PrintedValue::go(SELECTOR, &spec["selector"]);
+        let printed = PrintedValue::Go(SELECTOR, &spec["selector"]);
         errors.invalid(FieldPath::SPEC.child("selector"), printed, "`selector` not auto-generated");
     }
 }
@@ -152,7 +152,7 @@ fn check_job_spec(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>, t
         if text(spec, "completionMode") == "Indexed" {
             check_success_policy(errors, spec, path);
         } else {
-            let printed = PrintedValue::go("batch.SuccessPolicy", policy);
+            let printed = PrintedValue::Go("batch.SuccessPolicy", policy);
             errors.invalid(path, printed, "requires indexed completion mode");
         }
     }
@@ -282,7 +282,7 @@ fn check_template_update(errors: &mut FieldErrors, old: &Value, new: &Value) {
     let path = FieldPath::SPEC;
     if !is_mutable || !expected["spec"].is_object() {
         if !semantic_equal(TEMPLATE, &expected, template) {
-            let printed = PrintedValue::go(TEMPLATE, template);
+            let printed = PrintedValue::Go(TEMPLATE, template);
             errors.invalid(path.child("template"), printed, "field is immutable");
         }
         return;
@@ -290,7 +290,7 @@ fn check_template_update(errors: &mut FieldErrors, old: &Value, new: &Value) {
     allow_scheduling_changes(&mut expected["spec"], &template["spec"]);
     allow_resource_changes(&mut expected["spec"], &template["spec"]);
     if !semantic_equal(POD_SPEC, &expected["spec"], &template["spec"]) {
-        let printed = PrintedValue::go(POD_SPEC, &template["spec"]);
+        let printed = PrintedValue::Go(POD_SPEC, &template["spec"]);
         errors.invalid(path.child("template.spec"), printed, "field is immutable");
     }
 }
@@ -412,7 +412,7 @@ fn check_job_template(errors: &mut FieldErrors, old: Option<&Value>, spec: &Valu
     let path = template_path.child("spec");
     check_job_spec(errors, job_spec, path, tolerance);
     if let Some(selector) = get(job_spec, "selector") {
-        let printed = PrintedValue::go(SELECTOR, selector);
+        let printed = PrintedValue::Go(SELECTOR, selector);
         errors.invalid(path.child("selector"), printed, "`selector` will be auto-generated");
     }
     if boolean(job_spec, "manualSelector") {

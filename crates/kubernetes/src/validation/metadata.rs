@@ -1,12 +1,14 @@
 //! Checks of `metadata`, common to all kinds.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
-use super::go_values;
 use super::json_fields::{boolean, entries, get, list, text, text_entries, texts};
 use super::names::{NameRule, qualified_name};
 use super::selectors::check_labels;
+use crate::go::text::quote;
 
 const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
 /// Finalizers of Kubernetes itself, which have no domain.
@@ -119,14 +121,13 @@ fn check_finalizers(errors: &mut FieldErrors, metadata: &Value) {
 }
 
 fn check_no_new_finalizers(errors: &mut FieldErrors, old: &Value, new: &Value) {
-    let is_old = |finalizer: &&str| texts(old, "finalizers").any(|other| other == *finalizer);
-    let mut added: Vec<&str> = texts(new, "finalizers").filter(|finalizer| !is_old(finalizer)).collect();
-    added.sort_unstable();
-    added.dedup();
+    let old: BTreeSet<&str> = texts(old, "finalizers").collect();
+    let new: BTreeSet<&str> = texts(new, "finalizers").collect();
+    let added: Vec<&str> = new.difference(&old).copied().collect();
     if added.is_empty() {
         return;
     }
-    let quoted: Vec<String> = added.into_iter().map(go_values::quote).collect();
+    let quoted: Vec<String> = added.into_iter().map(quote).collect();
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         quoted.join(", ")
@@ -155,7 +156,7 @@ fn check_owner_references(errors: &mut FieldErrors, metadata: &Value) {
         }
         if (api_version, kind) == ("v1", "Event") {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            errors.invalid(path, PrintedValue::go(TYPE, reference), detail);
+            errors.invalid(path, PrintedValue::Go(TYPE, reference), detail);
         }
         if boolean(reference, "controller") {
             let name = format!("{kind}/{}", text(reference, "name"));
@@ -165,7 +166,7 @@ fn check_owner_references(errors: &mut FieldErrors, metadata: &Value) {
                         "Only one reference can have Controller set to true. Found \"true\" in references \
                          for {first} and {name}"
                     );
-                    let references = PrintedValue::go("[]meta.OwnerReference", &metadata["ownerReferences"]);
+                    let references = PrintedValue::Go("[]meta.OwnerReference", &metadata["ownerReferences"]);
                     errors.invalid(path, references, detail);
                 }
                 None => controller = Some(name),

@@ -26,11 +26,10 @@ pub(super) fn check_node_update(errors: &mut FieldErrors, old: &Value, new: &Val
     let addresses = list(status, "addresses");
     let status_path = FieldPath::new("status");
     let path = status_path.child("addresses");
+    let mut seen = BTreeSet::new();
     for (index, address) in addresses.iter().enumerate() {
-        let same =
-            |other: &Value| ["type", "address"].iter().all(|name| text(other, name) == text(address, name));
-        if addresses[..index].iter().any(same) {
-            errors.duplicate(path.index(index), PrintedValue::go("core.NodeAddress", address));
+        if !seen.insert(["type", "address"].map(|name| text(address, name))) {
+            errors.duplicate(path.index(index), PrintedValue::Go("core.NodeAddress", address));
         }
     }
     let path = FieldPath::SPEC;
@@ -116,7 +115,7 @@ fn check_taints(errors: &mut FieldErrors, spec: &Value) {
         check_taint_effect(errors, effect, path.child("effect"));
         if !seen.insert((effect, key)) {
             let detail = "taints must be unique by key and effect pair";
-            errors.duplicate_because(path, PrintedValue::go("core.Taint", taint), detail);
+            errors.duplicate_because(path, PrintedValue::Go("core.Taint", taint), detail);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks of new pods and of pod templates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -208,13 +208,13 @@ fn check_host_network_ports(errors: &mut FieldErrors, spec: &Value, is_pod: bool
 }
 
 fn check_resource_claims(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
-    let claims = list(spec, "resourceClaims");
-    for (index, claim) in claims.iter().enumerate() {
+    let mut names = BTreeSet::new();
+    for (index, claim) in list(spec, "resourceClaims").iter().enumerate() {
         let path = path.index(index);
         let name = text(claim, "name");
         if name.is_empty() {
             errors.required(path.child("name"), "");
-        } else if claims[..index].iter().any(|other| text(other, "name") == name) {
+        } else if !names.insert(name) {
             errors.duplicate(path.child("name"), name);
         } else {
             errors.invalid_all(path.child("name"), name, label_1123(name));
@@ -222,7 +222,7 @@ fn check_resource_claims(errors: &mut FieldErrors, spec: &Value, path: FieldPath
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
         let found =
             sources.into_iter().filter_map(|name| optional_text(claim, name).map(|value| (name, value)));
-        let printed = || PrintedValue::go("core.PodResourceClaim", claim);
+        let printed = || PrintedValue::Go("core.PodResourceClaim", claim);
         match found.clone().count() {
             0 => {
                 let detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
@@ -376,6 +376,9 @@ fn check_operating_system(errors: &mut FieldErrors, spec: &Value, path: FieldPat
 
 /// Checks that environment variables read from files in volumes of the pod.
 fn check_file_keys(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
+    // Of two volumes of a name the last one counts.
+    let volumes: BTreeMap<&str, &Value> =
+        list(spec, "volumes").iter().map(|volume| (text(volume, "name"), volume)).collect();
     for name in CONTAINER_LISTS {
         let list_path = path.child(name);
         for (index, container) in list(spec, name).iter().enumerate() {
@@ -387,7 +390,7 @@ fn check_file_keys(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) 
                 let source = variable_path.child("valueFrom");
                 let path = source.child("fileKeyRef");
                 let name = text(reference, "volumeName");
-                match list(spec, "volumes").iter().rfind(|volume| text(volume, "name") == name) {
+                match volumes.get(name) {
                     None => errors.not_found(path.child("volumeName"), name, ""),
                     Some(volume) if get(volume, "emptyDir").is_none() => {
                         let detail = "referenced volume must be of type emptyDir";

@@ -1,5 +1,7 @@
 //! Checks of updates of pods, most of whose spec is immutable.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
@@ -126,10 +128,9 @@ fn check_active_deadline(errors: &mut FieldErrors, old: &Value, new: &Value) -> 
 
 fn check_only_added_tolerations(errors: &mut FieldErrors, old: &[Value], new: &[Value]) {
     let path = FieldPath::SPEC.child("tolerations");
-    let same = |a: &Value, b: &Value| {
-        ["key", "operator", "value", "effect"].iter().all(|name| text(a, name) == text(b, name))
-    };
-    if !old.iter().all(|old| new.iter().any(|new| same(old, new))) {
+    let key = |toleration| ["key", "operator", "value", "effect"].map(|name| text(toleration, name));
+    let kept: BTreeSet<[&str; 4]> = new.iter().map(key).collect();
+    if !old.iter().all(|old| kept.contains(&key(old))) {
         return errors
             .forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
     }
@@ -138,10 +139,13 @@ fn check_only_added_tolerations(errors: &mut FieldErrors, old: &[Value], new: &[
 
 fn check_only_removed_gates(errors: &mut FieldErrors, old: &[Value], new: &[Value]) {
     let path = FieldPath::SPEC.child("schedulingGates");
+    let name_of = |gate| text(gate, "name");
+    let old: BTreeSet<&str> = old.iter().map(name_of).collect();
+    let last: BTreeMap<&str, usize> =
+        new.iter().enumerate().map(|(index, gate)| (name_of(gate), index)).collect();
     for (index, gate) in new.iter().enumerate() {
-        let name = text(gate, "name");
-        let is_last = !new[index + 1..].iter().any(|other| text(other, "name") == name);
-        if is_last && !old.iter().any(|other| text(other, "name") == name) {
+        let name = name_of(gate);
+        if last.get(name) == Some(&index) && !old.contains(name) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.forbidden(path.index(index).child("name"), detail);
         }
@@ -203,13 +207,13 @@ fn check_node_affinity_update(errors: &mut FieldErrors, old: &Value, new: &Value
     let (old_terms, new_terms) = (terms(old), terms(new));
     if !old_terms.is_empty() && old_terms.len() != new_terms.len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        let printed = PrintedValue::go("[]core.NodeSelectorTerm", &new[REQUIRED]["nodeSelectorTerms"]);
+        let printed = PrintedValue::Go("[]core.NodeSelectorTerm", &new[REQUIRED]["nodeSelectorTerms"]);
         return errors.invalid(path, printed, detail);
     }
     for (index, (old, new)) in old_terms.iter().zip(&new_terms).enumerate() {
         if !has_only_additions(old, new) {
             let detail = "only additions are allowed (no mutations or deletions)";
-            errors.invalid(path.index(index), PrintedValue::go("core.NodeSelectorTerm", new), detail);
+            errors.invalid(path.index(index), PrintedValue::Go("core.NodeSelectorTerm", new), detail);
         }
     }
 }

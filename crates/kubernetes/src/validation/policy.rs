@@ -1,5 +1,7 @@
 //! Checks of PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Leases and Namespaces.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
@@ -24,7 +26,7 @@ pub(super) fn check_pod_disruption_budget(errors: &mut FieldErrors, budget: &Val
     let (spec, path) = (&budget["spec"], FieldPath::SPEC);
     let names = ["minAvailable", "maxUnavailable"];
     if names.iter().all(|name| get(spec, name).is_some()) {
-        let printed = PrintedValue::go("policy.PodDisruptionBudgetSpec", spec);
+        let printed = PrintedValue::Go("policy.PodDisruptionBudgetSpec", spec);
         errors.invalid(path, printed, "minAvailable and maxUnavailable cannot be both set");
     }
     for name in names {
@@ -93,11 +95,10 @@ pub(super) fn check_runtime_class(errors: &mut FieldErrors, class: &Value, names
     let tolerations = list(scheduling, "tolerations");
     let path = path.child("tolerations");
     check_tolerations(errors, tolerations, path);
-    let key =
-        |toleration| ["key", "operator", "value", "effect"].map(|name| text(toleration, name).to_owned());
+    let mut seen = BTreeSet::new();
     for (index, toleration) in tolerations.iter().enumerate() {
-        if tolerations[..index].iter().any(|other| key(other) == key(toleration)) {
-            errors.duplicate(path.index(index), PrintedValue::go("core.Toleration", toleration));
+        if !seen.insert(["key", "operator", "value", "effect"].map(|name| text(toleration, name))) {
+            errors.duplicate(path.index(index), PrintedValue::Go("core.Toleration", toleration));
         }
     }
 }

@@ -31,12 +31,12 @@ const CONFLICTING_SCOPES: [[&str; 2]; 2] =
 pub(super) fn check_limit_range(errors: &mut FieldErrors, range: &Value, namespaced: bool) {
     check_metadata(errors, range, namespaced, NameRule::Subdomain);
     let path = FieldPath::SPEC.child("limits");
-    let limits = list(&range["spec"], "limits");
-    for (index, limit) in limits.iter().enumerate() {
+    let mut types = BTreeSet::new();
+    for (index, limit) in list(&range["spec"], "limits").iter().enumerate() {
         let path = path.index(index);
         let limit_type = text(limit, "type");
         check_limit_type(errors, limit_type, path.child("type"));
-        if limits[..index].iter().any(|other| text(other, "type") == limit_type) {
+        if !types.insert(limit_type) {
             errors.duplicate(path.child("type"), limit_type);
         }
         check_limit_names(errors, limit, path);
@@ -217,7 +217,7 @@ fn check_scope_selector(errors: &mut FieldErrors, spec: &Value, selector: &Value
             errors.invalid(path.child("scopeName"), scope, "unsupported scope");
         }
         for _ in unsuitable_resources(spec, scope) {
-            let printed = PrintedValue::go("core.ScopeSelector", selector);
+            let printed = PrintedValue::Go("core.ScopeSelector", selector);
             errors.invalid(path, printed, "unsupported scope applied to resource");
         }
         let only_exists =

@@ -120,7 +120,7 @@ pub(super) fn check_role_binding_update(
     if ["apiGroup", "kind", "name"].iter().any(|name| text(old, name) != text(new, name)) {
         errors.invalid(
             FieldPath::new("roleRef"),
-            PrintedValue::go("rbac.RoleRef", new),
+            PrintedValue::Go("rbac.RoleRef", new),
             "cannot change roleRef",
         );
     }

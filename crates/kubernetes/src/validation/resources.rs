@@ -1,6 +1,6 @@
 //! Checks of resource names, quantities and of the requests and limits made of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -212,6 +212,8 @@ fn check_claim_names(
     claims: &BTreeSet<&str>,
 ) {
     let mut names: BTreeSet<String> = BTreeSet::new();
+    // How many requests of each claim have been named.
+    let mut request_counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, claim) in list(requirements, "claims").iter().enumerate() {
         let path = path.index(index);
         let (name, request) = (text(claim, "name"), text(claim, "request"));
@@ -230,14 +232,18 @@ fn check_claim_names(
             if names.contains(&key) {
                 errors.duplicate(path, &key);
             } else if request.is_empty() {
-                let of_name = |other: &&String| other.split_once('/').is_some_and(|(claim, _)| claim == name);
-                for _ in names.iter().filter(of_name) {
+                for _ in 0..request_counts.get(name).copied().unwrap_or_default() {
                     errors.duplicate(path, name);
                 }
             }
-            names.insert(key);
+            if names.insert(key) && !request.is_empty() {
+                *request_counts.entry(name).or_default() += 1;
+            }
         }
         if !claims.contains(name) {
+            if errors.is_full() {
+                return;
+            }
             let known: Vec<&str> = claims.iter().copied().collect();
             let known = if known.is_empty() {
                 " which is empty".to_owned()

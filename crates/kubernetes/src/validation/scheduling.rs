@@ -1,7 +1,7 @@
 //! Checks of the fields by which pods choose nodes: affinity, tolerations, spread constraints, scheduling
 //! gates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -148,24 +148,34 @@ fn check_label_keys(errors: &mut FieldErrors, term: &Value, path: FieldPath<'_>)
             errors.invalid_all(path.index(index), key, qualified_name(key));
         }
     }
+    let positions = first_positions(texts(term, "matchLabelKeys"));
     if let Some(selector) = selector {
         let mut keys: BTreeSet<&str> = entries(selector, "matchLabels").map(|(key, _)| key).collect();
         for expression in list(selector, "matchExpressions") {
             let key = text(expression, "key");
-            let index = texts(term, "matchLabelKeys").position(|other| other == key);
-            if let Some(index) = index.filter(|_| keys.contains(key)) {
-                errors.invalid(path.index(index), key, "exists in both matchLabelKeys and labelSelector");
+            if let Some(index) = positions.get(key).filter(|_| keys.contains(key)) {
+                errors.invalid(path.index(*index), key, "exists in both matchLabelKeys and labelSelector");
             }
             keys.insert(key);
         }
     }
     let match_path = path.child("matchLabelKeys");
+    let mismatched: BTreeSet<&str> = texts(term, "mismatchLabelKeys").collect();
     for (index, key) in texts(term, "matchLabelKeys").enumerate() {
-        if texts(term, "mismatchLabelKeys").any(|other| other == key) {
+        if mismatched.contains(key) {
             let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
             errors.invalid(match_path.index(index), key, detail);
         }
     }
+}
+
+/// Where each text occurs first.
+fn first_positions<'v>(texts: impl Iterator<Item = &'v str>) -> BTreeMap<&'v str, usize> {
+    let mut positions = BTreeMap::new();
+    for (index, text) in texts.enumerate() {
+        positions.entry(text).or_insert(index);
+    }
+    positions
 }
 
 /// Checks the topology spread constraints of a pod.
@@ -177,6 +187,10 @@ pub(super) fn check_spread_constraints(
 ) {
     let path = path.child("topologySpreadConstraints");
     let constraints = list(spec, "topologySpreadConstraints");
+    let key_of = |constraint| ["topologyKey", "whenUnsatisfiable"].map(|name| text(constraint, name));
+    // The last constraint with each key; the earlier ones are the repeated ones.
+    let last: BTreeMap<[&str; 2], usize> =
+        constraints.iter().enumerate().map(|(index, constraint)| (key_of(constraint), index)).collect();
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         check_positive_integer(errors, integer(constraint, "maxSkew"), path.child("maxSkew"));
@@ -188,10 +202,7 @@ pub(super) fn check_spread_constraints(
         if !actions.contains(&action) {
             errors.not_supported(path.child("whenUnsatisfiable"), action, &actions);
         }
-        let is_repeated = constraints[index + 1..].iter().any(|other| {
-            text(other, "topologyKey") == topology_key && text(other, "whenUnsatisfiable") == action
-        });
-        if is_repeated {
+        if last.get(&[topology_key, action]) != Some(&index) {
             let path = path.child("{topologyKey, whenUnsatisfiable}");
             errors.duplicate(path, format!("{{{topology_key}, {action}}}"));
         }
@@ -277,11 +288,11 @@ pub(super) fn check_taint_effect(errors: &mut FieldErrors, effect: &str, path: F
 /// Checks scheduling gates.
 pub(super) fn check_scheduling_gates(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
     let path = path.child("schedulingGates");
-    let gates = list(spec, "schedulingGates");
-    for (index, gate) in gates.iter().enumerate() {
+    let mut names = BTreeSet::new();
+    for (index, gate) in list(spec, "schedulingGates").iter().enumerate() {
         let name = text(gate, "name");
         errors.invalid_all(path.index(index), name, qualified_name(name));
-        if gates[..index].iter().any(|other| text(other, "name") == name) {
+        if !names.insert(name) {
             errors.duplicate(path.index(index), name);
         }
     }

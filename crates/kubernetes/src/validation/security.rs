@@ -1,5 +1,7 @@
 //! Checks of the security contexts of pods and containers. Windows options are not checked.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
@@ -54,7 +56,7 @@ pub(super) fn check_security_context(
     }
     check_seccomp_profile(errors, context, path.child("seccompProfile"));
     if context.get("allowPrivilegeEscalation") == Some(&Value::Bool(false)) {
-        let printed = || PrintedValue::go("core.SecurityContext", context);
+        let printed = || PrintedValue::Go("core.SecurityContext", context);
         if boolean(context, "privileged") {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
             errors.invalid(path, printed(), detail);
@@ -82,16 +84,17 @@ fn check_choice(errors: &mut FieldErrors, object: &Value, name: &str, choices: &
 }
 
 fn check_sysctls(errors: &mut FieldErrors, context: &Value, spec: &Value, path: FieldPath<'_>) {
-    let sysctls = list(context, "sysctls");
-    for (index, sysctl) in sysctls.iter().enumerate() {
+    let mut names = BTreeSet::new();
+    for (index, sysctl) in list(context, "sysctls").iter().enumerate() {
         let path = path.index(index);
         let name = text(sysctl, "name");
+        let is_repeated = !names.insert(name);
         if name.is_empty() {
             errors.required(path.child("name"), "");
         } else if name.len() > MAX_SYSCTL_LENGTH || !name.split(['.', '/']).all(is_sysctl_part) {
             let detail = format!("must have at most {MAX_SYSCTL_LENGTH} characters and match regex {SYSCTL}");
             errors.invalid(path.child("name"), name, detail);
-        } else if sysctls[..index].iter().any(|other| text(other, "name") == name) {
+        } else if is_repeated {
             errors.duplicate(path.child("name"), name);
         }
         let dotted = name.replace('/', ".");
@@ -128,7 +131,7 @@ fn check_seccomp_profile(errors: &mut FieldErrors, context: &Value, path: FieldP
         (true, None) => errors.required(file_path, "must be set when seccomp type is Localhost"),
         (true, Some(file)) => check_descending_path(errors, file, file_path),
         (false, Some(_)) => {
-            let printed = PrintedValue::go("core.SeccompProfile", profile);
+            let printed = PrintedValue::Go("core.SeccompProfile", profile);
             errors.invalid(file_path, printed, "can only be set when seccomp type is Localhost");
         }
         (false, None) => {}

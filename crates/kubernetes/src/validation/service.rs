@@ -22,6 +22,14 @@ const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 
 /// Checks a new Service.
 pub(super) fn check_service(errors: &mut FieldErrors, service: &Value, namespaced: bool) {
+    // An API server checks addresses before it allocates them, and the rest only if they are right.
+    let spec = &service["spec"];
+    if text(spec, "type") != "ExternalName" {
+        check_cluster_ips(errors, None, spec, FieldPath::SPEC);
+    }
+    if !errors.is_empty() {
+        return;
+    }
     check_metadata(errors, service, namespaced, NameRule::Label);
     check_service_version(errors, None, service);
 }
@@ -253,11 +261,12 @@ fn check_cluster_ips(errors: &mut FieldErrors, old: Option<&Value>, spec: &Value
     }
     let families: Vec<&str> = texts(spec, "ipFamilies").collect();
     let families_path = path.child("ipFamilies");
+    let mut seen = BTreeSet::new();
     for (index, family) in families.iter().enumerate() {
         if !FAMILIES.contains(family) {
             errors.not_supported(families_path.index(index), *family, &FAMILIES);
         }
-        if families[..index].contains(family) {
+        if !seen.insert(family) {
             errors.duplicate(families_path.index(index), *family);
         }
     }
@@ -266,12 +275,13 @@ fn check_cluster_ips(errors: &mut FieldErrors, old: Option<&Value>, spec: &Value
         errors.not_supported(path.child("ipFamilyPolicy"), policy, &policies);
     }
     let before = errors.len();
+    let old_ips: BTreeSet<&str> = old.into_iter().flat_map(|old| cluster_ips(&old["spec"])).collect();
     for (index, ip) in ips.iter().enumerate() {
         if index == 0 && *ip == "None" {
             if ips.len() > 1 {
                 errors.invalid(ips_path, &printed, "'None' must be the first and only value");
             }
-        } else if !old.is_some_and(|old| cluster_ips(&old["spec"]).contains(ip)) {
+        } else if !old_ips.contains(ip) {
             check_ip(errors, ip, ips_path.index(index));
         }
     }
@@ -300,10 +310,12 @@ fn check_cluster_ips(errors: &mut FieldErrors, old: Option<&Value>, spec: &Value
 
 fn check_external_ips(errors: &mut FieldErrors, old: Option<&Value>, spec: &Value) {
     let path = FieldPath::SPEC.child("externalIPs");
+    let old_ips: BTreeSet<&str> =
+        old.into_iter().flat_map(|old| texts(&old["spec"], "externalIPs")).collect();
     for (index, ip) in texts(spec, "externalIPs").enumerate() {
         let path = path.index(index);
         let before = errors.len();
-        if !old.is_some_and(|old| texts(&old["spec"], "externalIPs").any(|other| other == ip)) {
+        if !old_ips.contains(ip) {
             check_ip(errors, ip, path);
         }
         if errors.len() == before {
@@ -333,7 +345,7 @@ fn check_node_ports(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>)
         let (protocol, number) = (text(port, "protocol"), integer(port, "port"));
         if !used.insert((protocol, number)) {
             let key = json!({"protocol": protocol, "port": number});
-            errors.duplicate(path.index(index), PrintedValue::go("core.ServicePort", &key));
+            errors.duplicate(path.index(index), PrintedValue::Go("core.ServicePort", &key));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Of the deprecated cloud and network volumes only the number of sources is checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -109,7 +109,7 @@ fn check_capacity(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
         errors.required(path, "");
     }
     if get(&spec["capacity"], "storage").is_none() || count > 1 {
-        errors.not_supported(path, PrintedValue::go("{}q", &spec["capacity"]), &["storage"]);
+        errors.not_supported(path, PrintedValue::Go("{}q", &spec["capacity"]), &["storage"]);
     }
     for (name, value) in entries(spec, "capacity") {
         if let Some(amount) = quantity(value).filter(|amount| amount.value() < 0) {
@@ -245,7 +245,7 @@ fn check_node_affinity_update(errors: &mut FieldErrors, old: &Value, new: &Value
     rename_beta_labels(&mut expected, &new["nodeAffinity"]);
     if !semantic_equal(TYPE, &expected, &new["nodeAffinity"]) {
         let detail = "field is immutable, except for updating from beta label to GA";
-        errors.invalid(FieldPath::new("nodeAffinity"), PrintedValue::go(TYPE, &new["nodeAffinity"]), detail);
+        errors.invalid(FieldPath::new("nodeAffinity"), PrintedValue::Go(TYPE, &new["nodeAffinity"]), detail);
     }
 }
 
@@ -315,12 +315,14 @@ pub(super) fn check_storage_class(errors: &mut FieldErrors, class: &Value, names
 fn check_allowed_topologies(errors: &mut FieldErrors, class: &Value) {
     let path = FieldPath::new("allowedTopologies");
     let topologies = list(class, "allowedTopologies");
-    // Kubernetes compares with as many empty terms too.
-    let mut terms: Vec<BTreeSet<(&str, BTreeSet<&str>)>> = vec![BTreeSet::new(); topologies.len()];
+    // How often each term has occurred. Kubernetes compares with as many empty terms too.
+    let mut terms: BTreeMap<BTreeSet<(&str, BTreeSet<&str>)>, usize> = BTreeMap::new();
+    terms.insert(BTreeSet::new(), topologies.len());
     for (index, term) in topologies.iter().enumerate() {
         let path = path.index(index);
         let expressions_path = path.child("matchLabelExpressions");
         let expressions = list(term, "matchLabelExpressions");
+        let mut keys = BTreeSet::new();
         for (index, expression) in expressions.iter().enumerate() {
             let path = expressions_path.index(index);
             let values: Vec<&str> = texts(expression, "values").collect();
@@ -328,22 +330,27 @@ fn check_allowed_topologies(errors: &mut FieldErrors, class: &Value) {
             if values.is_empty() {
                 errors.required(values_path, "");
             }
+            let mut seen = BTreeSet::new();
             for (index, value) in values.iter().enumerate() {
-                if values[..index].contains(value) {
+                if !seen.insert(value) {
                     errors.duplicate(values_path.index(index), *value);
                 }
             }
             let key = text(expression, "key");
             errors.invalid_all(path.child("key"), key, qualified_name(key));
-            if expressions[..index].iter().any(|other| text(other, "key") == key) {
+            if !keys.insert(key) {
                 errors.duplicate(path.child("key"), key);
             }
         }
         let set = expressions.iter().map(|it| (text(it, "key"), texts(it, "values").collect())).collect();
-        for _ in terms.iter().filter(|other| **other == set) {
+        let count = terms.entry(set).or_insert(0);
+        for _ in 0..*count {
+            if errors.is_full() {
+                return;
+            }
             errors.duplicate(expressions_path, "");
         }
-        terms.push(set);
+        *count += 1;
     }
 }
 

@@ -30,20 +30,6 @@ fn errors_of(case: &Value) -> Vec<FieldError> {
     }
 }
 
-/// The message of the status: errors that occur twice are in it once.
-fn status_message(errors: &[FieldError]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for error in errors.iter().map(FieldError::to_string) {
-        if !texts.contains(&error) {
-            texts.push(error);
-        }
-    }
-    match &texts[..] {
-        [only] => only.clone(),
-        texts => format!("[{}]", texts.join(", ")),
-    }
-}
-
 #[test]
 fn causes_are_those_of_an_api_server() {
     let mut failures = Vec::new();
@@ -120,6 +106,55 @@ fn messages_are_those_of_an_api_server() {
     for case in cases() {
         let Some(expected) = case.get("message").and_then(Value::as_str) else { continue };
         let (_, expected) = expected.split_once(" is invalid: ").unwrap();
-        assert_eq!(status_message(&errors_of(&case)), expected, "{}", case["name"]);
+        assert_eq!(aggregate_message(&errors_of(&case)), expected, "{}", case["name"]);
     }
+}
+
+/// The size of the largest request.
+const LARGEST: usize = 3 << 20;
+
+/// Checks an object with a long list, and its update. A quadratic check would take hours.
+#[track_caller]
+fn check_long_list(kind: &str, pointer: &str, entry: impl Fn(usize) -> Value) {
+    let (group, name) = kind.rsplit_once('/').unwrap_or(("", kind));
+    let case = cases()
+        .find(|case| case["kind"] == name && case["group"] == group && case["causes"] == json!([]))
+        .unwrap();
+    let mut object = case["object"].clone();
+    let count = LARGEST / (entry(100_000).to_string().len() + 1);
+    let (outer, field) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(outer).unwrap()[field] = (0..count).map(entry).collect();
+    let kind = Kind::new(group, name);
+    validate_create(&kind, true, &object);
+    validate_update(&kind, true, &object, &object);
+    validate_update(&kind, true, &case["object"], &object);
+}
+
+#[test]
+fn long_lists_are_checked_in_linear_time() {
+    let name = |index: usize| format!("a{index}");
+    check_long_list("Pod", "/spec/containers", |index| json!({"name": name(index)}));
+    check_long_list("Pod", "/spec/containers/0/volumeMounts", |index| json!({"mountPath": name(index)}));
+    check_long_list("Pod", "/spec/containers/0/volumeDevices", |index| json!({"devicePath": name(index)}));
+    check_long_list("Pod", "/spec/containers/0/ports", |index| json!({"name": name(index)}));
+    check_long_list("Pod", "/spec/containers/0/env", |index| json!({"name": name(index)}));
+    check_long_list("Pod", "/spec/containers/0/resources/claims", |index| json!({"name": name(index)}));
+    check_long_list("Pod", "/spec/resourceClaims", |index| json!({"name": name(index)}));
+    check_long_list("Pod", "/spec/schedulingGates", |index| json!({"name": name(index)}));
+    check_long_list("Pod", "/spec/tolerations", |index| json!({"key": name(index)}));
+    check_long_list("Pod", "/spec/topologySpreadConstraints", |index| json!({"topologyKey": name(index)}));
+    check_long_list("Pod", "/spec/volumes", |index| json!({"name": name(index), "emptyDir": {}}));
+    check_long_list("Pod", "/metadata/finalizers", |index| json!(name(index)));
+    check_long_list("Pod", "/metadata/ownerReferences", |_| json!({"controller": true}));
+    check_long_list("Service", "/spec/ports", |index| json!({"name": name(index)}));
+    check_long_list("Service", "/spec/externalIPs", |index| json!(name(index)));
+    check_long_list("ResourceQuota", "/spec/scopes", |index| json!(name(index)));
+    check_long_list("LimitRange", "/spec/limits", |index| json!({"type": name(index)}));
+    check_long_list("Node", "/spec/taints", |index| json!({"key": name(index)}));
+    check_long_list("storage.k8s.io/StorageClass", "/allowedTopologies", |_| json!({}));
+    check_long_list(
+        "storage.k8s.io/StorageClass",
+        "/allowedTopologies",
+        |index| json!({"matchLabelExpressions": [{"key": name(index)}]}),
+    );
 }

@@ -5,11 +5,14 @@ use std::fmt::Write;
 use std::ops::Range;
 
 const CONTEXT: usize = 3;
+/// The search may take time in proportion to the square of the number of lines.
+const MAX_LINES: usize = 3000;
 
 /// The diff of two texts with three lines of context; empty if they are equal.
 ///
 /// It finds the longest common block of lines, then those before and after it. In texts of 200 lines and
-/// more, frequent lines do not begin a block.
+/// more, frequent lines do not begin a block. Texts of more than [`MAX_LINES`] lines are not searched: all
+/// between the first and the last difference counts as replaced.
 pub(super) fn unified_diff(from: &str, to: &str) -> String {
     let (from, to): (Vec<&str>, Vec<&str>) = (from.split('\n').collect(), to.split('\n').collect());
     let mut text = String::new();
@@ -62,15 +65,8 @@ fn line_range(range: Range<usize>) -> String {
 
 /// All lines of both texts, kept and replaced ones in turn.
 fn edits(from: &[&str], to: &[&str]) -> Vec<LineEdit> {
-    let mut lines: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (index, line) in to.iter().enumerate() {
-        lines.entry(line).or_default().push(index);
-    }
-    if to.len() >= 200 {
-        lines.retain(|_, indices| indices.len() <= to.len() / 100 + 1);
-    }
-    let mut blocks = Vec::new();
-    add_matching_blocks((from, 0..from.len()), (to, 0..to.len()), &lines, &mut blocks);
+    let mut blocks =
+        if from.len().max(to.len()) > MAX_LINES { common_ends(from, to) } else { matching_blocks(from, to) };
     blocks.push(MatchingBlock { from: from.len(), to: to.len(), size: 0 });
 
     let (mut edits, mut from_end, mut to_end): (Vec<LineEdit>, usize, usize) = (Vec::new(), 0, 0);
@@ -92,27 +88,43 @@ fn edits(from: &[&str], to: &[&str]) -> Vec<LineEdit> {
     edits
 }
 
-/// The depth of the recursion is the number of blocks in one direction; a text has at most some thousand
-/// lines.
-fn add_matching_blocks(
-    (from, from_range): (&[&str], Range<usize>),
-    (to, to_range): (&[&str], Range<usize>),
-    lines: &HashMap<&str, Vec<usize>>,
-    blocks: &mut Vec<MatchingBlock>,
-) {
-    let block = longest_match((from, from_range.clone()), (to, to_range.clone()), lines);
-    if block.size == 0 {
-        return;
+/// The blocks before the first and after the last difference.
+fn common_ends(from: &[&str], to: &[&str]) -> Vec<MatchingBlock> {
+    let count =
+        |equal: &dyn Fn(usize) -> bool, max: usize| (0..max).take_while(|index| equal(*index)).count();
+    let shorter = from.len().min(to.len());
+    let start = count(&|index| from[index] == to[index], shorter);
+    let end = count(&|index| from[from.len() - 1 - index] == to[to.len() - 1 - index], shorter - start);
+    vec![
+        MatchingBlock { from: 0, to: 0, size: start },
+        MatchingBlock { from: from.len() - end, to: to.len() - end, size: end },
+    ]
+}
+
+/// All blocks of equal lines, in their order.
+fn matching_blocks(from: &[&str], to: &[&str]) -> Vec<MatchingBlock> {
+    let mut lines: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, line) in to.iter().enumerate() {
+        lines.entry(line).or_default().push(index);
     }
-    let before = (from_range.start..block.from, to_range.start..block.to);
-    let after = (block.from + block.size..from_range.end, block.to + block.size..to_range.end);
-    if !before.0.is_empty() && !before.1.is_empty() {
-        add_matching_blocks((from, before.0), (to, before.1), lines, blocks);
+    if to.len() >= 200 {
+        lines.retain(|_, indices| indices.len() <= to.len() / 100 + 1);
     }
-    blocks.push(block);
-    if !after.0.is_empty() && !after.1.is_empty() {
-        add_matching_blocks((from, after.0), (to, after.1), lines, blocks);
+    let mut blocks = Vec::new();
+    let mut pending = vec![(0..from.len(), 0..to.len())];
+    while let Some((from_range, to_range)) = pending.pop() {
+        if from_range.is_empty() || to_range.is_empty() {
+            continue;
+        }
+        let block = longest_match((from, from_range.clone()), (to, to_range.clone()), &lines);
+        if block.size > 0 {
+            pending.push((from_range.start..block.from, to_range.start..block.to));
+            pending.push((block.from + block.size..from_range.end, block.to + block.size..to_range.end));
+            blocks.push(block);
+        }
     }
+    blocks.sort_unstable_by_key(|block| block.from);
+    blocks
 }
 
 /// The longest block of equal lines, the first one if there are several.
@@ -219,5 +231,18 @@ mod tests {
         ];
         assert_eq!(diff, expected.join("\n"));
         assert_eq!(unified_diff("a\nb", "a\nb"), "");
+    }
+
+    #[test]
+    fn long_texts_are_compared_at_once() {
+        let from: Vec<String> = (0..200_000).map(|number| number.to_string()).collect();
+        let to: Vec<String> = from
+            .iter()
+            .map(|line| if line.ends_with('5') { format!("{line}x") } else { line.clone() })
+            .collect();
+        let diff = unified_diff(&from.join("\n"), &to.join("\n"));
+        assert!(diff.starts_with("@@ -3,199997 +3,199997 @@\n 2\n 3\n 4\n-5\n-6\n"), "{}", &diff[..80]);
+        assert!(diff.ends_with("+199995x\n 199996\n 199997\n 199998\n"));
+        assert_eq!(unified_diff(&from.join("\n"), &from.join("\n")), "");
     }
 }

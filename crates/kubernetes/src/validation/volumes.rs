@@ -3,7 +3,7 @@
 //! Of the deprecated cloud and network volumes only the number of sources is checked, and the fields that
 //! identify the volume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -64,6 +64,14 @@ pub(super) fn check_volumes<'v>(
 ) -> Volumes<'v> {
     let path = path.child("volumes");
     let mut volumes = Volumes::new();
+    let created_claims: BTreeSet<String> = pod_name
+        .filter(|pod| !pod.is_empty())
+        .into_iter()
+        .flat_map(|pod| {
+            let ephemeral = list(spec, "volumes").iter().filter(|volume| get(volume, "ephemeral").is_some());
+            ephemeral.map(move |volume| format!("{pod}-{}", text(volume, "name")))
+        })
+        .collect();
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(index);
         let name = text(volume, "name");
@@ -80,13 +88,9 @@ pub(super) fn check_volumes<'v>(
         if found.is_empty() {
             volumes.insert(name, volume);
         }
-        errors.append(found);
+        errors.extend(found.into_vec());
         let claim = text(&volume["persistentVolumeClaim"], "claimName");
-        let is_created = |other: &Value| {
-            let ephemeral = get(other, "ephemeral").zip(pod_name.filter(|name| !name.is_empty()));
-            ephemeral.is_some_and(|(_, pod)| claim == format!("{pod}-{}", text(other, "name")))
-        };
-        if !claim.is_empty() && list(spec, "volumes").iter().any(is_created) {
+        if !claim.is_empty() && created_claims.contains(claim) {
             let path = path.child("persistentVolumeClaim");
             let detail = "must not reference a PVC that gets created for an ephemeral volume";
             errors.invalid(path.child("claimName"), claim, detail);
@@ -246,12 +250,8 @@ fn check_projected(errors: &mut FieldErrors, source: &Value, path: FieldPath<'_>
     const REPEATED: &str = "conflicting duplicate paths";
     check_mode(errors, source, "defaultMode", path);
     let sources = path.child("sources");
-    let mut file_paths: Vec<&str> = Vec::new();
-    let mut is_repeated = |file_path| {
-        let is_repeated = file_paths.contains(&file_path);
-        file_paths.push(file_path);
-        is_repeated && !file_path.is_empty()
-    };
+    let mut file_paths: BTreeSet<&str> = BTreeSet::new();
+    let mut is_repeated = |file_path| !file_paths.insert(file_path) && !file_path.is_empty();
     for (index, projection) in list(source, "sources").iter().enumerate() {
         let source_path = sources.index(index);
         for name in ["secret", "configMap"] {

@@ -131,7 +131,7 @@ pub(super) fn check_selector_update(errors: &mut FieldErrors, old: &Value, new: 
     if !semantic_equal(SELECTOR, old, new) {
         errors.invalid(
             FieldPath::SPEC.child("selector"),
-            PrintedValue::go(SELECTOR, new),
+            PrintedValue::Go(SELECTOR, new),
             "field is immutable",
         );
     }
@@ -167,7 +167,7 @@ fn check_selector_and_template(errors: &mut FieldErrors, spec: &Value, tolerance
     let path = FieldPath::SPEC;
     check_required_selector(errors, spec, path, "empty selector is invalid for deployment");
     let Some(selector) = parse_label_selector(&spec["selector"]) else {
-        let printed = PrintedValue::go(SELECTOR, &spec["selector"]);
+        let printed = PrintedValue::Go(SELECTOR, &spec["selector"]);
         return errors.invalid(path.child("selector"), printed, "invalid label selector");
     };
     let template_path = path.child("template");
@@ -182,7 +182,7 @@ fn check_required_selector(errors: &mut FieldErrors, spec: &Value, path: FieldPa
     };
     check_label_selector(errors, spec, "selector", path.child("selector"), LabelValues::Checked);
     if requirement_count(selector) == 0 {
-        errors.invalid(path.child("selector"), PrintedValue::go(SELECTOR, selector), empty);
+        errors.invalid(path.child("selector"), PrintedValue::Go(SELECTOR, selector), empty);
     }
 }
 
@@ -233,12 +233,12 @@ fn check_deployment_strategy(errors: &mut FieldErrors, strategy: &Value, path: F
             let unavailable = &rolling_update["maxUnavailable"];
             let path = rolling_path.child("maxUnavailable");
             if int_or_percent(unavailable) == 0 && int_or_percent(&rolling_update["maxSurge"]) == 0 {
-                errors.invalid(path, PrintedValue::go("x", unavailable), "may not be 0 when `maxSurge` is 0");
+                errors.invalid(path, PrintedValue::Go("x", unavailable), "may not be 0 when `maxSurge` is 0");
             }
             check_at_most_100_percent(errors, unavailable, path);
         }
         _ => {
-            let printed = PrintedValue::go("apps.DeploymentStrategy", strategy);
+            let printed = PrintedValue::Go("apps.DeploymentStrategy", strategy);
             errors.not_supported(path, printed, &["Recreate", "RollingUpdate"]);
         }
     }
@@ -253,7 +253,7 @@ fn check_daemon_set_spec(errors: &mut FieldErrors, spec: &Value, tolerance: Sele
         errors.invalid(template_path.child("metadata").child("labels"), &metadata["labels"], NO_MATCH);
     }
     if let Some(selector) = get(spec, "selector").filter(|selector| requirement_count(selector) == 0) {
-        let printed = PrintedValue::go(SELECTOR, selector);
+        let printed = PrintedValue::Go(SELECTOR, selector);
         errors.invalid(path.child("selector"), printed, "empty selector is invalid for daemonset");
     }
     check_pod_template(errors, &spec["template"], template_path, tolerance);
@@ -280,7 +280,7 @@ fn check_daemon_set_strategy(errors: &mut FieldErrors, strategy: &Value, path: F
             }
             match names.map(|name| int_or_percent(&rolling_update[name]) != 0) {
                 [true, true] => {
-                    let printed = PrintedValue::go("x", &rolling_update["maxSurge"]);
+                    let printed = PrintedValue::Go("x", &rolling_update["maxSurge"]);
                     let detail = "may not be set when maxUnavailable is non-zero";
                     errors.invalid(path.child("maxSurge"), printed, detail);
                 }
@@ -291,7 +291,7 @@ fn check_daemon_set_strategy(errors: &mut FieldErrors, strategy: &Value, path: F
             }
         }
         _ => {
-            let printed = PrintedValue::go("apps.DaemonSetUpdateStrategy", strategy);
+            let printed = PrintedValue::Go("apps.DaemonSetUpdateStrategy", strategy);
             errors.not_supported(path, printed, &["RollingUpdate", "OnDelete"]);
         }
     }
@@ -358,7 +358,7 @@ fn check_stateful_set_spec(
     let template_path = path.child("template");
     match parse_label_selector(&spec["selector"]) {
         None => {
-            let printed = PrintedValue::go(SELECTOR, &spec["selector"]);
+            let printed = PrintedValue::Go(SELECTOR, &spec["selector"]);
             errors.invalid(path.child("selector"), printed, "");
         }
         Some(selector) => {
@@ -399,7 +399,7 @@ fn check_stateful_set_strategy(errors: &mut FieldErrors, strategy: &Value, path:
         "" => errors.required(path, ""),
         "OnDelete" => {
             if let Some(rolling_update) = rolling_update {
-                let printed = PrintedValue::go("apps.RollingUpdateStatefulSetStrategy", rolling_update);
+                let printed = PrintedValue::Go("apps.RollingUpdateStatefulSetStrategy", rolling_update);
                 errors.invalid(rolling_path, printed, "only allowed for updateStrategy 'RollingUpdate'");
             }
         }
@@ -410,13 +410,13 @@ fn check_stateful_set_strategy(errors: &mut FieldErrors, strategy: &Value, path:
                 let path = rolling_path.child("maxUnavailable");
                 check_int_or_percent(errors, unavailable, path);
                 if int_or_percent(unavailable) == 0 {
-                    errors.invalid(path, PrintedValue::go("x", unavailable), "cannot be 0");
+                    errors.invalid(path, PrintedValue::Go("x", unavailable), "cannot be 0");
                 }
                 check_at_most_100_percent(errors, unavailable, path);
             }
         }
         _ => {
-            let printed = PrintedValue::go("apps.StatefulSetUpdateStrategy", strategy);
+            let printed = PrintedValue::Go("apps.StatefulSetUpdateStrategy", strategy);
             errors.invalid(path, printed, "must be 'RollingUpdate' or 'OnDelete'");
         }
     }
@@ -444,7 +444,7 @@ pub(super) fn check_int_or_percent(errors: &mut FieldErrors, value: &Value, path
     match value.as_str() {
         Some(text) => {
             for message in percent(text) {
-                errors.invalid(path, PrintedValue::go("x", value), message);
+                errors.invalid(path, PrintedValue::Go("x", value), message);
             }
         }
         None => errors.negative(path, value.as_i64()),
@@ -455,7 +455,7 @@ pub(super) fn check_int_or_percent(errors: &mut FieldErrors, value: &Value, path
 pub(super) fn check_at_most_100_percent(errors: &mut FieldErrors, value: &Value, path: FieldPath<'_>) {
     let is_percent = value.as_str().is_some_and(|text| percent(text).is_empty());
     if is_percent && int_or_percent(value) > 100 {
-        errors.invalid(path, PrintedValue::go("x", value), "must not be greater than 100%");
+        errors.invalid(path, PrintedValue::Go("x", value), "must not be greater than 100%");
     }
 }
 
