@@ -4,11 +4,13 @@
 //! server does around a write is in [`Registry`].
 
 mod body;
+mod connections;
 mod discovery;
 mod event_window;
 mod handler;
 mod list;
 mod list_options;
+mod listener;
 mod media_type;
 mod memory_store;
 mod object_map;
