@@ -33,9 +33,11 @@ mod write_handler;
 
 pub use memory_store::{ChangeReader, Clock, MemoryStore, StoreChange, StoreSnapshot};
 pub use object_map::ObjectMap;
+pub use patch::Patch;
 pub use registry::{
     DeleteOptions, Deletion, Preconditions, PropagationPolicy, Registry, UpdatedPart, WriteOptions,
 };
+pub use request_info::RequestInfo;
 pub use resource::{Resource, ResourceTable};
 pub use server::{ApiServer, ServeOptions, ServerSecurity};
 pub use status::ApiError;

@@ -164,6 +164,14 @@ impl ApiError {
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
+    /// A JSON patch of more operations than the server accepts.
+    pub(crate) fn too_many_operations(limit: usize, count: usize) -> ApiError {
+        let message = format!(
+            "Request entity too large: The allowed maximum operations in a JSON patch is {limit}, got {count}"
+        );
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
     /// The same error with a cause.
     #[must_use]
     pub(crate) fn with_cause(mut self, reason: &str, message: &str) -> ApiError {
