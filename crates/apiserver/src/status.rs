@@ -152,9 +152,9 @@ impl ApiError {
         ApiError::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The client is to try again.
+    /// The client is to try again, after some seconds unless they are 0.
     pub(crate) fn too_many_requests(message: impl Into<String>, seconds: u32) -> ApiError {
-        let details = json!({"retryAfterSeconds": seconds});
+        let details = if seconds == 0 { json!({}) } else { json!({"retryAfterSeconds": seconds}) };
         ApiError { details, ..ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message) }
     }
 
