@@ -2,9 +2,12 @@
 
 use std::io::Cursor;
 
+use apiserver::{Patch, RequestInfo};
 use formats::{Format, ImportItem, Input, ReadOptions};
 use kubernetes::change_filter::{FilterOptions, ObjectReader};
+use kubernetes::selector::{FieldSelector, Selector};
 use model::{Kind, Meta, Moment, Object};
+use serde_json::Value;
 
 /// Reads bytes as a file of a format.
 pub fn read(bytes: &[u8], format: Format) {
@@ -41,5 +44,50 @@ pub fn read_object(bytes: &[u8]) {
         kept.value().expect("a kept object is valid JSON");
         assert_eq!(Some(kept.meta()), Meta::read_prefix(kept.as_str()));
         assert_eq!(kept.meta(), object.meta());
+    }
+}
+
+/// Applies bytes as a patch of a pod. The result must be an object that can be read again.
+pub fn patch(bytes: &[u8], content_type: &str) {
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"}, "finalizers": ["a.b/c"]},
+        "spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b"}], "volumes": [{"name": "v", "emptyDir": {}}]},
+    });
+    let Ok(patch) = Patch::parse(content_type, bytes) else { return };
+    let Ok(patched) = patch.apply(&Kind::new("", "Pod"), &pod) else { return };
+    let again: Value = serde_json::from_str(&patched.to_string()).expect("a patched object is valid JSON");
+    assert_eq!(again, patched);
+}
+
+/// Parses bytes as a label selector. Its text must mean the same.
+pub fn label_selector(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(selector) = Selector::parse(text) else { return };
+    let printed = selector.to_string();
+    assert_eq!(Selector::parse(&printed).expect("a printed selector is one").to_string(), printed);
+}
+
+/// Parses bytes as a field selector of pods. Its text must mean the same.
+pub fn field_selector(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let kind = Kind::new("", "Pod");
+    let Ok(selector) = FieldSelector::parse(text, &kind) else { return };
+    let printed = selector.to_string();
+    assert_eq!(
+        FieldSelector::parse(&printed, &kind).expect("a printed selector is one").to_string(),
+        printed
+    );
+}
+
+/// Parses bytes as the path of a request. No part of it may lead out of its collection.
+pub fn request_path(bytes: &[u8]) {
+    let Ok(path) = std::str::from_utf8(bytes) else { return };
+    let Some(RequestInfo { version, namespace, resource, name, subresource, .. }) = RequestInfo::parse(path)
+    else {
+        return;
+    };
+    let parts = [Some(version), namespace, Some(resource), name, subresource];
+    for part in parts.into_iter().flatten() {
+        assert!(!matches!(&*part, "" | "." | "..") && !part.contains(['/', '\0']), "{part:?}");
     }
 }

@@ -9,7 +9,7 @@ use model::NamespacedName;
 use serde_json::{Value, json};
 
 use crate::discovery;
-use crate::list::ObjectRenderer;
+use crate::list::{ObjectRenderer, RenderedList};
 use crate::list_options::ListOptions;
 use crate::media_type::{DiscoveryForm, ObjectForm};
 use crate::registry::Registry;
@@ -24,6 +24,7 @@ use crate::write_handler;
 /// The response to a request for a resource.
 enum ResourceResponse {
     Json(String),
+    List(Box<RenderedList>),
     Watch(Box<Watch>),
 }
 
@@ -66,6 +67,7 @@ async fn get(registry: &Arc<Registry>, request: Request) -> Result<Response, Api
     };
     Ok(match response {
         ResourceResponse::Json(text) => json_response("application/json", text),
+        ResourceResponse::List(list) => json_response("application/json", *list),
         ResourceResponse::Watch(watch) => json_response("application/json", watch.into_body()),
     })
 }
@@ -119,11 +121,8 @@ impl ReadRequest {
             if self.options.watch {
                 return Ok(ResourceResponse::Watch(Box::new(self.into_watch(store, renderer, list))));
             }
-            return Ok(ResourceResponse::Json(renderer.list(
-                &list,
-                self.info.namespace.as_deref(),
-                &self.options,
-            )));
+            let list = renderer.list(&list, self.info.namespace.as_deref(), &self.options);
+            return Ok(ResourceResponse::List(Box::new(list)));
         };
         let key = NamespacedName::new(self.info.namespace.as_deref().unwrap_or_default(), name.as_str());
         let object = list.objects.get(&key).ok_or_else(|| ApiError::not_found(&self.resource, name))?;

@@ -4,12 +4,14 @@
 //! server does around a write is in [`Registry`].
 
 mod body;
+mod connections;
 mod discovery;
 mod event_window;
 mod field_validation;
 mod handler;
 mod list;
 mod list_options;
+mod listener;
 mod media_type;
 mod memory_store;
 mod object_map;
@@ -32,9 +34,11 @@ mod write_handler;
 
 pub use memory_store::{ChangeReader, Clock, MemoryStore, StoreChange, StoreSnapshot};
 pub use object_map::ObjectMap;
+pub use patch::Patch;
 pub use registry::{
     DeleteOptions, Deletion, Preconditions, PropagationPolicy, Registry, UpdatedPart, WriteOptions,
 };
+pub use request_info::RequestInfo;
 pub use resource::{Resource, ResourceTable};
 pub use server::{ApiServer, ServeOptions, ServerSecurity};
 pub use status::ApiError;

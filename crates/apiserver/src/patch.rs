@@ -1,5 +1,6 @@
 //! Patches: JSON patch, merge patch and strategic merge patch.
 
+use json_patch::PatchOperation;
 use kubernetes::decoding::{decode_json_patch, decode_merge_patch};
 use kubernetes::go::text::format_value;
 use kubernetes::strategic_merge::{self, BadPatch};
@@ -10,10 +11,14 @@ use crate::status::ApiError;
 
 /// The most operations of a JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
+/// The most bytes that a JSON patch may copy: each copy of an object into itself doubles it.
+const MAX_COPIED_BYTES: usize = 3 << 20;
+/// The deepest nesting of a patched object: that of JSON which can be parsed.
+const MAX_DEPTH: usize = 127;
 
 /// A patch of a request.
 #[derive(Debug)]
-pub(crate) struct Patch {
+pub struct Patch {
     document: PatchDocument,
     /// Unknown and duplicate fields of the patch itself.
     pub(crate) strict_errors: Vec<String>,
@@ -26,9 +31,17 @@ enum PatchDocument {
     StrategicMerge(Value),
 }
 
+/// A JSON patch while it is applied.
+struct JsonPatcher {
+    patched: Value,
+    copied_bytes: usize,
+    /// An upper bound of the nesting of the patched object.
+    depth: usize,
+}
+
 impl Patch {
     /// Parses the body of a request by its media type.
-    pub(crate) fn parse(content_type: &str, body: &[u8]) -> Result<Patch, ApiError> {
+    pub fn parse(content_type: &str, body: &[u8]) -> Result<Patch, ApiError> {
         match content_type {
             "application/json-patch+json" => {
                 let decoded = decode_json_patch(body)
@@ -36,7 +49,7 @@ impl Patch {
                 let patch: json_patch::Patch =
                     serde_json::from_value(decoded.value).map_err(|_| ApiError::unprocessable(REJECTED))?;
                 if patch.len() > MAX_OPERATIONS {
-                    return Err(ApiError::too_large(MAX_OPERATIONS));
+                    return Err(ApiError::too_many_operations(MAX_OPERATIONS, patch.len()));
                 }
                 Ok(Patch { document: PatchDocument::Json(patch), strict_errors: decoded.strict_errors })
             }
@@ -64,12 +77,15 @@ impl Patch {
     }
 
     /// The patched object.
-    pub(crate) fn apply(&self, kind: &Kind, object: &Value) -> Result<Value, ApiError> {
+    pub fn apply(&self, kind: &Kind, object: &Value) -> Result<Value, ApiError> {
         match &self.document {
             PatchDocument::Json(patch) => {
-                let mut patched = object.clone();
-                json_patch::patch(&mut patched, patch).map_err(|_| ApiError::unprocessable(REJECTED))?;
-                Ok(patched)
+                let mut patcher =
+                    JsonPatcher { patched: object.clone(), copied_bytes: 0, depth: depth_of(object) };
+                for operation in &patch.0 {
+                    patcher.apply(operation)?;
+                }
+                Ok(patcher.patched)
             }
             PatchDocument::Merge(patch) => {
                 let mut patched = object.clone();
@@ -95,6 +111,46 @@ impl Patch {
 }
 
 const REJECTED: &str = "the server rejected our request due to an error in our request";
+
+// === impl JsonPatcher ===
+
+impl JsonPatcher {
+    fn apply(&mut self, operation: &PatchOperation) -> Result<(), ApiError> {
+        let refused = || ApiError::unprocessable(REJECTED);
+        let path = operation.path();
+        let depth_below = match operation {
+            PatchOperation::Add(add) => depth_of(&add.value),
+            PatchOperation::Replace(replace) => depth_of(&replace.value),
+            PatchOperation::Copy(copy) => {
+                let copied = self.patched.pointer(copy.from.as_str()).map_or(0, json_length);
+                self.copied_bytes = self.copied_bytes.saturating_add(copied);
+                self.depth.saturating_sub(copy.from.count())
+            }
+            PatchOperation::Move(moved) => self.depth.saturating_sub(moved.from.count()),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => 0,
+        };
+        self.depth = self.depth.max(path.count() + depth_below);
+        if self.copied_bytes > MAX_COPIED_BYTES || self.depth > MAX_DEPTH {
+            return Err(refused());
+        }
+        json_patch::patch(&mut self.patched, std::slice::from_ref(operation)).map_err(|_| refused())
+    }
+}
+
+/// The number of bytes of a value as JSON.
+fn json_length(value: &Value) -> usize {
+    value.to_string().len()
+}
+
+/// The number of arrays and objects in one another. Recursion follows the nesting, which the JSON parser bounds.
+fn depth_of(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth_of).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
 
 fn unsupported(content_type: &str) -> ApiError {
     ApiError::unsupported_media_type_of(
@@ -137,5 +193,35 @@ mod tests {
         check("application/strategic-merge-patch+json", r#"{"spec": {"$patch": "x"}}"#, None);
         check("application/apply-patch+yaml", "{}", None);
         check("application/json", "{}", None);
+    }
+
+    /// What a JSON patch makes of an object; `None` if it is refused.
+    fn json_patched(object: &Value, operations: Value) -> Option<Value> {
+        let patch = Patch::parse("application/json-patch+json", operations.to_string().as_bytes()).unwrap();
+        patch.apply(&Kind::new("", "Pod"), object).ok()
+    }
+
+    #[test]
+    fn a_json_patch_does_not_make_an_object_grow_without_limit() {
+        let object = json!({"a": {"b": "c"}, "x": {}});
+        let copies = |count: usize| {
+            (0..count).map(|n| json!({"op": "copy", "from": "/a", "path": format!("/a/{n}")})).collect()
+        };
+        assert!(json_patched(&object, copies(10)).is_some());
+        assert!(json_patched(&object, copies(60)).is_none());
+        let moves = |count: usize| {
+            let there = json!({"op": "move", "from": "/a", "path": "/x/a"});
+            let back = json!({"op": "move", "from": "/x", "path": "/a"});
+            let again = json!({"op": "add", "path": "/x", "value": {}});
+            (0..count).flat_map(|_| [there.clone(), back.clone(), again.clone()]).collect()
+        };
+        assert!(json_patched(&object, moves(50)).is_some());
+        assert!(json_patched(&object, moves(3_000)).is_none());
+        let many: Value = (0..10_001).map(|_| json!({"op": "remove", "path": "/a"})).collect();
+        let refused = Patch::parse("application/json-patch+json", many.to_string().as_bytes()).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
+        );
     }
 }

@@ -6,6 +6,7 @@
 mod admission;
 mod binding;
 mod create;
+mod custom_definitions;
 mod delete;
 mod eviction;
 mod metadata;

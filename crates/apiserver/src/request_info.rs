@@ -2,21 +2,24 @@
 
 /// The parts of a path below `/api/VERSION` or `/apis/GROUP/VERSION`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RequestInfo {
+pub struct RequestInfo {
     /// Empty for the core group.
-    pub(crate) group: String,
-    pub(crate) version: String,
+    pub group: String,
+    /// `v1`.
+    pub version: String,
     /// `None` for cluster-scoped resources, and for lists of all namespaces.
-    pub(crate) namespace: Option<String>,
+    pub namespace: Option<String>,
     /// The plural.
-    pub(crate) resource: String,
-    pub(crate) name: Option<String>,
-    pub(crate) subresource: Option<String>,
+    pub resource: String,
+    /// The name of an object; `None` for collections.
+    pub name: Option<String>,
+    /// `status`.
+    pub subresource: Option<String>,
 }
 
 impl RequestInfo {
     /// Parses a path. `None` if it is not that of a resource.
-    pub(crate) fn parse(path: &str) -> Option<RequestInfo> {
+    pub fn parse(path: &str) -> Option<RequestInfo> {
         let parts: Vec<String> =
             path.strip_prefix('/')?.split('/').map(percent_decoded).collect::<Option<_>>()?;
         // No name is empty, and none leads out of its collection.

@@ -1,22 +1,21 @@
-//! The listener: TLS, authentication, and shutdown.
+//! The server: its address, its routes, and the authentication of requests.
 
 use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header;
 use axum::http::uri::Authority;
+use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
 
+use crate::connections::{ConnectionLimits, ConnectionSlot};
 use crate::handler::handle;
+use crate::listener::HttpListener;
 use crate::registry::Registry;
 use crate::request_log::{RequestLog, log_request};
 use crate::status::ApiError;
@@ -25,6 +24,7 @@ use crate::status::ApiError;
 pub struct ApiServer {
     listener: TcpListener,
     security: Option<ServerSecurity>,
+    limits: ConnectionLimits,
 }
 
 /// The certificate of a server, and the token that its clients must send.
@@ -44,8 +44,8 @@ pub struct ServeOptions {
     pub audit_log: Option<File>,
 }
 
-/// How long responses in progress may continue after the program is asked to stop. Watches never end by themselves.
-const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_millis(200);
+/// The authentication scheme, in any case, and the space after it.
+const BEARER: &[u8] = b"bearer ";
 
 // === impl ApiServer ===
 
@@ -54,7 +54,7 @@ impl ApiServer {
     pub fn listen(address: SocketAddr, security: Option<ServerSecurity>) -> io::Result<ApiServer> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(ApiServer { listener, security })
+        Ok(ApiServer { listener, security, limits: ConnectionLimits::default() })
     }
 
     /// The address that it listens on.
@@ -70,34 +70,15 @@ impl ApiServer {
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let router = router(registry, options);
-        let handle = Handle::new();
-        let serving = async {
-            match self.security {
-                Some(ServerSecurity { tls, token }) => {
-                    let router =
-                        router.layer(middleware::from_fn_with_state(Arc::<str>::from(token), authenticate));
-                    axum_server::from_tcp_rustls(self.listener, RustlsConfig::from_config(tls))?
-                        .handle(handle.clone())
-                        .serve(router.into_make_service())
-                        .await
-                }
-                None => {
-                    let router = router.layer(middleware::from_fn(refuse_other_hosts));
-                    axum_server::from_tcp(self.listener)?
-                        .handle(handle.clone())
-                        .serve(router.into_make_service())
-                        .await
-                }
+        let (router, tls) = match self.security {
+            Some(ServerSecurity { tls, token }) => {
+                let authenticated = middleware::from_fn_with_state(Arc::<str>::from(token), authenticate);
+                (router.layer(authenticated), Some(tls))
             }
+            None => (router.layer(middleware::from_fn(refuse_other_hosts)), None),
         };
-        tokio::pin!(serving);
-        tokio::select! {
-            ended = &mut serving => ended,
-            () = stop => {
-                handle.graceful_shutdown(Some(SHUTDOWN_GRACE_PERIOD));
-                serving.await
-            }
-        }
+        HttpListener::new(self.listener, tls, self.limits, router)?.run(stop).await;
+        Ok(())
     }
 }
 
@@ -110,13 +91,12 @@ pub(crate) fn router(registry: Arc<Registry>, options: ServeOptions) -> Router {
 
 /// Middleware that refuses requests without the token.
 async fn authenticate(State(token): State<Arc<str>>, request: Request, next: Next) -> Response {
-    let authorization = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    let candidate = authorization.and_then(|value| value.strip_prefix(b"Bearer "));
-    if candidate.is_some_and(|candidate| is_equal(candidate, token.as_bytes())) {
-        next.run(request).await
-    } else {
-        ApiError::unauthorized().into_response()
-    }
+    let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let authorization = authorization.and_then(|value| value.split_at_checked(BEARER.len()));
+    let is_authenticated = authorization.is_some_and(|(scheme, candidate)| {
+        scheme.eq_ignore_ascii_case(BEARER) && is_equal(candidate, token.as_bytes())
+    });
+    if is_authenticated { pass(request, next).await } else { refuse(&request, ApiError::unauthorized()) }
 }
 
 /// Middleware that prevents DNS rebinding: without a token, a page in a browser on this machine could read the cluster
@@ -126,9 +106,26 @@ async fn refuse_other_hosts(request: Request, next: Next) -> Response {
     let host = host.and_then(|host| host.parse::<Authority>().ok());
     let is_own = host.is_some_and(|host| {
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
-        name == "localhost" || name.parse::<IpAddr>().is_ok()
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
     });
-    if is_own { next.run(request).await } else { ApiError::forbidden_host().into_response() }
+    if is_own { pass(request, next).await } else { refuse(&request, ApiError::forbidden_host()) }
+}
+
+async fn pass(request: Request, next: Next) -> Response {
+    if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>() {
+        slot.set_authenticated();
+    }
+    next.run(request).await
+}
+
+/// A client that is refused does not keep its connection. HTTP/2 has no such header; there the time limit for
+/// authentication ends the connection.
+fn refuse(request: &Request, error: ApiError) -> Response {
+    let mut response = error.into_response();
+    if request.version() < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Compares in constant time, so that response times do not reveal how much of a guess is right.
@@ -137,3 +134,6 @@ fn is_equal(one: &[u8], other: &[u8]) -> bool {
         one.iter().zip(other).fold(0, |difference, (a, b)| std::hint::black_box(difference | (a ^ b)));
     one.len() == other.len() && difference == 0
 }
+
+#[cfg(test)]
+mod tests;

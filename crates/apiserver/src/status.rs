@@ -179,15 +179,23 @@ impl ApiError {
         ApiError::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The client is to try again.
+    /// The client is to try again, after some seconds unless they are 0.
     pub(crate) fn too_many_requests(message: impl Into<String>, seconds: u32) -> ApiError {
-        let details = json!({"retryAfterSeconds": seconds});
+        let details = if seconds == 0 { json!({}) } else { json!({"retryAfterSeconds": seconds}) };
         ApiError { details, ..ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message) }
     }
 
     /// The body is larger than the server accepts.
     pub(crate) fn too_large(limit: usize) -> ApiError {
         let message = format!("Request entity too large: limit is {limit}");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// A JSON patch of more operations than the server accepts.
+    pub(crate) fn too_many_operations(limit: usize, count: usize) -> ApiError {
+        let message = format!(
+            "Request entity too large: The allowed maximum operations in a JSON patch is {limit}, got {count}"
+        );
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 

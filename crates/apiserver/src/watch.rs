@@ -35,6 +35,8 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Chunks that wait for a slow reader. Events beyond them stay in the store's window; a reader that falls behind it is
 /// told that its resourceVersion has expired.
 const QUEUE_CHUNKS: usize = 4;
+/// A chunk is sent when it is longer than this.
+const CHUNK_BYTES: usize = 64 << 10;
 
 type ChunkSender = mpsc::Sender<Result<Bytes, Infallible>>;
 
@@ -87,7 +89,7 @@ impl Watch {
         for object in list.objects.range(self.namespace.as_deref(), None) {
             if is_selected(&self.renderer.resource, object, &self.options) {
                 push_line(&mut chunk, "ADDED", &self.renderer.object(object));
-                if chunk.len() > 64 << 10 {
+                if chunk.len() > CHUNK_BYTES {
                     send(sender, std::mem::take(&mut chunk)).await?;
                 }
             }
@@ -122,6 +124,9 @@ impl Watch {
         for event in &events {
             self.version = event.version;
             self.push_event(&mut chunk, event);
+            if chunk.len() > CHUNK_BYTES {
+                send(sender, std::mem::take(&mut chunk)).await?;
+            }
         }
         send(sender, chunk).await
     }

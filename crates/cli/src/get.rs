@@ -271,6 +271,7 @@ impl Get {
                 };
                 let table = |ResourceResult { found, objects }| Table {
                     columns: kind_resolver.layout(&found.kind).columns().to_vec(),
+                    namespaced: found.namespaced,
                     kind: found.kind,
                     rows: objects.into_iter().filter_map(SelectedObject::row).collect(),
                 };

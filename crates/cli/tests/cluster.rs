@@ -8,6 +8,10 @@
 )]
 
 mod common;
+#[path = "cluster/connections.rs"]
+mod connections;
+#[path = "cluster/go_client.rs"]
+mod go_client;
 #[path = "cluster/judge.rs"]
 mod judge;
 #[path = "cluster/kube_client.rs"]
@@ -20,6 +24,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use model::Moment;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
@@ -29,37 +34,62 @@ use testobjects::case_count;
 use common::{command, demo_history, program_output, recordings, run};
 use server::Server;
 
-/// A served moment, and the kubectl that reads it.
-struct PastCluster {
+/// Served moments of a history, and the kubectl that reads them.
+struct PastCluster<'a> {
     _server: Server,
-    kubeconfig: PathBuf,
+    folder: &'a Path,
+    history: &'a str,
     kubectl: PathBuf,
+}
+
+/// One of the moments.
+struct PastMoment<'a> {
+    cluster: &'a PastCluster<'a>,
+    at: &'a str,
+    /// The context of the kubeconfig.
+    context: String,
 }
 
 // === impl PastCluster ===
 
-impl PastCluster {
+impl<'a> PastCluster<'a> {
     /// `None` without Go, of which kubectl is built.
-    fn start(folder: &Path, history: &str, at: &str) -> Option<PastCluster> {
+    fn start(folder: &'a Path, history: &'a str, moments: &[&str]) -> Option<PastCluster<'a>> {
         let Some(programs) = testcluster::build(&[Program::Kubectl]).unwrap() else {
             // Written directly: the test runner captures the output of print macros.
             std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
             return None;
         };
-        // A server that was killed leaves it.
-        let _ = std::fs::remove_file(folder.join("past.yaml"));
-        let arguments = ["cluster", history, "--at", at, "--read-only", "--kubeconfig-out", "past.yaml"];
-        let mut server = Server::of(command(folder).args(arguments));
+        let mut command = command(folder);
+        command.args(["cluster", history, "--read-only", "--kubeconfig-out", "past.yaml"]);
+        command.args(moments.iter().flat_map(|at| ["--at", at]));
+        let mut server = Server::of(&mut command);
+        for _ in 1..moments.len() {
+            assert!(server.next_line().contains(" on https://127.0.0.1:"));
+        }
         let line = server.next_line();
         assert_eq!(line, "try: kubectl --kubeconfig past.yaml get pods -A -o wide\n");
-        let kubeconfig = folder.join("past.yaml");
-        Some(PastCluster { _server: server, kubeconfig, kubectl: Program::Kubectl.in_folder(&programs) })
+        Some(PastCluster { _server: server, folder, history, kubectl: Program::Kubectl.in_folder(&programs) })
     }
 
+    /// The moments in the order in which they were given.
+    fn moments(&'a self, moments: &'a [&'a str]) -> impl Iterator<Item = PastMoment<'a>> {
+        let kubeconfig = std::fs::read(self.folder.join("past.yaml")).unwrap();
+        let kubeconfig: Value = serde_json::from_slice(&kubeconfig).unwrap();
+        moments.iter().enumerate().map(move |(index, at)| {
+            let context = kubeconfig["contexts"][index]["name"].as_str().unwrap().to_owned();
+            PastMoment { cluster: self, at, context }
+        })
+    }
+}
+
+// === impl PastMoment ===
+
+impl PastMoment<'_> {
     fn kubectl(&self, arguments: &[&str]) -> String {
-        let mut kubectl = Command::new(&self.kubectl);
-        kubectl.env("KUBERC", "off").env("TZ", "UTC").arg("--kubeconfig").arg(&self.kubeconfig);
-        kubectl.arg("--cache-dir").arg(self.kubeconfig.with_extension("cache"));
+        let mut kubectl = Command::new(&self.cluster.kubectl);
+        kubectl.current_dir(self.cluster.folder).env("KUBERC", "off").env("TZ", "UTC");
+        kubectl.args(["--kubeconfig", "past.yaml", "--cache-dir", "cache", "--context", &self.context]);
         let output = program_output(kubectl.args(arguments).output().unwrap());
         assert_eq!(output.code, 0, "{arguments:?}: {}", output.err);
         output.out
@@ -67,24 +97,46 @@ impl PastCluster {
 
     /// kubectl must print what `kinescope get` prints.
     #[track_caller]
-    fn check(&self, folder: &Path, history: &str, at: &str, arguments: &[&str]) {
+    fn check(&self, arguments: &[&str]) {
+        let PastCluster { folder, history, .. } = self.cluster;
         let expected =
-            run(folder, &[&["get"], arguments, &["--at", at, "--history", history]].concat()).success();
+            run(folder, &[&["get"], arguments, &["--at", self.at, "--history", history]].concat()).success();
         assert_eq!(
             self.kubectl(&[&["get"], arguments].concat()),
             expected,
-            "{history} at {at}: {arguments:?}"
+            "{history} at {}: {arguments:?}",
+            self.at
         );
     }
 
-    /// Compares the tables of all resources.
+    /// All resources that can be listed.
     #[track_caller]
-    fn check_all(&self, folder: &Path, history: &str, at: &str) {
+    fn resources(&self) -> Vec<String> {
         let resources = self.kubectl(&["api-resources", "-o", "name", "--verbs", "list"]);
         assert!(resources.lines().count() > 3, "{resources}");
-        for resource in resources.lines() {
-            self.check(folder, history, at, &[resource, "-A"]);
-            self.check(folder, history, at, &[resource, "-A", "-o", "wide"]);
+        resources.lines().map(str::to_owned).collect()
+    }
+
+    /// Compares the tables of all resources, one by one.
+    #[track_caller]
+    fn check_each(&self) {
+        for resource in self.resources() {
+            self.check(&[&resource, "-A"]);
+            self.check(&[&resource, "-A", "-o", "wide"]);
+        }
+    }
+
+    /// Compares the tables of all resources, one below the other.
+    #[track_caller]
+    fn check_all(&self) {
+        let resources = self.resources();
+        // Events are in two groups: `kinescope get` takes the recorded one, and names it where several kinds are printed.
+        let (events, others): (Vec<&str>, Vec<&str>) =
+            resources.iter().map(String::as_str).partition(|resource| resource.starts_with("events"));
+        let events = events.first().into_iter().map(|events| (*events).to_owned());
+        for resources in events.chain([others.join(",")]) {
+            self.check(&[&resources, "-A"]);
+            self.check(&[&resources, "-A", "-o", "wide"]);
         }
     }
 }
@@ -93,17 +145,25 @@ impl PastCluster {
 fn kubectl_shows_the_demo_as_get_does() {
     let folder = demo_history("shop.kine");
     let folder = folder.path();
-    let Some(past) = PastCluster::start(folder, "shop.kine", "14:20") else { return };
-    past.check_all(folder, "shop.kine", "14:20");
+    let moments = ["14:20", "13:00"];
+    let Some(past) = PastCluster::start(folder, "shop.kine", &moments) else { return };
+    let [past, earlier] = past.moments(&moments).collect::<Vec<_>>().try_into().ok().unwrap();
+    past.check_each();
+    earlier.check_all();
     for arguments in [
         &["pods", "-n", "web", "-l", "app=storefront", "--show-labels"][..],
         &["pods", "-n", "web", "--field-selector", "status.phase=Pending"],
         &["pods,services,deploy", "-A"],
+        // Once kubectl has printed a namespaced kind, it prints a namespace column for all others too.
+        &["pods,nodes", "-A"],
+        &["nodes,pods,storageclasses", "-A"],
+        &["jobs,nodes", "-A", "--field-selector", "metadata.name=nothere"],
+        &["pods,nodes", "-n", "web"],
         &["all", "-n", "web"],
         &["nodes", "-o", "name"],
         &["pods", "-A", "-L", "app"],
     ] {
-        past.check(folder, "shop.kine", "14:20", arguments);
+        past.check(arguments);
     }
     // Pages, and a table that the server does not sort.
     let all = past.kubectl(&["get", "pods", "-A"]);
@@ -129,12 +189,22 @@ fn kubectl_shows_recordings_as_get_does() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         run(folder, &["import", recording.to_str().unwrap(), "--into", "film.kine"]).success();
-        for _ in 0..case_count(1, 20) {
-            let at = format!("start+{}ms", rng.random_range(500..30_000));
-            let Some(past) = PastCluster::start(folder, "film.kine", &at) else { return };
-            past.check_all(folder, "film.kine", &at);
+        let length = length_in_millis(folder, "film.kine");
+        let moments: Vec<String> = (0..case_count(3, 20))
+            .map(|_| format!("start+{}ms", rng.random_range(500.min(length)..=length)))
+            .collect();
+        let moments: Vec<&str> = moments.iter().map(String::as_str).collect();
+        let Some(past) = PastCluster::start(folder, "film.kine", &moments) else { return };
+        for moment in past.moments(&moments) {
+            moment.check_all();
         }
     }
+}
+
+fn length_in_millis(folder: &Path, history: &str) -> i64 {
+    let info: Value = serde_json::from_str(&run(folder, &["info", history, "-o", "json"]).success()).unwrap();
+    let time = |name: &str| -> Moment { info["sources"][0][name].as_str().unwrap().parse().unwrap() };
+    time("to").nanos_since(time("from")) / 1_000_000
 }
 
 /// A server without TLS and token, for requests that kubectl does not make.

@@ -7,6 +7,7 @@ use kubernetes::{defaults, kinds};
 use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 
+use super::custom_definitions::{accept_names, is_definition};
 use super::metadata::{generated_name, is_terminating, metadata_mut, metadata_text, prepare_new};
 use super::{CommitError, Registry, WriteOptions};
 use crate::resource::Resource;
@@ -103,6 +104,9 @@ impl Registry {
         }
         if resource.kind == Kind::new("", "Service") {
             self.allocate_addresses(resource, &mut object)?;
+        }
+        if is_definition(&resource.kind) {
+            accept_names(&mut object, self.now());
         }
         Ok((name, object))
     }

@@ -84,11 +84,20 @@ impl Registry {
             }
             BudgetVerdict::Refused { cause } => {
                 let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-                let error = ApiError::too_many_requests(message, RETRY_AFTER_SECONDS);
+                // A client that is told when to try again does so by itself: only a budget that was not computed
+                // yet may soon allow more.
+                let seconds = if is_computed(budget) { 0 } else { RETRY_AFTER_SECONDS };
+                let error = ApiError::too_many_requests(message, seconds);
                 Err(error
                     .with_cause("DisruptionBudget", &format!("The disruption budget {budget_name} {cause}")))
             }
         })?;
         Ok(())
     }
+}
+
+/// Whether the status of a budget is that of its spec.
+fn is_computed(budget: &Value) -> bool {
+    let generation = |part: &str, field: &str| budget[part][field].as_i64().unwrap_or(0);
+    generation("status", "observedGeneration") >= generation("metadata", "generation")
 }

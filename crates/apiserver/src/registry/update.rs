@@ -10,6 +10,7 @@ use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 
 use super::create::check_type;
+use super::custom_definitions::{accept_names, is_definition};
 use super::metadata::{has_finalizers, is_terminating, metadata_mut, metadata_text, prepare_updated};
 use super::{CommitError, MAX_ATTEMPTS, Registry, WriteOptions};
 use crate::resource::Resource;
@@ -132,6 +133,9 @@ impl Registry {
             }
             if resource.kind == Kind::new("", "Service") {
                 self.allocate_addresses(resource, &mut new)?;
+            }
+            if is_definition(kind) {
+                accept_names(&mut new, self.now());
             }
         }
         Ok(new)

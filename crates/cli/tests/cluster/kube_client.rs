@@ -16,7 +16,7 @@ use tokio_stream::{Stream, StreamExt};
 use crate::common::command;
 use crate::server::Server;
 
-async fn connect(folder: &Path) -> Client {
+pub(crate) async fn connect(folder: &Path) -> Client {
     let kubeconfig = Kubeconfig::read_from(folder.join("kinescope.kubeconfig")).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()

@@ -37,6 +37,8 @@ use self::field::JsonField;
 pub struct Table {
     /// The kind of the rows.
     pub kind: Kind,
+    /// Whether the objects of the kind are in namespaces.
+    pub namespaced: bool,
     /// All columns, also those of `-o wide` only.
     pub columns: Vec<Column>,
     /// One row per object.
@@ -126,10 +128,12 @@ impl Table {
         objects: impl IntoIterator<Item = &'a Object>,
         now: Moment,
     ) -> Table {
+        let rows: Vec<TableRow> = objects.into_iter().map(|object| layout.row(object, now)).collect();
         Table {
             kind: kind.clone(),
+            namespaced: rows.iter().any(|row| !row.namespace.is_empty()),
             columns: layout.columns().to_vec(),
-            rows: objects.into_iter().map(|object| layout.row(object, now)).collect(),
+            rows,
         }
     }
 }

@@ -12,7 +12,7 @@ const PADDING: usize = 3;
 pub struct PrintOptions {
     /// `-o wide`: all columns.
     pub wide: bool,
-    /// `--all-namespaces`: a namespace column, for namespaced kinds.
+    /// `--all-namespaces`: a namespace column, for namespaced kinds and those after them.
     pub with_namespace: bool,
     /// The kind before each name, as when several kinds are requested: `deployment.apps/web`.
     pub with_kind: bool,
@@ -27,18 +27,23 @@ pub struct PrintOptions {
 /// Prints the tables one after the other. A table without rows prints nothing.
 pub fn render(tables: &[Table], style: &PrintOptions) -> String {
     let mut text = String::new();
-    for table in tables.iter().filter(|table| !table.rows.is_empty()) {
+    let mut with_namespace = false;
+    for table in tables {
+        // kubectl sets the option of all its printers when it comes to the first namespaced kind, even if it is empty.
+        with_namespace |= style.with_namespace && table.namespaced;
+        if table.rows.is_empty() {
+            continue;
+        }
         if !text.is_empty() && !style.no_headers {
             text.push('\n');
         }
-        text += &align_columns(&tab_separated(table, style));
+        text += &align_columns(&tab_separated(table, with_namespace, style));
     }
     text
 }
 
 /// The table with tabs between cells.
-fn tab_separated(table: &Table, style: &PrintOptions) -> String {
-    let namespaces = style.with_namespace && table.rows.iter().any(|row| !row.namespace.is_empty());
+fn tab_separated(table: &Table, with_namespace: bool, style: &PrintOptions) -> String {
     let is_shown = |column: &Column| style.wide || column.priority == 0;
     let is_name = |column: &Column| column.format == "name" && column.column_type == ColumnType::Text;
     let name = table.columns.iter().position(is_name).filter(|_| style.with_kind);
@@ -47,7 +52,7 @@ fn tab_separated(table: &Table, style: &PrintOptions) -> String {
     if !style.no_headers {
         let label = |label: &String| label.rsplit('/').next().unwrap_or_default().to_uppercase();
         let mut header: Vec<String> = Vec::new();
-        header.extend(namespaces.then(|| "NAMESPACE".to_owned()));
+        header.extend(with_namespace.then(|| "NAMESPACE".to_owned()));
         header.extend(
             table.columns.iter().filter(|column| is_shown(column)).map(|column| column.name.to_uppercase()),
         );
@@ -57,7 +62,7 @@ fn tab_separated(table: &Table, style: &PrintOptions) -> String {
     }
     for row in &table.rows {
         let mut line: Vec<String> = Vec::new();
-        line.extend(namespaces.then(|| one_line(&row.namespace)));
+        line.extend(with_namespace.then(|| one_line(&row.namespace)));
         for (index, (column, cell)) in table.columns.iter().zip(&row.cells).enumerate() {
             if is_shown(column) {
                 let prefixed = (name == Some(index)).then(|| Cell::Text(format!("{kind}/{cell}")));
