@@ -8,6 +8,8 @@
 )]
 
 mod common;
+#[path = "cluster/components.rs"]
+mod components;
 #[path = "cluster/judge.rs"]
 mod judge;
 #[path = "cluster/kube_client.rs"]

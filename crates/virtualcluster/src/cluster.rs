@@ -55,6 +55,10 @@ pub struct SchedulingOutcome {
 impl VirtualCluster {
     /// Starts a cluster with the objects that every cluster has.
     pub fn start(options: VirtualClusterOptions) -> Result<VirtualCluster, ApiError> {
+        if options.control_plane.components.autoscaler && options.control_plane.autoscaler.is_none() {
+            let why = "the autoscaler has no node groups: set `autoscaler` of the control plane's settings";
+            return Err(StoreError::Failed(why.to_owned()).into());
+        }
         let clock = Arc::new(options.clock);
         let store_clock = clock.clone();
         let store = Arc::new(MemoryStore::new(Box::new(move || store_clock.now()), options.git_version));

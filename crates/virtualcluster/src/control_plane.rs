@@ -2,6 +2,8 @@
 //!
 //! One thread runs all of them, so that the same changes at the same moments lead to the same decisions.
 
+mod autoscaling;
+mod core_event_recorder;
 mod event_recorder;
 mod garbage_collection;
 mod kubelet;
@@ -23,6 +25,7 @@ use serde_json::json;
 use simulation::Agenda;
 
 use crate::clock::ClusterClock;
+use autoscaling::Autoscaling;
 use event_recorder::EventRecorder;
 use garbage_collection::GarbageCollection;
 use kubelet::Kubelet;
@@ -32,6 +35,7 @@ use tasks::ClusterTask;
 use volumes::Volumes;
 use workloads::Workloads;
 
+pub use autoscaling::AutoscalerSettings;
 pub use tasks::ComponentSet;
 
 /// The settings of a cluster's components.
@@ -41,6 +45,8 @@ pub struct ControlPlaneSettings {
     pub components: ComponentSet,
     /// The settings of the scheduler.
     pub scheduler: scheduler::Settings,
+    /// The settings of the autoscaler, without which it cannot run.
+    pub autoscaler: Option<AutoscalerSettings>,
     /// Seeds what components choose at random.
     pub seed: u64,
 }
@@ -70,6 +76,7 @@ impl Default for ControlPlaneSettings {
         ControlPlaneSettings {
             components: ComponentSet::default(),
             scheduler: default_scheduler_settings(),
+            autoscaler: None,
             seed: 1,
         }
     }
@@ -122,6 +129,7 @@ struct Components {
     garbage_collection: Option<GarbageCollection>,
     volumes: Option<Volumes>,
     workloads: Option<Workloads>,
+    autoscaling: Option<Autoscaling>,
 }
 
 /// What a component works with.
@@ -152,7 +160,7 @@ impl ControlPlane {
         commands: Receiver<Command>,
     ) -> ControlPlane {
         let reader = store.read_changes();
-        let components = Components::new(&settings);
+        let components = Components::new(&settings, clock.now());
         ControlPlane { registry, store, clock, settings, reader, commands, components }
     }
 
@@ -209,7 +217,7 @@ impl ControlPlane {
             match &**change {
                 StoreChange::Event(event) => self.components.observe(&self.registry, now, event),
                 StoreChange::Reset => {
-                    self.components = Components::new(&self.settings);
+                    self.components = Components::new(&self.settings, now);
                     self.list();
                 }
             }
@@ -276,8 +284,9 @@ fn nanos_between(from: Moment, to: Moment) -> Duration {
 // === impl Components ===
 
 impl Components {
-    fn new(settings: &ControlPlaneSettings) -> Components {
+    fn new(settings: &ControlPlaneSettings, now: Moment) -> Components {
         let enabled = &settings.components;
+        let autoscaler = settings.autoscaler.as_ref().filter(|_| enabled.autoscaler);
         Components {
             agenda: Agenda::default(),
             pods: HashMap::new(),
@@ -289,6 +298,7 @@ impl Components {
             garbage_collection: enabled.garbage_collection.then(GarbageCollection::default),
             volumes: enabled.volumes.then(Volumes::default),
             workloads: enabled.workloads.then(|| Workloads::new(settings.seed)),
+            autoscaling: autoscaler.map(|autoscaler| Autoscaling::new(autoscaler, settings.seed, now)),
         }
     }
 
@@ -296,12 +306,13 @@ impl Components {
     fn next_due(&self, now: Moment) -> Option<Moment> {
         let scheduling = self.scheduling.as_ref().and_then(|scheduling| scheduling.next(now));
         let workloads = self.workloads.as_ref().and_then(Workloads::next);
-        [self.agenda.next(), scheduling, workloads].into_iter().flatten().min()
+        let autoscaling = self.autoscaling.as_ref().map(Autoscaling::next);
+        [self.agenda.next(), scheduling, workloads, autoscaling].into_iter().flatten().min()
     }
 
     /// Whether something is about to happen by itself, soon.
     fn is_busy(&self) -> bool {
-        self.agenda.is_busy()
+        self.agenda.is_busy() || self.autoscaling.as_ref().is_some_and(Autoscaling::is_busy)
     }
 
     /// A change of an object.
@@ -318,6 +329,7 @@ impl Components {
             garbage_collection,
             volumes,
             workloads,
+            autoscaling,
         } = self;
         if let Some(garbage_collection) = garbage_collection {
             garbage_collection.observe(event);
@@ -338,6 +350,9 @@ impl Components {
             if let Some(workloads) = workloads {
                 workloads.observe_pod(context, &pod_event);
             }
+            if let Some(autoscaling) = autoscaling {
+                autoscaling.observe_pod(now, &pod_event);
+            }
         } else if event.kind == Kind::new("", "Node") {
             let node_event = node_event(&what, nodes);
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
@@ -350,6 +365,9 @@ impl Components {
             if let Some(workloads) = workloads {
                 workloads.observe_node(&node_event);
             }
+            if let Some(autoscaling) = autoscaling {
+                autoscaling.observe_node(&node_event);
+            }
         } else {
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
             if let Some(scheduling) = scheduling {
@@ -360,6 +378,9 @@ impl Components {
             }
             if let Some(workloads) = workloads {
                 workloads.observe(context, &what);
+            }
+            if let Some(autoscaling) = autoscaling {
+                autoscaling.observe(&what);
             }
         }
     }
@@ -397,6 +418,9 @@ impl Components {
         }
         if let Some(scheduling) = &mut self.scheduling {
             has_worked |= scheduling.work(context);
+        }
+        if let Some(autoscaling) = &mut self.autoscaling {
+            has_worked |= autoscaling.work(context);
         }
         has_worked
     }

@@ -19,7 +19,7 @@ mod time_shift;
 pub use clock::ClusterClock;
 pub use cluster::{SchedulingOutcome, VirtualCluster, VirtualClusterOptions};
 pub use control_api::{AdvanceRequest, CONTROL_PATH, control_routes};
-pub use control_plane::{AdvanceTarget, ComponentSet, ControlPlaneSettings};
+pub use control_plane::{AdvanceTarget, AutoscalerSettings, ComponentSet, ControlPlaneSettings};
 pub use credentials::Credentials;
 pub use kubeconfig::{Kubeconfig, KubeconfigCluster};
 pub use node_template::{NodeTemplate, NotANode};

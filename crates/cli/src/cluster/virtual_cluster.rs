@@ -4,13 +4,15 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use formats::Input;
 use history::Selection;
 use kubernetes::kinds;
 use model::Object;
+use query::autoscaler_choice::{AutoscalerChoice, AutoscalerOptions};
 use virtualcluster::{
-    ClusterClock, ControlPlaneSettings, NodeTemplate, VirtualCluster, VirtualClusterOptions, control_routes,
+    AutoscalerSettings, ClusterClock, ControlPlaneSettings, NodeTemplate, VirtualCluster,
+    VirtualClusterOptions, control_routes,
 };
 
 use super::{ClockKind, Cluster};
@@ -28,6 +30,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
             Some(path) => read_scheduler_settings(path)?,
             None => ControlPlaneSettings::default().scheduler,
         },
+        autoscaler: autoscaler_settings(options, out)?,
         seed: options.seed.map_or_else(random_seed, Ok)?,
     };
     let history = options.history()?;
@@ -84,6 +87,34 @@ fn read_scheduler_settings(path: &Path) -> anyhow::Result<scheduler::Settings> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     let configuration = formats::manifests::parse_yaml(&name, &text)?;
     scheduler::Settings::read(&configuration).with_context(|| name)
+}
+
+/// The settings of the autoscaler, if it runs.
+fn autoscaler_settings(options: &Cluster, out: &mut Printer) -> anyhow::Result<Option<AutoscalerSettings>> {
+    let path = match (&options.node_groups, options.controllers.autoscaler) {
+        (Some(path), true) => path,
+        (None, false) => return Ok(None),
+        (None, true) => bail!(
+            "the component autoscaler has no node groups to scale: name a file of them with --node-groups, \
+            see docs/node-groups.md"
+        ),
+        (Some(_), false) => {
+            bail!("--node-groups is for the autoscaler, which does not run: add it to --controllers")
+        }
+    };
+    let autoscaler_options = AutoscalerOptions {
+        node_groups: Some(path),
+        flags: options.autoscaler_flags.as_deref(),
+        version: None,
+        edits: &[],
+        names: crate::explain::FLAGS,
+    };
+    let choice = AutoscalerChoice::from_file(path, &autoscaler_options)?;
+    for sentence in choice.warnings() {
+        out.print_to_stderr(&format!("warning: {sentence}"));
+    }
+    let AutoscalerChoice { settings, groups, pricing, gpu_label, .. } = choice;
+    Ok(Some(AutoscalerSettings { settings, groups, pricing, gpu_label }))
 }
 
 /// Adds the objects of a history at a moment, as they were.

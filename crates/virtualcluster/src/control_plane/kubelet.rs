@@ -280,45 +280,45 @@ fn initialize_node(context: &mut ComponentContext<'_>, name: &Arc<str>) {
     let now = whole_second(context.now).to_string();
     let key = NamespacedName::new("", name.clone());
     let _ = context.registry.update_object(&Kind::new("", "Node"), &key, UpdatedPart::Status, |node| {
-        let status = &mut node["status"];
-        if !status["capacity"].is_object() {
-            status["capacity"] = json!({"cpu": "1k", "memory": "1Ti", "pods": "1M"});
-        }
-        if !status["allocatable"].is_object() {
-            status["allocatable"] = status["capacity"].clone();
-        }
-        let condition = |kind: &str, value: &str, reason: &str, message: &str| {
-            json!({
-                "type": kind, "status": value, "reason": reason, "message": message,
-                "lastHeartbeatTime": now, "lastTransitionTime": now,
-            })
-        };
-        status["conditions"] = json!([
-            condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-            condition(
-                "MemoryPressure",
-                "False",
-                "KubeletHasSufficientMemory",
-                "kubelet has sufficient memory available"
-            ),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            condition(
-                "PIDPressure",
-                "False",
-                "KubeletHasSufficientPID",
-                "kubelet has sufficient PID available"
-            ),
-        ]);
-        if !status["addresses"].is_array() {
-            status["addresses"] = json!([{"type": "InternalIP", "address": NODE_ADDRESS}]);
-        }
-        if status["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().is_empty() {
-            status["nodeInfo"] = json!({
-                "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
-                "kubeProxyVersion": "", "kubeletVersion": "kinescope", "machineID": "",
-                "operatingSystem": "linux", "osImage": "", "systemUUID": "",
-            });
-        }
+        set_initial_node_status(node, &now);
         true
     });
+}
+
+/// Sets the status that the kubelet of a ready node reports.
+pub(super) fn set_initial_node_status(node: &mut Value, now: &str) {
+    let status = &mut node["status"];
+    if !status["capacity"].is_object() {
+        status["capacity"] = json!({"cpu": "1k", "memory": "1Ti", "pods": "1M"});
+    }
+    if !status["allocatable"].is_object() {
+        status["allocatable"] = status["capacity"].clone();
+    }
+    let condition = |kind: &str, value: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": value, "reason": reason, "message": message,
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        })
+    };
+    status["conditions"] = json!([
+        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        condition(
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available"
+        ),
+        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ]);
+    if !status["addresses"].is_array() {
+        status["addresses"] = json!([{"type": "InternalIP", "address": NODE_ADDRESS}]);
+    }
+    if status["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().is_empty() {
+        status["nodeInfo"] = json!({
+            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+            "kubeProxyVersion": "", "kubeletVersion": "kinescope", "machineID": "",
+            "operatingSystem": "linux", "osImage": "", "systemUUID": "",
+        });
+    }
 }

@@ -20,6 +20,8 @@ pub struct ComponentSet {
     /// The controllers of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and
     /// PodDisruptionBudgets.
     pub workloads: bool,
+    /// cluster-autoscaler, which needs [node groups](super::ControlPlaneSettings::autoscaler).
+    pub autoscaler: bool,
 }
 
 /// Work for later.
@@ -48,7 +50,7 @@ pub(super) struct PodRef {
 
 /// A component that does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("unknown component {0:?}: expected scheduler, kubelet, gc, pv, workloads, or none")]
+#[error("unknown component {0:?}: expected scheduler, kubelet, gc, pv, workloads, autoscaler, or none")]
 pub struct UnknownComponent(String);
 
 // === impl ComponentSet ===
@@ -61,6 +63,7 @@ impl Default for ComponentSet {
             garbage_collection: true,
             volumes: true,
             workloads: false,
+            autoscaler: false,
         }
     }
 }
@@ -73,6 +76,7 @@ impl ComponentSet {
         garbage_collection: false,
         volumes: false,
         workloads: false,
+        autoscaler: false,
     };
 }
 
@@ -89,6 +93,7 @@ impl FromStr for ComponentSet {
                 "gc" => set.garbage_collection = true,
                 "pv" => set.volumes = true,
                 "workloads" => set.workloads = true,
+                "autoscaler" => set.autoscaler = true,
                 "none" => {}
                 other => return Err(UnknownComponent(other.to_owned())),
             }
