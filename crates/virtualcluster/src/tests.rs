@@ -1,6 +1,8 @@
 //! Tests of whole virtual clusters, with a virtual clock.
 
 mod autoscaling;
+mod recording;
+mod stages;
 
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ fn cluster_with(nodes: usize, control_plane: ControlPlaneSettings) -> VirtualClu
         clock: ClusterClock::starting_at(start),
         control_plane,
         git_version: "v1.36.4".to_owned(),
+        recording: None,
     });
     let cluster = cluster.unwrap();
     cluster.add_nodes(nodes, &NodeTemplate::default()).unwrap();

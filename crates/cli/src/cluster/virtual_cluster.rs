@@ -10,16 +10,16 @@ use history::Selection;
 use kubernetes::kinds;
 use model::Object;
 use query::autoscaler_choice::{AutoscalerChoice, AutoscalerOptions};
+use recorder::secret_key;
+use serde_json::json;
 use virtualcluster::{
-    AutoscalerSettings, ClusterClock, ControlPlaneSettings, NodeTemplate, VirtualCluster,
-    VirtualClusterOptions, control_routes,
+    AutoscalerSettings, ClusterClock, ControlPlaneSettings, NodeTemplate, RecordingOptions, VirtualCluster,
+    VirtualClusterOptions, control_routes, default_scheduler_configuration,
 };
 
 use super::{ClockKind, Cluster};
 use crate::output::Printer;
 use crate::{Outcome, history_arg};
-
-const GIT_VERSION: &str = "v1.36.4";
 
 /// Serves a cluster until the program is asked to stop.
 pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outcome> {
@@ -30,10 +30,13 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
             Some(path) => read_scheduler_settings(path)?,
             None => ControlPlaneSettings::default().scheduler,
         },
+        scheduling_annotations: options.scheduling_annotations,
         autoscaler: autoscaler_settings(options, out)?,
         seed: options.seed.map_or_else(random_seed, Ok)?,
     };
     let history = options.history()?;
+    let name = history.as_deref().and_then(Path::file_stem);
+    let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
     let clock = match options.clock {
         ClockKind::Real => ClusterClock::Real,
         ClockKind::Virtual => ClusterClock::starting_at(match &history {
@@ -44,7 +47,8 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let cluster = VirtualCluster::start(VirtualClusterOptions {
         clock,
         control_plane,
-        git_version: GIT_VERSION.to_owned(),
+        recording: recording_options(options, &name)?,
+        ..VirtualClusterOptions::default()
     })?;
     if let Some(path) = &history {
         load_history(&cluster, path, options)?;
@@ -54,18 +58,43 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     }
     cluster.add_nodes(options.nodes, &template)?;
     cluster.set_base();
-    let name = history.as_deref().and_then(Path::file_stem);
-    let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
     let cluster = Arc::new(cluster);
     let registry = Arc::clone(cluster.registry());
     let served = options.serving.listen(
         true,
         name.to_string(),
-        "virtual cluster".to_owned(),
+        match &options.record {
+            Some(path) => format!("virtual cluster, recorded into {},", path.display()),
+            None => "virtual cluster".to_owned(),
+        },
         registry,
-        control_routes(cluster),
+        control_routes(cluster.clone()),
     )?;
-    options.serving.serve(out, vec![served], &name, "get nodes")
+    let outcome = options.serving.serve(out, vec![served], &name, "get nodes");
+    cluster.stop().context("the recording is not complete")?;
+    outcome
+}
+
+/// The history that the cluster is recorded into.
+fn recording_options(options: &Cluster, name: &str) -> anyhow::Result<Option<RecordingOptions>> {
+    let Some(path) = &options.record else { return Ok(None) };
+    if path.exists() {
+        bail!("{} exists: a new cluster needs a history of its own, so name another file", path.display());
+    }
+    let scheduler_config = match &options.scheduler_config {
+        Some(path) => recorder::read_scheduler_config(path)?,
+        None => {
+            let mut configuration = default_scheduler_configuration();
+            configuration["metadata"] = json!({"name": "kube-scheduler"});
+            Object::parse(&configuration.to_string())?
+        }
+    };
+    Ok(Some(RecordingOptions {
+        path: path.clone(),
+        source: name.into(),
+        redaction: Some(secret_key::read_redact_key(&secret_key::default_path()?)?),
+        settings: vec![scheduler_config],
+    }))
 }
 
 /// A seed of its own for each cluster: programs recognize a cluster by its uids.

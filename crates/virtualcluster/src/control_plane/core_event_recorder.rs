@@ -14,8 +14,8 @@ pub(super) struct CoreEventRecorder {
     /// The shortest time between two writes of equal Events.
     min_interval: Duration,
     counts: HashMap<EventIdentity, EventCount>,
-    /// The number of Events ever created.
-    created: u64,
+    /// The number of names ever made.
+    created: i64,
 }
 
 /// The object that an Event is about.
@@ -46,6 +46,8 @@ struct EventCount {
     written: Moment,
 }
 
+/// How many names are tried for an Event.
+const MAX_NAME_ATTEMPTS: usize = 4;
 /// The most Events that are counted; then all begin again.
 const MAX_COUNTED: usize = 8192;
 
@@ -82,12 +84,10 @@ impl CoreEventRecorder {
             }
         }
         let (involved, text) = &identity;
-        self.created += 1;
         let namespace = match &*involved.name.namespace {
             "" => "default",
             namespace => namespace,
         };
-        let name = format!("{}.{:x}{:04x}", involved.name.name, now.nanos(), self.created & 0xffff);
         let mut regarding = json!({
             "apiVersion": involved.api_version, "kind": involved.kind, "name": *involved.name.name,
             "uid": involved.uid,
@@ -95,18 +95,26 @@ impl CoreEventRecorder {
         if !involved.name.namespace.is_empty() {
             regarding["namespace"] = (*involved.name.namespace).into();
         }
-        let event = json!({
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
+        let mut event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"namespace": namespace},
             "involvedObject": regarding, "type": text.event_type, "reason": text.reason, "message": text.message,
             "source": {"component": self.component}, "reportingComponent": self.component, "reportingInstance": "",
             "firstTimestamp": time, "lastTimestamp": time, "count": 1, "eventTime": null,
         });
-        let name = NamespacedName::new(namespace, name);
-        if registry.create_object(event).is_ok() {
+        for _ in 0..MAX_NAME_ATTEMPTS {
+            // At one moment of a virtual clock there may be several Events about an object.
+            self.created += 1;
+            let name = format!("{}.{:x}", involved.name.name, now.nanos().wrapping_add(self.created));
+            event["metadata"]["name"] = name.as_str().into();
+            if registry.create_object(event.clone()).is_err() {
+                continue;
+            }
             if self.counts.len() >= MAX_COUNTED {
                 self.counts.clear();
             }
+            let name = NamespacedName::new(namespace, name);
             self.counts.insert(identity, EventCount { name, count: 1, written: now });
+            return;
         }
     }
 }

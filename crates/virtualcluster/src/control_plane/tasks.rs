@@ -6,6 +6,8 @@ use std::sync::Arc;
 use model::{Moment, NamespacedName};
 use simulation::Task;
 
+use super::stage_player::StagePlay;
+
 /// The components of a cluster that run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentSet {
@@ -39,6 +41,8 @@ pub(super) enum ClusterTask {
     EvictByTaint(PodRef, Moment),
     /// The controllers work.
     SyncWorkloads,
+    /// An object has waited for a stage.
+    PlayStage(Box<StagePlay>),
 }
 
 /// A pod that may have been replaced by another one of its name.
@@ -104,6 +108,14 @@ impl FromStr for ComponentSet {
 
 impl Task for ClusterTask {
     fn finishes_soon(&self) -> bool {
-        !matches!(self, ClusterTask::CollectPods(_) | ClusterTask::EvictByTaint(..))
+        match self {
+            ClusterTask::CollectPods(_) | ClusterTask::EvictByTaint(..) => false,
+            // Heartbeats of nodes never end.
+            ClusterTask::PlayStage(play) => play.is_of_pod(),
+            ClusterTask::StartPod(_)
+            | ClusterTask::FinishPod(_)
+            | ClusterTask::RemovePod(_)
+            | ClusterTask::SyncWorkloads => true,
+        }
     }
 }
