@@ -146,7 +146,18 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
             "recorder",
         ]),
     ),
-    ("kinescope", AllowedDependencies::Only(&["model", "formats", "history", "query", "explain", "replay"])),
+    (
+        "kinescope",
+        AllowedDependencies::Only(&[
+            "model",
+            "formats",
+            "history",
+            "query",
+            "explain",
+            "replay",
+            "virtualcluster",
+        ]),
+    ),
     (
         "cli",
         AllowedDependencies::Only(&[
