@@ -114,7 +114,7 @@ fn a_cluster_is_recorded_until_ctrl_c() {
     assert!(server.child.wait().unwrap().success());
 
     let info = run(folder, &["info", "lab.kine"]).success();
-    assert!(info.contains("source kinescope") && info.contains("no gaps") && info.contains("(1h)"), "{info}");
+    assert!(info.contains("source kinescope") && info.contains("no gaps"), "{info}");
     let pods = run(folder, &["get", "pods", "--history", "lab.kine", "--no-headers"]).success();
     let rows: Vec<Vec<&str>> = pods.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(
@@ -125,7 +125,7 @@ fn a_cluster_is_recorded_until_ctrl_c() {
     let explained = run(folder, &["explain", "pod/big", "--history", "lab.kine"]).success();
     assert!(explained.contains("2 Insufficient cpu"), "{explained}");
     let checked = run(folder, &["doctor", "lab.kine"]).success();
-    assert!(!checked.contains("damage"), "{checked}");
+    assert!(checked.starts_with("no damage found"), "{checked}");
     let refused = run(folder, &["cluster", "--record", "lab.kine"]).failure(1);
     assert!(refused.contains("lab.kine exists"), "{refused}");
 }
