@@ -94,9 +94,11 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
             "model",
             "kubernetes",
             "history",
+            "formats",
             "apiserver",
             "query",
             "scheduler",
+            "autoscaler",
             "controllers",
             "simulation",
         ]),
@@ -144,7 +146,18 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
             "recorder",
         ]),
     ),
-    ("kinescope", AllowedDependencies::Only(&["model", "formats", "history", "query", "explain", "replay"])),
+    (
+        "kinescope",
+        AllowedDependencies::Only(&[
+            "model",
+            "formats",
+            "history",
+            "query",
+            "explain",
+            "replay",
+            "virtualcluster",
+        ]),
+    ),
     (
         "cli",
         AllowedDependencies::Only(&[

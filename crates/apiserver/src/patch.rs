@@ -151,7 +151,6 @@ fn depth_of(value: &Value) -> usize {
     }
 }
 
-
 fn unsupported(content_type: &str) -> ApiError {
     ApiError::unsupported_media_type_of(
         content_type,

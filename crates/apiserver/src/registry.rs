@@ -35,7 +35,12 @@ pub struct Registry {
     store: Arc<dyn Store>,
     /// Generates uids and the random part of names.
     rng: Mutex<Pcg64>,
+    /// Checks of custom objects, by kind.
+    validators: Vec<(Kind, Validator)>,
 }
+
+/// A check of an object. The error names the field, what is wrong, and what would be right.
+type Validator = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
 /// Options of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +59,27 @@ const MAX_ATTEMPTS: usize = 16;
 impl Registry {
     /// Writes to this store. Names and uids follow from the seed.
     pub fn new(store: Arc<dyn Store>, seed: u64) -> Registry {
-        Registry { store, rng: Mutex::new(Pcg64::seed_from_u64(seed)) }
+        Registry { store, rng: Mutex::new(Pcg64::seed_from_u64(seed)), validators: Vec::new() }
+    }
+
+    /// Refuses objects of a custom kind that do not pass a check.
+    #[must_use]
+    pub fn with_validator(
+        mut self,
+        kind: Kind,
+        validator: impl Fn(&Value) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Registry {
+        self.validators.push((kind, Box::new(validator)));
+        self
+    }
+
+    fn check_custom(&self, kind: &Kind, name: &str, object: &Value) -> Result<(), ApiError> {
+        for (_, validator) in self.validators.iter().filter(|(checked, _)| checked == kind) {
+            validator(object).map_err(|why| {
+                ApiError::unprocessable(format!("{}.{} {name:?} is invalid: {why}", kind.kind, kind.group))
+            })?;
+        }
+        Ok(())
     }
 
     /// The store.

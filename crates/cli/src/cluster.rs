@@ -35,6 +35,10 @@ Examples:
   # A week in seconds
   kinescope cluster --nodes 10 --clock virtual
   kinescope cluster advance 7d
+  # Nodes that come when pods need them, and go
+  kinescope cluster --controllers scheduler,kubelet,gc,pv,workloads,autoscaler --node-groups groups.yaml
+  # Record what happens in it
+  kinescope cluster --nodes 10 --record lab.kine
   # What if that cluster had gone on without this node?
   kinescope cluster shop.kine --at 14:20 --controllers scheduler,kubelet,gc,pv,workloads";
 
@@ -56,7 +60,9 @@ pub(super) struct Cluster {
     #[arg(long)]
     source: Option<String>,
     /// Serve the history as it was, without changes
-    #[arg(long, conflicts_with_all = ["nodes", "node_template", "load", "controllers", "scheduler_config"])]
+    #[arg(long, conflicts_with_all = [
+        "nodes", "node_template", "load", "controllers", "scheduler_config", "node_groups", "autoscaler_flags", "record", "scheduling_annotations",
+    ])]
     read_only: bool,
     /// Move all times by now minus the moment, for clients that count ages themselves
     #[arg(long, requires = "read_only")]
@@ -73,12 +79,24 @@ pub(super) struct Cluster {
     /// Manifests of objects to create
     #[arg(long, value_name = "FILE", num_args = 1..)]
     load: Vec<PathBuf>,
-    /// Components that run: scheduler, kubelet, gc, pv, workloads, or none
+    /// Components that run: scheduler, kubelet, gc, pv, workloads, autoscaler, or none
     #[arg(long, value_name = "NAMES", default_value = "scheduler,kubelet,gc,pv")]
     controllers: ComponentSet,
     /// KubeSchedulerConfiguration [default: the profiles default-scheduler and bin-packing-scheduler]
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
+    /// Annotate pods with every node's verdicts and scores, as kube-scheduler-simulator does
+    #[arg(long)]
+    scheduling_annotations: bool,
+    /// Node groups and cluster-autoscaler settings, YAML, for the component autoscaler; see docs/node-groups.md
+    #[arg(long, value_name = "FILE")]
+    node_groups: Option<PathBuf>,
+    /// cluster-autoscaler flags, as one string; they override the settings of --node-groups
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, requires = "node_groups")]
+    autoscaler_flags: Option<String>,
+    /// History to record the cluster into while it runs; it must not exist
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Clock of the cluster: `virtual` moves only by `kinescope cluster advance`
     #[arg(long, value_enum, default_value_t = ClockKind::Real)]
     clock: ClockKind,

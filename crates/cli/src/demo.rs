@@ -112,6 +112,21 @@ impl Demo {
         for (command, why) in next {
             writeln!(out, "  kinescope {command:<command_width$}  # {why}")?;
         }
+        self.print_kubectl_steps(highlights, out)
+    }
+
+    /// Prints the commands that open the bad moment for kubectl.
+    fn print_kubectl_steps(&self, highlights: &DayHighlights, out: &mut Printer) -> anyhow::Result<()> {
+        let now = clock_time(highlights.bad_moment);
+        let history = self.folder.join("shop.kine").display().to_string();
+        let serve =
+            format!("kinescope cluster {} --at {now} --read-only", step_runner::shell_quoted(&history));
+        let kubectl = "kubectl --kubeconfig shop.kubeconfig get pods -A -o wide";
+        let width = serve.len().max(kubectl.len());
+        writeln!(out)?;
+        print_wrapped(out, &format!("The cluster as it was at {now}, for kubectl:"))?;
+        writeln!(out, "  {serve:<width$}  # until Ctrl-C")?;
+        writeln!(out, "  {kubectl:<width$}  # in another terminal")?;
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ use super::output::Printer;
 use super::{Outcome, completion, history_arg, replay};
 
 /// The names of options in messages.
-const FLAGS: OptionNames = OptionNames { autoscaler: "--autoscaler-flags", ..replay::FLAGS };
+pub(super) const FLAGS: OptionNames = OptionNames { autoscaler: "--autoscaler-flags", ..replay::FLAGS };
 
 const AFTER: &str = "\
 Examples:

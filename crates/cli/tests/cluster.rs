@@ -8,6 +8,8 @@
 )]
 
 mod common;
+#[path = "cluster/components.rs"]
+mod components;
 #[path = "cluster/connections.rs"]
 mod connections;
 #[path = "cluster/go_client.rs"]

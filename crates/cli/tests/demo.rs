@@ -3,12 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 mod common;
+#[path = "serve/server.rs"]
+#[allow(dead_code, reason = "these tests use parts of it")]
+mod server;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{PROGRAM, run};
+use common::{PROGRAM, command, run};
 use serde_json::Value;
+use server::Server;
 
 /// A command of the walkthrough, and the lines of its output that the walkthrough shows.
 #[derive(Default)]
@@ -97,6 +101,20 @@ fn check_comments(folder: &Path, walk: &str) {
     assert!(evicted(&given_back) > 1.5 * evicted(&more_nodes));
 }
 
+/// The bad moment is served, and the kubeconfig that kubectl is told of is there.
+#[track_caller]
+fn check_served_moment(folder: &Path, serve: &str, kubectl: &str) {
+    let arguments = serve.split('#').next().unwrap().split_whitespace();
+    let mut server = Server::of(command(folder).args(arguments));
+    assert!(server.first_line.contains("shop.kine at 2026-11-02T14:20:00Z"), "{}", server.first_line);
+    let suggested = server.next_line();
+    assert!(
+        kubectl.trim().starts_with(suggested.trim().trim_start_matches("try: ")),
+        "{kubectl}: {suggested}"
+    );
+    assert!(folder.join("shop.kubeconfig").exists());
+}
+
 #[test]
 fn the_commands_of_the_walkthrough_print_what_it_shows() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,13 +144,15 @@ fn the_commands_of_the_walkthrough_print_what_it_shows() {
     let day = bytes("shop.kine");
     assert_eq!(run(folder.path(), &["demo"]).success(), walk);
     assert!(day == bytes("shop.kine"), "the demo history differs");
-    // The commands suggested next, except `record`, which needs a cluster.
+    // The commands suggested next, except `record`, which needs a cluster, and `cluster`, which ends with Ctrl-C.
     let next = walk.lines().filter_map(|line| line.strip_prefix("  kinescope "));
-    let next: Vec<&str> = next.filter(|line| !line.starts_with("record")).collect();
-    assert_eq!(next.len(), 3, "{walk}");
+    let (next, served): (Vec<&str>, Vec<&str>) =
+        next.filter(|line| !line.starts_with("record")).partition(|line| !line.starts_with("cluster"));
+    assert_eq!((next.len(), served.len()), (3, 1), "{walk}");
     for line in next {
         assert!(!shell_output(folder.path(), &before, &format!("kinescope {line}")).is_empty(), "{line}");
     }
+    check_served_moment(folder.path(), served[0], walk.lines().last().unwrap());
 }
 
 #[test]

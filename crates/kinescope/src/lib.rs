@@ -1,8 +1,9 @@
-//! Kinescope as a library: histories of Kubernetes clusters, and queries, explanations and replays of them.
+//! Kinescope as a library: histories of Kubernetes clusters, queries, explanations and replays of them, and virtual
+//! clusters.
 //!
 //! The data types are in [`model`]; [`history`] reads and writes `.kine` files, [`formats`] the files of other systems.
 //! [`query`] selects from histories, [`explain`] explains the decisions of scheduler and autoscaler, and [`replay`]
-//! replays histories with the same settings or others.
+//! replays histories with the same settings or others. [`virtualcluster`] has clusters in this process.
 //!
 //! ```
 //! use kinescope::history::{BulkWriter, History};
@@ -20,6 +21,33 @@
 //! assert_eq!(history.span()?, Some((at, at)));
 //! # Ok::<(), anyhow::Error>(())
 //! ```
+//!
+//! A [`VirtualCluster`] has the objects of a Kubernetes cluster, and components that work on them:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use kinescope::model::NamespacedName;
+//! use kinescope::{NodeTemplate, VirtualCluster, VirtualClusterOptions};
+//! use serde_json::json;
+//!
+//! let cluster = VirtualCluster::start(VirtualClusterOptions::default())?;
+//! cluster.add_nodes(3, &NodeTemplate::default())?;
+//! cluster.set_base();
+//!
+//! cluster.create(json!({
+//!     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+//!     "spec": {"containers": [{"name": "main", "image": "nginx", "resources": {"requests": {"cpu": "4"}}}]},
+//! }))?;
+//! let web = NamespacedName::new("default", "web");
+//! let outcome = cluster.wait_until_decided(&[web], Duration::from_secs(10));
+//! assert_eq!(outcome.scheduled.len(), 1);
+//!
+//! // The three nodes without the pod.
+//! cluster.reset();
+//! cluster.stop()?;
+//! # Ok::<(), anyhow::Error>(())
+//! ```
 
 pub use explain;
 pub use formats;
@@ -27,5 +55,10 @@ pub use history;
 pub use model;
 pub use query;
 pub use replay;
+pub use virtualcluster;
 
 pub use replay::{ReplayBuilder, ReplayReport, Replayer};
+pub use virtualcluster::{
+    AdvanceTarget, AutoscalerSettings, ClusterClock, ComponentSet, ControlPlaneSettings, NodeTemplate,
+    RecordingOptions, SchedulingOutcome, VirtualCluster, VirtualClusterOptions,
+};

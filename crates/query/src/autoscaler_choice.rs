@@ -117,7 +117,7 @@ impl AutoscalerChoice {
     ) -> anyhow::Result<AutoscalerChoice> {
         let objects = node_group_objects(open_history, source, as_of)?;
         let replay_settings = recorded_replay_settings(open_history, source, as_of.moment())?;
-        let mut choice = match (options.node_groups, replay_settings) {
+        let choice = match (options.node_groups, replay_settings) {
             (Some(path), _) => {
                 let (name, document) = read_node_groups_file(path)?;
                 AutoscalerChoice::from_document(NodeGroupsSource::File(name), document, options, &objects)?
@@ -135,24 +135,36 @@ impl AutoscalerChoice {
                 }
             }
         };
+        choice.with_options(options)
+    }
+
+    /// Takes the node groups and settings from a file, without a history; the user's flags override.
+    pub fn from_file(path: &Path, options: &AutoscalerOptions<'_>) -> anyhow::Result<AutoscalerChoice> {
+        let (name, document) = read_node_groups_file(path)?;
+        AutoscalerChoice::from_document(NodeGroupsSource::File(name), document, options, &[])?
+            .with_options(options)
+    }
+
+    /// Applies the user's version, flags and edits of flags.
+    fn with_options(mut self, options: &AutoscalerOptions<'_>) -> anyhow::Result<AutoscalerChoice> {
         if let Some(version) = options.version {
-            choice.use_version(version);
+            self.use_version(version);
         }
         if let Some(flags) = options.flags {
             let by = options.names.autoscaler;
             let flags = split_command_line(flags).context(by)?;
-            choice.add_user_flags(by, &flags).context(by)?;
+            self.add_user_flags(by, &flags).context(by)?;
         }
         let edits = options.edits.iter().filter(|edit| edit.root == ConfigRoot::Autoscaler);
         let flags: Vec<String> = edits.map(ConfigEdit::flag).collect::<anyhow::Result<_>>()?;
         let by = format!("{} autoscaler", options.names.set);
-        choice.add_user_flags(&by, &flags).context(by)?;
-        if choice.lacks_prices() {
+        self.add_user_flags(&by, &flags).context(by)?;
+        if self.lacks_prices() {
             let text =
-                format!("--expander=price selects no node group without prices: {}", choice.prices_hint());
-            choice.caveats.push(text);
+                format!("--expander=price selects no node group without prices: {}", self.prices_hint());
+            self.caveats.push(text);
         }
-        Ok(choice)
+        Ok(self)
     }
 
     /// Switches to the rules of another version.

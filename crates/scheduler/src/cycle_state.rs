@@ -175,6 +175,21 @@ impl<'a> CycleState<'a> {
         unschedulable.map_or(Ok(result), Err)
     }
 
+    /// The filters that run for the pod, in the profile's order, after PreFilter.
+    pub(super) fn running_filters(&self) -> Vec<Plugin> {
+        let Framework { profile, node_local_filters, .. } = self.framework;
+        let is_local = |plugin: &Plugin| node_local_filters.iter().any(|(_, local)| local == plugin);
+        let is_active = |plugin: &Plugin| self.active_filters.iter().any(|(_, active)| active == plugin);
+        let has_node_affinity =
+            !self.pod.spec.required_node_affinity.is_none() || profile.added_affinity.required.is_some();
+        let is_skipped = |plugin: &Plugin| {
+            (*plugin == Plugin::NodeAffinity && !has_node_affinity)
+                || (*plugin == Plugin::NodePorts && self.pod.spec.host_ports.is_empty())
+        };
+        let runs = |plugin: &Plugin| (is_local(plugin) && !is_skipped(plugin)) || is_active(plugin);
+        profile.filter.iter().copied().filter(runs).collect()
+    }
+
     /// Whether the pod requests an extended resource that a device class backs.
     fn requests_device_class_resource(&self) -> bool {
         let ClusterCache { scalars, related_objects, .. } = self.cache;

@@ -101,6 +101,8 @@ pub struct Explanation {
     pub pre_filter_status: Option<Status>,
     /// The only nodes considered, by name, existing or not, sorted; `None` for all.
     pub pre_filter_node_names: Option<Vec<Arc<str>>>,
+    /// The filters that run for the pod, in the profile's order: PreFilter skips the others.
+    pub filters: Vec<Plugin>,
     /// Every node considered that exists, in the scheduler's order.
     pub nodes: Vec<EvaluatedNode>,
     /// The decision, with sampling.

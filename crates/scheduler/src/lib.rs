@@ -196,6 +196,7 @@ impl Scheduler {
             pod,
             pre_filter_status: None,
             pre_filter_node_names: None,
+            filters: Vec::new(),
             nodes: Vec::new(),
             decision: Decision::Skipped(String::new()),
         };
@@ -214,6 +215,7 @@ impl Scheduler {
                     &pre_filter_state,
                 );
                 let evaluation = cycle::evaluate_all_nodes(&mut cycle_state, &mut self.retained);
+                explanation.filters = cycle_state.running_filters();
                 drop(cycle_state);
                 // If scoring fails there is no evaluation of the nodes. A single feasible node is chosen without
                 // scoring.

@@ -266,12 +266,17 @@ impl SchedulingQueue {
 
     /// Pops the next pod, which is in flight until it is bound or fails.
     fn pop(&mut self) -> Option<PodId> {
-        let from_backoff_q =
-            || self.backoff_q.first().filter(|_| self.backoff_config.pop_from_backoff_q).map(|(.., id)| *id);
-        let id = self.active_q.first().map(|(_, id)| *id).or_else(from_backoff_q)?;
+        let id = self.first()?;
         self.mark_in_flight(id);
         self.update_entry(id, |entry| entry.attempts += 1);
         Some(id)
+    }
+
+    /// The pod that would be popped next.
+    fn first(&self) -> Option<PodId> {
+        let from_backoff_q =
+            || self.backoff_q.first().filter(|_| self.backoff_config.pop_from_backoff_q).map(|(.., id)| *id);
+        self.active_q.first().map(|(_, id)| *id).or_else(from_backoff_q)
     }
 
     /// Marks a pod as in flight: it is in no queue.

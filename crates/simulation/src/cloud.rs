@@ -290,7 +290,12 @@ impl CloudProvider for SimulatedCloud {
         if let Some(group) = self.group_by_instance.get(node.instance_id()) {
             return Some(*group);
         }
-        let index = self.groups.iter().position(|group| group.members.matches(node))?;
+        let position = |is_member: &dyn Fn(&NodeGroup) -> bool| self.groups.iter().position(is_member);
+        // A node that an earlier cloud created names its group in its provider ID.
+        let index = position(&|group| group.members.matches(node)).or_else(|| {
+            let name = group_of_provider_id(&node.provider_id)?;
+            position(&|group| *group.name == *name)
+        })?;
         Some(GroupId(index as u32))
     }
 
@@ -347,11 +352,20 @@ impl CloudProvider for SimulatedCloud {
             let reserved_name = matches!(machine_state, MachineState::Creating { .. })
                 .then(|| state.reserved_names.pop_front())
                 .flatten();
-            let name = reserved_name.unwrap_or_else(|| {
+            let node_group = &self.groups[group.index()];
+            let mut generated_name = || -> Arc<str> {
                 state.names_generated += 1;
                 format!("{name}-new-{:03}", state.names_generated).into()
+            };
+            let name = reserved_name.unwrap_or_else(|| {
+                let mut name = generated_name();
+                // An adopted machine may have a name that an earlier cloud generated.
+                while self.group_by_instance.contains_key(&node::provider_id(node_group, &name)) {
+                    name = generated_name();
+                }
+                name
             });
-            let id = node::provider_id(&self.groups[group.index()], &name);
+            let id = node::provider_id(node_group, &name);
             self.group_by_instance.insert(id.clone(), group);
             self.push_machine(group, Machine { id, name, state: machine_state });
         }

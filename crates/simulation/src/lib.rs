@@ -33,6 +33,7 @@ pub use input::{
     ContainerExit, InitialPodState, Input, ObservedDuration, ParsedDemand, PodDemand, PodIncarnation,
     RecreatePolicy,
 };
+pub use node_edit::NodeEdit;
 pub use observer::{Observer, SimulationEvent};
 pub use pod_template::{InvalidPod, WITHDRAWN_REASON};
 pub use requests::Requests;

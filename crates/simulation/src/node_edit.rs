@@ -9,29 +9,45 @@ use crate::store::StoredNode;
 /// Taints that only an autoscaler adds and removes.
 const AUTOSCALER_TAINTS: [&str; 2] = [TO_BE_DELETED, DELETION_CANDIDATE];
 
-/// The node with a taint, which replaces one of the same key.
-pub(crate) fn with_taint(node: &Object, key: &str, value: &str, effect: &str) -> Option<Object> {
-    edit_spec(node, |spec| {
-        let taints = as_list(&mut spec["taints"]);
-        taints.retain(|taint| taint["key"] != *key);
-        taints.push(json!({"key": key, "value": value, "effect": effect}));
-    })
+/// An edit of a Node by an autoscaler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeEdit<'a> {
+    /// Adds a taint, which replaces one of the same key.
+    Taint {
+        /// Its key.
+        key: &'a str,
+        /// Its value.
+        value: &'a str,
+        /// Its effect.
+        effect: &'a str,
+    },
+    /// Removes the taints with this key.
+    Untaint(&'a str),
+    /// Sets `spec.unschedulable`.
+    Cordon(bool),
 }
 
-/// The node without a taint.
-pub(crate) fn without_taint(node: &Object, key: &str) -> Option<Object> {
-    edit_spec(node, |spec| as_list(&mut spec["taints"]).retain(|taint| taint["key"] != *key))
-}
+impl NodeEdit<'_> {
+    /// Edits a Node.
+    pub fn apply(self, node: &mut Value) {
+        let spec = &mut node["spec"];
+        match self {
+            NodeEdit::Taint { key, value, effect } => {
+                let taints = as_list(&mut spec["taints"]);
+                taints.retain(|taint| taint["key"] != *key);
+                taints.push(json!({"key": key, "value": value, "effect": effect}));
+            }
+            NodeEdit::Untaint(key) => as_list(&mut spec["taints"]).retain(|taint| taint["key"] != *key),
+            NodeEdit::Cordon(unschedulable) => spec["unschedulable"] = unschedulable.into(),
+        }
+    }
 
-/// The node cordoned or uncordoned.
-pub(crate) fn with_unschedulable(node: &Object, unschedulable: bool) -> Option<Object> {
-    edit_spec(node, |spec| spec["unschedulable"] = unschedulable.into())
-}
-
-fn edit_spec(node: &Object, edit: impl FnOnce(&mut Value)) -> Option<Object> {
-    let mut value = node.value().ok()?;
-    edit(&mut value["spec"]);
-    Some(Object::from_trusted(value.to_string()))
+    /// The edited Node; `None` if it is not readable.
+    pub(crate) fn edited(self, node: &Object) -> Option<Object> {
+        let mut value = node.value().ok()?;
+        self.apply(&mut value);
+        Some(Object::from_trusted(value.to_string()))
+    }
 }
 
 /// A recorded node with the autoscaler's taints of this run instead of the recorded ones.

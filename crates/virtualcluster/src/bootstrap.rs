@@ -4,6 +4,8 @@ use apiserver::{ApiError, Registry};
 use model::{Kind, NamespacedName};
 use serde_json::{Value, json};
 
+use crate::stage::stage_definition;
+
 /// The namespaces that a cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -32,6 +34,7 @@ pub(crate) fn create_initial_objects(registry: &Registry) -> Result<(), ApiError
             }),
         )?;
     }
+    create(registry, stage_definition())?;
     create(
         registry,
         json!({

@@ -1,8 +1,8 @@
 //! A virtual cluster: a store, the components that work on it, and the control of both.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use crate::bootstrap::create_initial_objects;
 use crate::clock::ClusterClock;
 use crate::control_plane::{AdvanceTarget, Command, ControlPlane, ControlPlaneSettings};
 use crate::node_template::NodeTemplate;
+use crate::recording::{ClusterRecording, RecordingOptions};
+use crate::stage::{Stage, stage_kind};
 
 /// The settings of a virtual cluster.
 #[derive(Debug)]
@@ -25,7 +27,24 @@ pub struct VirtualClusterOptions {
     pub control_plane: ControlPlaneSettings,
     /// The version that it shows: `v1.36.4`.
     pub git_version: String,
+    /// The history that it is recorded into, if it is.
+    pub recording: Option<RecordingOptions>,
 }
+
+impl Default for VirtualClusterOptions {
+    /// A cluster of the newest version that the components know, on the wall clock, with the default components.
+    fn default() -> VirtualClusterOptions {
+        VirtualClusterOptions {
+            clock: ClusterClock::Real,
+            control_plane: ControlPlaneSettings::default(),
+            git_version: DEFAULT_GIT_VERSION.to_owned(),
+            recording: None,
+        }
+    }
+}
+
+/// The version that a cluster shows unless it is told another one.
+const DEFAULT_GIT_VERSION: &str = "v1.36.4";
 
 /// A Kubernetes cluster in this process.
 pub struct VirtualCluster {
@@ -34,9 +53,26 @@ pub struct VirtualCluster {
     clock: Arc<ClusterClock>,
     commands: Sender<Command>,
     wake: Box<dyn Fn() + Send + Sync>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<history::Result<()>>>>,
     /// The state that a reset restores.
-    base: std::sync::Mutex<StoreSnapshot>,
+    base: Mutex<StoreSnapshot>,
+}
+
+/// A cluster that cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The autoscaler is to run, but there is nothing for it to scale.
+    #[error("the autoscaler has no node groups: set `autoscaler` of the control plane's settings")]
+    NoNodeGroups,
+    /// The objects that every cluster has could not be created.
+    #[error("cannot create the first objects of the cluster")]
+    Objects(#[from] ApiError),
+    /// The history of the recording could not be created.
+    #[error("cannot record the cluster")]
+    Recording(#[from] history::Error),
+    /// There is no thread for its components.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
 }
 
 /// What the scheduler decided about some pods.
@@ -54,26 +90,35 @@ pub struct SchedulingOutcome {
 
 impl VirtualCluster {
     /// Starts a cluster with the objects that every cluster has.
-    pub fn start(options: VirtualClusterOptions) -> Result<VirtualCluster, ApiError> {
+    pub fn start(options: VirtualClusterOptions) -> Result<VirtualCluster, StartError> {
+        if options.control_plane.components.autoscaler && options.control_plane.autoscaler.is_none() {
+            return Err(StartError::NoNodeGroups);
+        }
         let clock = Arc::new(options.clock);
         let store_clock = clock.clone();
         let store = Arc::new(MemoryStore::new(Box::new(move || store_clock.now()), options.git_version));
-        let registry = Arc::new(Registry::new(store.clone(), options.control_plane.seed));
+        let registry = Registry::new(store.clone(), options.control_plane.seed);
+        let registry = Arc::new(registry.with_validator(stage_kind(), |object| {
+            Stage::parse(object).map(drop).map_err(|error| error.to_string())
+        }));
         create_initial_objects(&registry)?;
+        let recording = options.recording.map(|recording| ClusterRecording::create(recording, &store));
+        let recording = recording.transpose()?;
         let (commands, receiver) = mpsc::channel();
         let control_plane = ControlPlane::new(
             registry.clone(),
             store.clone(),
             clock.clone(),
             options.control_plane,
+            recording,
             receiver,
         );
         let wake = Box::new(control_plane.waker());
         let thread = std::thread::Builder::new().name("control-plane".to_owned());
         let thread = thread.spawn(move || control_plane.run());
-        let thread = thread.map_err(|error| StoreError::Failed(format!("cannot start a thread: {error}")))?;
-        let base = std::sync::Mutex::new(store.snapshot());
-        Ok(VirtualCluster { store, registry, clock, commands, wake, thread: Some(thread), base })
+        let thread = Mutex::new(Some(thread.map_err(StartError::Thread)?));
+        let base = Mutex::new(store.snapshot());
+        Ok(VirtualCluster { store, registry, clock, commands, wake, thread, base })
     }
 
     /// Writes to the cluster as a client does.
@@ -118,13 +163,13 @@ impl VirtualCluster {
 
     /// The objects that exist now are those that a reset restores.
     pub fn set_base(&self) {
-        let mut base = self.base.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         *base = self.store.snapshot();
     }
 
     /// Restores the state of the last [`set_base`](VirtualCluster::set_base), or of the start.
     pub fn reset(&self) {
-        let base = self.base.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         self.store.restore(&base);
     }
 
@@ -177,6 +222,15 @@ impl VirtualCluster {
         outcome
     }
 
+    /// Ends the components, and closes the history that the cluster is recorded into: then it has every change that
+    /// was made before.
+    pub fn stop(&self) -> Result<(), history::Error> {
+        self.command(Command::Stop);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A thread that panicked has reported it.
+        thread.and_then(|thread| thread.join().ok()).unwrap_or(Ok(()))
+    }
+
     fn command(&self, command: Command) {
         // The thread ends only with the cluster.
         let _ = self.commands.send(command);
@@ -186,9 +240,7 @@ impl VirtualCluster {
 
 impl Drop for VirtualCluster {
     fn drop(&mut self) {
-        self.command(Command::Stop);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        // Whoever wants to know of an error stops the cluster.
+        let _ = self.stop();
     }
 }

@@ -2,11 +2,16 @@
 //!
 //! One thread runs all of them, so that the same changes at the same moments lead to the same decisions.
 
+mod autoscaling;
+mod core_event_recorder;
 mod event_recorder;
 mod garbage_collection;
 mod kubelet;
 mod namespaces;
+mod pod_addresses;
 mod pod_scheduling;
+mod scheduling_annotations;
+mod stage_player;
 mod tasks;
 mod volumes;
 mod workloads;
@@ -19,10 +24,13 @@ use std::time::Duration;
 use apiserver::{ChangeReader, MemoryStore, Registry, StoreChange, StoreEvent};
 use kubernetes::objects::{NodeEvent, NodeView, PodEvent, PodView};
 use model::{Kind, Moment, NamespacedName, Object, What};
-use serde_json::json;
+use serde_json::{Value, json};
 use simulation::Agenda;
 
 use crate::clock::ClusterClock;
+use crate::recording::ClusterRecording;
+use crate::stage::stage_kind;
+use autoscaling::Autoscaling;
 use event_recorder::EventRecorder;
 use garbage_collection::GarbageCollection;
 use kubelet::Kubelet;
@@ -32,6 +40,7 @@ use tasks::ClusterTask;
 use volumes::Volumes;
 use workloads::Workloads;
 
+pub use autoscaling::AutoscalerSettings;
 pub use tasks::ComponentSet;
 
 /// The settings of a cluster's components.
@@ -41,14 +50,18 @@ pub struct ControlPlaneSettings {
     pub components: ComponentSet,
     /// The settings of the scheduler.
     pub scheduler: scheduler::Settings,
+    /// Whether pods get annotations with every node's verdicts and scores, as of kube-scheduler-simulator.
+    pub scheduling_annotations: bool,
+    /// The settings of the autoscaler, without which it cannot run.
+    pub autoscaler: Option<AutoscalerSettings>,
     /// Seeds what components choose at random.
     pub seed: u64,
 }
 
-/// The settings of the scheduler unless others are given: the default profile, and one that fills nodes up.
-fn default_scheduler_settings() -> scheduler::Settings {
+/// The configuration of the scheduler unless another one is given: the default profile, and one that fills nodes up.
+pub fn default_scheduler_configuration() -> Value {
     let resources = json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]);
-    let configuration = json!({
+    json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         "profiles": [
             {"schedulerName": "default-scheduler"},
@@ -61,15 +74,17 @@ fn default_scheduler_settings() -> scheduler::Settings {
                 }],
             },
         ],
-    });
-    scheduler::Settings::read(&configuration).expect("the configuration is valid")
+    })
 }
 
 impl Default for ControlPlaneSettings {
     fn default() -> ControlPlaneSettings {
         ControlPlaneSettings {
             components: ComponentSet::default(),
-            scheduler: default_scheduler_settings(),
+            scheduler: scheduler::Settings::read(&default_scheduler_configuration())
+                .expect("the configuration is valid"),
+            scheduling_annotations: false,
+            autoscaler: None,
             seed: 1,
         }
     }
@@ -84,6 +99,7 @@ pub(crate) struct ControlPlane {
     reader: ChangeReader,
     commands: Receiver<Command>,
     components: Components,
+    recording: Option<ClusterRecording>,
 }
 
 /// A command to the thread of a control plane.
@@ -106,7 +122,7 @@ pub(crate) enum Command {
 pub enum AdvanceTarget {
     /// By a duration.
     By(Duration),
-    /// Until nothing is about to happen by itself.
+    /// Until nothing is about to happen by itself; at most by a day.
     UntilIdle,
 }
 
@@ -122,6 +138,7 @@ struct Components {
     garbage_collection: Option<GarbageCollection>,
     volumes: Option<Volumes>,
     workloads: Option<Workloads>,
+    autoscaling: Option<Autoscaling>,
 }
 
 /// What a component works with.
@@ -138,6 +155,8 @@ struct ComponentContext<'a> {
 const BATCH_SIZE: usize = 1024;
 /// The longest wait for a change.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
+/// How far a clock moves at most until nothing is about to happen: stages may follow each other forever.
+const MAX_UNTIL_IDLE: Duration = Duration::from_secs(24 * 3600);
 /// The most rounds of work before commands are read again.
 const MAX_ROUNDS: usize = 10_000;
 
@@ -149,11 +168,12 @@ impl ControlPlane {
         store: Arc<MemoryStore>,
         clock: Arc<ClusterClock>,
         settings: ControlPlaneSettings,
+        recording: Option<ClusterRecording>,
         commands: Receiver<Command>,
     ) -> ControlPlane {
         let reader = store.read_changes();
-        let components = Components::new(&settings);
-        ControlPlane { registry, store, clock, settings, reader, commands, components }
+        let components = Components::new(&settings, clock.now());
+        ControlPlane { registry, store, clock, settings, reader, commands, components, recording }
     }
 
     /// A function that ends a wait for changes, so that commands are read.
@@ -161,8 +181,8 @@ impl ControlPlane {
         self.reader.waker()
     }
 
-    /// Runs until it is told to stop.
-    pub(crate) fn run(mut self) {
+    /// Runs until it is told to stop. Returns the error of the recording, if there was one.
+    pub(crate) fn run(mut self) -> history::Result<()> {
         self.list();
         let mut waiting: Vec<Sender<()>> = Vec::new();
         loop {
@@ -175,7 +195,7 @@ impl ControlPlane {
             }
             while let Ok(command) = self.commands.try_recv() {
                 match command {
-                    Command::Stop => return,
+                    Command::Stop => return self.close(),
                     Command::Settle(reply) => waiting.push(reply),
                     Command::Advance { target, reply } => {
                         self.advance(target);
@@ -187,6 +207,16 @@ impl ControlPlane {
                 if is_idle && waiting.is_empty() { self.time_to_next_task() } else { Duration::ZERO };
             self.read_changes(timeout);
         }
+    }
+
+    /// Records what was written until now, and closes the history.
+    fn close(mut self) -> history::Result<()> {
+        for _ in 0..MAX_ROUNDS {
+            if !self.read_changes(Duration::ZERO) {
+                break;
+            }
+        }
+        self.recording.map_or(Ok(()), ClusterRecording::close)
     }
 
     /// Works at the present moment until nothing is left to do. Returns whether that was reached.
@@ -207,12 +237,20 @@ impl ControlPlane {
         let now = self.clock.now();
         for change in &changes {
             match &**change {
-                StoreChange::Event(event) => self.components.observe(&self.registry, now, event),
+                StoreChange::Event(event) => {
+                    if let Some(recording) = &mut self.recording {
+                        recording.observe(now, event);
+                    }
+                    self.components.observe(&self.registry, now, event);
+                }
                 StoreChange::Reset => {
-                    self.components = Components::new(&self.settings);
+                    self.components = Components::new(&self.settings, now);
                     self.list();
                 }
             }
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.write();
         }
         !changes.is_empty()
     }
@@ -220,6 +258,10 @@ impl ControlPlane {
     /// Reads all objects that exist.
     fn list(&mut self) {
         let now = self.clock.now();
+        if let Some(recording) = &mut self.recording {
+            recording.observe_all(now, &self.store);
+            recording.write();
+        }
         for kind in self.store.kinds() {
             for object in self.store.objects(&kind).iter() {
                 let added = StoreEvent {
@@ -249,6 +291,7 @@ impl ControlPlane {
             AdvanceTarget::By(duration) => Some(kubernetes::time::after(self.clock.now(), duration)),
             AdvanceTarget::UntilIdle => None,
         };
+        let patience = kubernetes::time::after(self.clock.now(), MAX_UNTIL_IDLE);
         loop {
             if !self.work() {
                 continue;
@@ -261,7 +304,7 @@ impl ControlPlane {
                     self.work();
                     return;
                 }
-                (Some(next), None) if self.components.is_busy() => self.clock.set(next),
+                (Some(next), None) if self.components.is_busy() && next <= patience => self.clock.set(next),
                 (_, None) => return,
             }
         }
@@ -276,19 +319,23 @@ fn nanos_between(from: Moment, to: Moment) -> Duration {
 // === impl Components ===
 
 impl Components {
-    fn new(settings: &ControlPlaneSettings) -> Components {
+    fn new(settings: &ControlPlaneSettings, now: Moment) -> Components {
         let enabled = &settings.components;
+        let autoscaler = settings.autoscaler.as_ref().filter(|_| enabled.autoscaler);
         Components {
             agenda: Agenda::default(),
             pods: HashMap::new(),
             nodes: HashMap::new(),
             event_recorder: EventRecorder::default(),
             namespaces: Namespaces::default(),
-            scheduling: enabled.scheduler.then(|| PodScheduling::new(settings.scheduler.clone())),
-            kubelet: enabled.kubelet.then(Kubelet::default),
+            scheduling: enabled
+                .scheduler
+                .then(|| PodScheduling::new(settings.scheduler.clone(), settings.scheduling_annotations)),
+            kubelet: enabled.kubelet.then(|| Kubelet::new(settings.seed)),
             garbage_collection: enabled.garbage_collection.then(GarbageCollection::default),
             volumes: enabled.volumes.then(Volumes::default),
             workloads: enabled.workloads.then(|| Workloads::new(settings.seed)),
+            autoscaling: autoscaler.map(|autoscaler| Autoscaling::new(autoscaler, settings.seed, now)),
         }
     }
 
@@ -296,12 +343,13 @@ impl Components {
     fn next_due(&self, now: Moment) -> Option<Moment> {
         let scheduling = self.scheduling.as_ref().and_then(|scheduling| scheduling.next(now));
         let workloads = self.workloads.as_ref().and_then(Workloads::next);
-        [self.agenda.next(), scheduling, workloads].into_iter().flatten().min()
+        let autoscaling = self.autoscaling.as_ref().map(Autoscaling::next);
+        [self.agenda.next(), scheduling, workloads, autoscaling].into_iter().flatten().min()
     }
 
     /// Whether something is about to happen by itself, soon.
     fn is_busy(&self) -> bool {
-        self.agenda.is_busy()
+        self.agenda.is_busy() || self.autoscaling.as_ref().is_some_and(Autoscaling::is_busy)
     }
 
     /// A change of an object.
@@ -318,6 +366,7 @@ impl Components {
             garbage_collection,
             volumes,
             workloads,
+            autoscaling,
         } = self;
         if let Some(garbage_collection) = garbage_collection {
             garbage_collection.observe(event);
@@ -338,6 +387,9 @@ impl Components {
             if let Some(workloads) = workloads {
                 workloads.observe_pod(context, &pod_event);
             }
+            if let Some(autoscaling) = autoscaling {
+                autoscaling.observe_pod(now, &pod_event);
+            }
         } else if event.kind == Kind::new("", "Node") {
             let node_event = node_event(&what, nodes);
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
@@ -350,8 +402,16 @@ impl Components {
             if let Some(workloads) = workloads {
                 workloads.observe_node(&node_event);
             }
+            if let Some(autoscaling) = autoscaling {
+                autoscaling.observe_node(&node_event);
+            }
         } else {
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
+            if let Some(kubelet) = kubelet
+                && event.kind == stage_kind()
+            {
+                kubelet.observe_stage(context, &what);
+            }
             if let Some(scheduling) = scheduling {
                 scheduling.observe(now, &what);
             }
@@ -360,6 +420,9 @@ impl Components {
             }
             if let Some(workloads) = workloads {
                 workloads.observe(context, &what);
+            }
+            if let Some(autoscaling) = autoscaling {
+                autoscaling.observe(&what);
             }
         }
     }
@@ -397,6 +460,9 @@ impl Components {
         }
         if let Some(scheduling) = &mut self.scheduling {
             has_worked |= scheduling.work(context);
+        }
+        if let Some(autoscaling) = &mut self.autoscaling {
+            has_worked |= autoscaling.work(context);
         }
         has_worked
     }

@@ -12,15 +12,20 @@ mod kubeconfig;
 mod node_template;
 mod past_store;
 mod playback;
+mod recording;
+mod stage;
 #[cfg(test)]
 mod tests;
 mod time_shift;
 
 pub use clock::ClusterClock;
-pub use cluster::{SchedulingOutcome, VirtualCluster, VirtualClusterOptions};
+pub use cluster::{SchedulingOutcome, StartError, VirtualCluster, VirtualClusterOptions};
 pub use control_api::{AdvanceRequest, CONTROL_PATH, control_routes};
-pub use control_plane::{AdvanceTarget, ComponentSet, ControlPlaneSettings};
+pub use control_plane::{
+    AdvanceTarget, AutoscalerSettings, ComponentSet, ControlPlaneSettings, default_scheduler_configuration,
+};
 pub use credentials::Credentials;
 pub use kubeconfig::{Kubeconfig, KubeconfigCluster};
 pub use node_template::{NodeTemplate, NotANode};
 pub use past_store::{PastOptions, PastStore};
+pub use recording::RecordingOptions;

@@ -1,5 +1,9 @@
 //! Tests of whole virtual clusters, with a virtual clock.
 
+mod autoscaling;
+mod recording;
+mod stages;
+
 use std::time::Duration;
 
 use apiserver::{DeleteOptions, PropagationPolicy, UpdatedPart};
@@ -14,14 +18,19 @@ use crate::{
 const START: &str = "2026-11-02T14:20:00Z";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A cluster with all components.
+/// A cluster with all components but the autoscaler.
 fn cluster(nodes: usize) -> VirtualCluster {
-    let start: Moment = START.parse().unwrap();
     let components = ComponentSet { workloads: true, ..ComponentSet::default() };
+    cluster_with(nodes, ControlPlaneSettings { components, ..ControlPlaneSettings::default() })
+}
+
+fn cluster_with(nodes: usize, control_plane: ControlPlaneSettings) -> VirtualCluster {
+    let start: Moment = START.parse().unwrap();
     let cluster = VirtualCluster::start(VirtualClusterOptions {
         clock: ClusterClock::starting_at(start),
-        control_plane: ControlPlaneSettings { components, ..ControlPlaneSettings::default() },
+        control_plane,
         git_version: "v1.36.4".to_owned(),
+        recording: None,
     });
     let cluster = cluster.unwrap();
     cluster.add_nodes(nodes, &NodeTemplate::default()).unwrap();

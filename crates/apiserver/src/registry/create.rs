@@ -102,6 +102,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(ApiError::invalid(resource, &name, &errors));
         }
+        self.check_custom(&resource.kind, &name, &object)?;
         if resource.kind == Kind::new("", "Service") {
             self.allocate_addresses(resource, &mut object)?;
         }

@@ -131,6 +131,7 @@ impl Registry {
             if !errors.is_empty() {
                 return Err(ApiError::invalid(resource, &name.name, &errors));
             }
+            self.check_custom(&resource.kind, &name.name, &new)?;
             if resource.kind == Kind::new("", "Service") {
                 self.allocate_addresses(resource, &mut new)?;
             }

@@ -4,20 +4,22 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use formats::Input;
 use history::Selection;
 use kubernetes::kinds;
 use model::Object;
+use query::autoscaler_choice::{AutoscalerChoice, AutoscalerOptions};
+use recorder::secret_key;
+use serde_json::json;
 use virtualcluster::{
-    ClusterClock, ControlPlaneSettings, NodeTemplate, VirtualCluster, VirtualClusterOptions, control_routes,
+    AutoscalerSettings, ClusterClock, ControlPlaneSettings, NodeTemplate, RecordingOptions, VirtualCluster,
+    VirtualClusterOptions, control_routes, default_scheduler_configuration,
 };
 
 use super::{ClockKind, Cluster};
 use crate::output::Printer;
 use crate::{Outcome, history_arg};
-
-const GIT_VERSION: &str = "v1.36.4";
 
 /// Serves a cluster until the program is asked to stop.
 pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outcome> {
@@ -28,9 +30,13 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
             Some(path) => read_scheduler_settings(path)?,
             None => ControlPlaneSettings::default().scheduler,
         },
+        scheduling_annotations: options.scheduling_annotations,
+        autoscaler: autoscaler_settings(options, out)?,
         seed: options.seed.map_or_else(random_seed, Ok)?,
     };
     let history = options.history()?;
+    let name = history.as_deref().and_then(Path::file_stem);
+    let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
     let clock = match options.clock {
         ClockKind::Real => ClusterClock::Real,
         ClockKind::Virtual => ClusterClock::starting_at(match &history {
@@ -41,7 +47,8 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let cluster = VirtualCluster::start(VirtualClusterOptions {
         clock,
         control_plane,
-        git_version: GIT_VERSION.to_owned(),
+        recording: recording_options(options, &name)?,
+        ..VirtualClusterOptions::default()
     })?;
     if let Some(path) = &history {
         load_history(&cluster, path, options)?;
@@ -51,18 +58,43 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     }
     cluster.add_nodes(options.nodes, &template)?;
     cluster.set_base();
-    let name = history.as_deref().and_then(Path::file_stem);
-    let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
     let cluster = Arc::new(cluster);
     let registry = Arc::clone(cluster.registry());
     let served = options.serving.listen(
         true,
         name.to_string(),
-        "virtual cluster".to_owned(),
+        match &options.record {
+            Some(path) => format!("virtual cluster, recorded into {},", path.display()),
+            None => "virtual cluster".to_owned(),
+        },
         registry,
-        control_routes(cluster),
+        control_routes(cluster.clone()),
     )?;
-    options.serving.serve(out, vec![served], &name, "get nodes")
+    let outcome = options.serving.serve(out, vec![served], &name, "get nodes");
+    cluster.stop().context("the recording is not complete")?;
+    outcome
+}
+
+/// The history that the cluster is recorded into.
+fn recording_options(options: &Cluster, name: &str) -> anyhow::Result<Option<RecordingOptions>> {
+    let Some(path) = &options.record else { return Ok(None) };
+    if path.exists() {
+        bail!("{} exists: a new cluster needs a history of its own, so name another file", path.display());
+    }
+    let scheduler_config = match &options.scheduler_config {
+        Some(path) => recorder::read_scheduler_config(path)?,
+        None => {
+            let mut configuration = default_scheduler_configuration();
+            configuration["metadata"] = json!({"name": "kube-scheduler"});
+            Object::parse(&configuration.to_string())?
+        }
+    };
+    Ok(Some(RecordingOptions {
+        path: path.clone(),
+        source: name.into(),
+        redaction: Some(secret_key::read_redact_key(&secret_key::default_path()?)?),
+        settings: vec![scheduler_config],
+    }))
 }
 
 /// A seed of its own for each cluster: programs recognize a cluster by its uids.
@@ -84,6 +116,34 @@ fn read_scheduler_settings(path: &Path) -> anyhow::Result<scheduler::Settings> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     let configuration = formats::manifests::parse_yaml(&name, &text)?;
     scheduler::Settings::read(&configuration).with_context(|| name)
+}
+
+/// The settings of the autoscaler, if it runs.
+fn autoscaler_settings(options: &Cluster, out: &mut Printer) -> anyhow::Result<Option<AutoscalerSettings>> {
+    let path = match (&options.node_groups, options.controllers.autoscaler) {
+        (Some(path), true) => path,
+        (None, false) => return Ok(None),
+        (None, true) => bail!(
+            "the component autoscaler has no node groups to scale: name a file of them with --node-groups, \
+            see docs/node-groups.md"
+        ),
+        (Some(_), false) => {
+            bail!("--node-groups is for the autoscaler, which does not run: add it to --controllers")
+        }
+    };
+    let autoscaler_options = AutoscalerOptions {
+        node_groups: Some(path),
+        flags: options.autoscaler_flags.as_deref(),
+        version: None,
+        edits: &[],
+        names: crate::explain::FLAGS,
+    };
+    let choice = AutoscalerChoice::from_file(path, &autoscaler_options)?;
+    for sentence in choice.warnings() {
+        out.print_to_stderr(&format!("warning: {sentence}"));
+    }
+    let AutoscalerChoice { settings, groups, pricing, gpu_label, .. } = choice;
+    Ok(Some(AutoscalerSettings { settings, groups, pricing, gpu_label }))
 }
 
 /// Adds the objects of a history at a moment, as they were.

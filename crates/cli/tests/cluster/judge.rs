@@ -59,6 +59,8 @@ impl Normalizer {
             (format!(r"\b(web|db|once|agent|late)-{letters}{{5}}\b"), "$1-NAME"),
             (format!(r"(pod-template-hash|controller-revision-hash)([=:] ?){letters}{{6,10}}"), "$1${2}HASH"),
             (r"\b(\d+d)?(\d+h)?(\d+m)?(\d+s)\b|\b\d+m\b|<unknown>|<invalid>".to_owned(), "AGE"),
+            // The kind of KWOK's Stages is served out of the box.
+            (r"(?m)^kwok\.x-k8s\.io/v1alpha1\n".to_owned(), ""),
             // Only the preferred version of a kind is served.
             (r"(?m)^autoscaling/v1\n".to_owned(), ""),
             (r"[ \t]+".to_owned(), " "),

@@ -57,6 +57,12 @@ impl Scheduler {
         Some(SchedulingAttempt { pod, decision })
     }
 
+    /// The pod that [`Scheduler::schedule_one`] would attempt now.
+    pub fn next_pod(&mut self, now: Moment) -> Option<NamespacedName> {
+        self.advance(now);
+        self.queue.first().map(|id| self.cache.pod(id).name.clone())
+    }
+
     /// Advances time to this moment: backoffs end with each whole second, and at each whole and half minute pods that
     /// have been unschedulable for more than five minutes are flushed.
     pub fn advance(&mut self, now: Moment) {

@@ -68,6 +68,16 @@ fn nodes_register_after_their_delay_and_are_deleted_at_once() {
 }
 
 #[test]
+fn nodes_of_an_earlier_cloud_are_adopted_and_their_names_are_not_reused() {
+    let mut unlabeled = group("a", 9, &[]);
+    unlabeled.members = Membership::Named(BTreeSet::new());
+    let mut cloud = SimulatedCloud::new(vec![unlabeled], 0);
+    assert_eq!(cloud.adopt(&view("a-new-001", "kinescope://a/a-new-001")), Some(A));
+    cloud.increase_size(second(0), A, 1).unwrap();
+    assert_eq!(descriptions(cloud.advance(second(60))), ["a-new-002 registers"]);
+}
+
+#[test]
 fn rejected_requests_have_the_error_messages_of_real_providers() {
     let mut cloud =
         SimulatedCloud::new(vec![group("pool-a", 2, &[(0, 10, ProvisioningFailureKind::IncreaseError)])], 0);

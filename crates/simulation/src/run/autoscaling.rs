@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use autoscaler::{Action, Event};
-use model::Object;
 
 use super::Run;
 use crate::cloud::{CloudChange, with_ready_condition};
 use crate::eviction::EvictionCause;
-use crate::node_edit;
+use crate::node_edit::NodeEdit;
 use crate::observer::{Observer, SimulationEvent};
 use crate::store::StoredNode;
 
@@ -85,13 +84,11 @@ impl<O: Observer> Run<'_, O> {
     fn execute_action(&mut self, action: &Action) {
         match action {
             Action::Taint { node, key, value, effect } => {
-                self.edit_node(node, |object| node_edit::with_taint(object, key, value, effect));
+                self.edit_node(node, NodeEdit::Taint { key, value, effect });
             }
-            Action::Untaint { node, key } => {
-                self.edit_node(node, |object| node_edit::without_taint(object, key))
-            }
+            Action::Untaint { node, key } => self.edit_node(node, NodeEdit::Untaint(key)),
             Action::Cordon { node, unschedulable } => {
-                self.edit_node(node, |object| node_edit::with_unschedulable(object, *unschedulable));
+                self.edit_node(node, NodeEdit::Cordon(*unschedulable));
             }
             Action::Evict { pod, .. } => {
                 if let Some(id) = self.pods.id_of(pod) {
@@ -101,8 +98,8 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    fn edit_node(&mut self, name: &Arc<str>, edit: impl FnOnce(&Object) -> Option<Object>) {
-        if let Some(node) = self.nodes.get(name).and_then(|node| edit(&node.object)) {
+    fn edit_node(&mut self, name: &Arc<str>, edit: NodeEdit<'_>) {
+        if let Some(node) = self.nodes.get(name).and_then(|node| edit.edited(&node.object)) {
             self.set_node(StoredNode::parse(node));
         }
     }

@@ -8,22 +8,24 @@ use std::time::Duration;
 use apiserver::{DeleteOptions, Preconditions, UpdatedPart};
 use kubernetes::conditions::set_pod_condition;
 use kubernetes::go::duration;
-use kubernetes::objects::{NodeEvent, Phase, PodEvent, PodView};
+use kubernetes::objects::{NodeEvent, NodeView, Phase, PodEvent, PodView};
 use kubernetes::time::{after, whole_second};
-use model::{Kind, NamespacedName};
+use model::{Kind, NamespacedName, What};
 use serde_json::{Value, json};
 use simulation::components::TaintEviction;
 
 use super::ComponentContext;
+use super::pod_addresses::{NODE_ADDRESS, PodAddresses};
+use super::stage_player::StagePlayer;
 use super::tasks::{ClusterTask, PodRef};
+use crate::stage::StagedKind;
 
 /// The kubelets of a cluster.
-#[derive(Default)]
 pub(super) struct Kubelet {
     pods_by_node: BTreeMap<Arc<str>, BTreeSet<NamespacedName>>,
     taint_eviction: TaintEviction<NamespacedName>,
-    /// The number of addresses given to pods.
-    addresses: u32,
+    addresses: PodAddresses,
+    stages: StagePlayer,
 }
 
 /// The time from a node's deletion until its pods are deleted: a period of pod GC, and its quarantine.
@@ -32,6 +34,15 @@ const POD_GC_DELAY: Duration = Duration::from_secs(60);
 const STAGE_SUFFIX: &str = ".stage.kwok.x-k8s.io/delay";
 
 impl Kubelet {
+    pub(super) fn new(seed: u64) -> Kubelet {
+        Kubelet {
+            pods_by_node: BTreeMap::new(),
+            taint_eviction: TaintEviction::default(),
+            addresses: PodAddresses::default(),
+            stages: StagePlayer::new(seed),
+        }
+    }
+
     pub(super) fn observe_pod(&mut self, context: &mut ComponentContext<'_>, event: &PodEvent) {
         let pod = event.object();
         let Some(node) = &pod.node_name else { return };
@@ -43,6 +54,7 @@ impl Kubelet {
                 }
             }
             self.taint_eviction.pod_deleted(&pod.name);
+            self.stages.forget(StagedKind::Pod, &pod.name);
             return;
         }
         self.pods_by_node.entry(node.clone()).or_default().insert(pod.name.clone());
@@ -51,6 +63,10 @@ impl Kubelet {
             context.agenda.put(after(context.now, POD_GC_DELAY), ClusterTask::CollectPods(node.clone()));
             return;
         };
+        if self.stages.has_stages_of(StagedKind::Pod) {
+            self.stages.observe(context, StagedKind::Pod, &pod.name);
+            return self.check_taints(context, pod);
+        }
         let (delay, task) = if pod.is_terminating() {
             (stage_delay(pod, "pod-delete"), ClusterTask::RemovePod(pod_ref))
         } else {
@@ -68,15 +84,19 @@ impl Kubelet {
 
     pub(super) fn observe_node(&mut self, context: &mut ComponentContext<'_>, event: &NodeEvent) {
         let node = event.object();
+        let name = NamespacedName::new("", node.name.clone());
         if event.state().is_none() {
             self.taint_eviction.node_deleted(&node.name);
+            self.stages.forget(StagedKind::Node, &name);
             if self.pods_by_node.contains_key(&node.name) {
                 let at = after(context.now, POD_GC_DELAY);
                 context.agenda.put(at, ClusterTask::CollectPods(node.name.clone()));
             }
             return;
         }
-        if node.condition("Ready").is_none() {
+        if self.stages.has_stages_of(StagedKind::Node) {
+            self.stages.observe(context, StagedKind::Node, &name);
+        } else if node.condition("Ready").is_none() {
             initialize_node(context, &node.name);
         }
         if self.taint_eviction.node_changed(node) {
@@ -96,6 +116,26 @@ impl Kubelet {
         }
     }
 
+    /// A Stage was added, modified or deleted: the objects of its kind are matched again.
+    pub(super) fn observe_stage(&mut self, context: &mut ComponentContext<'_>, what: &What) {
+        match self.stages.observe_stage(what) {
+            Some(StagedKind::Pod) => {
+                let names: Vec<NamespacedName> = self.pods_by_node.values().flatten().cloned().collect();
+                for pod in names.iter().filter_map(|name| context.pods.get(name).cloned()) {
+                    self.observe_pod(context, &PodEvent::Modified(pod));
+                }
+            }
+            Some(StagedKind::Node) => {
+                let nodes: BTreeMap<Arc<str>, Arc<NodeView>> =
+                    context.nodes.iter().map(|(name, node)| (name.clone(), node.clone())).collect();
+                for node in nodes.into_values() {
+                    self.observe_node(context, &NodeEvent::Modified(node));
+                }
+            }
+            None => {}
+        }
+    }
+
     /// Evicts a pod that does not tolerate a taint of its node, now or later.
     fn check_taints(&mut self, context: &mut ComponentContext<'_>, pod: &PodView) {
         let (node, tolerations) = (pod.node_name.as_ref(), &pod.spec.tolerations);
@@ -108,7 +148,11 @@ impl Kubelet {
 
     /// Does what is due.
     pub(super) fn run(&mut self, context: &mut ComponentContext<'_>, task: ClusterTask) {
+        let has_stages = self.stages.has_stages_of(StagedKind::Pod);
         match task {
+            // Stages replace what was planned before.
+            ClusterTask::StartPod(_) | ClusterTask::FinishPod(_) | ClusterTask::RemovePod(_)
+                if has_stages => {}
             ClusterTask::StartPod(pod) => self.start_pod(context, &pod),
             ClusterTask::FinishPod(pod) => finish_pod(context, &pod),
             ClusterTask::RemovePod(pod) => remove_pod(context, &pod),
@@ -118,6 +162,7 @@ impl Kubelet {
                     evict_by_taint(context, &pod);
                 }
             }
+            ClusterTask::PlayStage(play) => self.stages.play(context, &play, &mut self.addresses),
             ClusterTask::SyncWorkloads => {}
         }
     }
@@ -127,9 +172,7 @@ impl Kubelet {
         if view.is_terminating() || view.status.phase != Phase::Pending {
             return;
         }
-        self.addresses = self.addresses.wrapping_add(1);
-        let [.., high, middle, low] = self.addresses.to_be_bytes();
-        let pod_ip = format!("10.{}.{middle}.{low}", 128 + high % 128);
+        let pod_ip = self.addresses.next();
         let now = whole_second(context.now).to_string();
         edit_status(context, pod, |object| {
             let running = json!({"running": {"startedAt": now}});
@@ -177,9 +220,6 @@ impl Kubelet {
         }
     }
 }
-
-/// The address of every node.
-const NODE_ADDRESS: &str = "10.0.0.1";
 
 /// The view of a pod, if it is still the same pod.
 fn current<'a>(context: &'a ComponentContext<'_>, pod: &PodRef) -> Option<&'a Arc<PodView>> {
@@ -280,45 +320,45 @@ fn initialize_node(context: &mut ComponentContext<'_>, name: &Arc<str>) {
     let now = whole_second(context.now).to_string();
     let key = NamespacedName::new("", name.clone());
     let _ = context.registry.update_object(&Kind::new("", "Node"), &key, UpdatedPart::Status, |node| {
-        let status = &mut node["status"];
-        if !status["capacity"].is_object() {
-            status["capacity"] = json!({"cpu": "1k", "memory": "1Ti", "pods": "1M"});
-        }
-        if !status["allocatable"].is_object() {
-            status["allocatable"] = status["capacity"].clone();
-        }
-        let condition = |kind: &str, value: &str, reason: &str, message: &str| {
-            json!({
-                "type": kind, "status": value, "reason": reason, "message": message,
-                "lastHeartbeatTime": now, "lastTransitionTime": now,
-            })
-        };
-        status["conditions"] = json!([
-            condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-            condition(
-                "MemoryPressure",
-                "False",
-                "KubeletHasSufficientMemory",
-                "kubelet has sufficient memory available"
-            ),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            condition(
-                "PIDPressure",
-                "False",
-                "KubeletHasSufficientPID",
-                "kubelet has sufficient PID available"
-            ),
-        ]);
-        if !status["addresses"].is_array() {
-            status["addresses"] = json!([{"type": "InternalIP", "address": NODE_ADDRESS}]);
-        }
-        if status["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().is_empty() {
-            status["nodeInfo"] = json!({
-                "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
-                "kubeProxyVersion": "", "kubeletVersion": "kinescope", "machineID": "",
-                "operatingSystem": "linux", "osImage": "", "systemUUID": "",
-            });
-        }
+        set_initial_node_status(node, &now);
         true
     });
+}
+
+/// Sets the status that the kubelet of a ready node reports.
+pub(super) fn set_initial_node_status(node: &mut Value, now: &str) {
+    let status = &mut node["status"];
+    if !status["capacity"].is_object() {
+        status["capacity"] = json!({"cpu": "1k", "memory": "1Ti", "pods": "1M"});
+    }
+    if !status["allocatable"].is_object() {
+        status["allocatable"] = status["capacity"].clone();
+    }
+    let condition = |kind: &str, value: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": value, "reason": reason, "message": message,
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        })
+    };
+    status["conditions"] = json!([
+        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        condition(
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available"
+        ),
+        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ]);
+    if !status["addresses"].is_array() {
+        status["addresses"] = json!([{"type": "InternalIP", "address": NODE_ADDRESS}]);
+    }
+    if status["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().is_empty() {
+        status["nodeInfo"] = json!({
+            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+            "kubeProxyVersion": "", "kubeletVersion": "kinescope", "machineID": "",
+            "operatingSystem": "linux", "osImage": "", "systemUUID": "",
+        });
+    }
 }

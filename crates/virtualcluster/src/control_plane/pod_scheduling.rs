@@ -5,11 +5,14 @@ use kubernetes::conditions::set_pod_condition;
 use kubernetes::objects::{NodeEvent, PodEvent};
 use kubernetes::time::whole_second;
 use model::{Kind, Moment, NamespacedName, What};
-use scheduler::{Decision, Rejection, ScheduleResult, Scheduler, SchedulingAttempt, VolumeChange};
+use scheduler::{
+    Decision, Explanation, Profile, Rejection, ScheduleResult, Scheduler, SchedulingAttempt, VolumeChange,
+};
 use serde_json::{Value, json};
 
 use super::ComponentContext;
 use super::event_recorder::PodEventNote;
+use super::scheduling_annotations::with_results;
 use super::volumes::{SELECTED_NODE, bind_volume, provision};
 
 /// The scheduler of a cluster.
@@ -17,14 +20,17 @@ pub(super) struct PodScheduling {
     scheduler: Scheduler,
     /// Whether the active queue may hold a pod.
     may_have_active_pod: bool,
+    /// The profiles, if pods get annotations with the results.
+    annotated_profiles: Option<Vec<Profile>>,
 }
 
 /// The most attempts before changes are read again.
 const MAX_ATTEMPTS: usize = 256;
 
 impl PodScheduling {
-    pub(super) fn new(settings: scheduler::Settings) -> PodScheduling {
-        PodScheduling { scheduler: Scheduler::new(settings), may_have_active_pod: true }
+    pub(super) fn new(settings: scheduler::Settings, has_annotations: bool) -> PodScheduling {
+        let annotated_profiles = has_annotations.then(|| settings.profiles.clone());
+        PodScheduling { scheduler: Scheduler::new(settings), may_have_active_pod: true, annotated_profiles }
     }
 
     pub(super) fn observe_pod(&mut self, now: Moment, event: &PodEvent) {
@@ -57,13 +63,27 @@ impl PodScheduling {
             return false;
         }
         for attempts in 0..MAX_ATTEMPTS {
+            let explanation = self.explain_next(context);
             let Some(attempt) = self.scheduler.schedule_one(context.now) else {
                 self.may_have_active_pod = false;
                 return attempts > 0;
             };
+            if let Some((explanation, profile)) = &explanation {
+                annotate(context, explanation, profile);
+            }
             self.carry_out(context, attempt);
         }
         true
+    }
+
+    /// The verdicts and scores of the next attempt, if pods get annotations with them.
+    fn explain_next(&mut self, context: &ComponentContext<'_>) -> Option<(Explanation, Profile)> {
+        let profiles = self.annotated_profiles.as_ref()?;
+        let pod = self.scheduler.next_pod(context.now)?;
+        let scheduler_name = context.pods.get(&pod)?.spec.scheduler_name();
+        let profile = profiles.iter().find(|profile| *profile.scheduler_name == *scheduler_name)?.clone();
+        let explanation = self.scheduler.explain(context.now, &pod.namespace, &pod.name)?;
+        Some((explanation, profile))
     }
 
     fn carry_out(&mut self, context: &mut ComponentContext<'_>, attempt: SchedulingAttempt) {
@@ -118,6 +138,20 @@ impl PodScheduling {
             edit_status(context, cleared, clear_nomination);
         }
     }
+}
+
+/// Writes the results of an attempt to its pod.
+fn annotate(context: &mut ComponentContext<'_>, explanation: &Explanation, profile: &Profile) {
+    let _ =
+        context.registry.update_object(&Kind::new("", "Pod"), &explanation.pod, UpdatedPart::Object, |pod| {
+            let annotations = pod["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+            let written = with_results(&annotations, explanation, profile);
+            let is_changed = written.is_some();
+            if let Some(written) = written {
+                pod["metadata"]["annotations"] = written.into();
+            }
+            is_changed
+        });
 }
 
 /// Deletes a victim of a preemption.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use model::{Moment, NamespacedName};
 use simulation::Task;
 
+use super::stage_player::StagePlay;
+
 /// The components of a cluster that run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentSet {
@@ -20,6 +22,8 @@ pub struct ComponentSet {
     /// The controllers of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and
     /// PodDisruptionBudgets.
     pub workloads: bool,
+    /// cluster-autoscaler, which needs [node groups](super::ControlPlaneSettings::autoscaler).
+    pub autoscaler: bool,
 }
 
 /// Work for later.
@@ -37,6 +41,8 @@ pub(super) enum ClusterTask {
     EvictByTaint(PodRef, Moment),
     /// The controllers work.
     SyncWorkloads,
+    /// An object has waited for a stage.
+    PlayStage(Box<StagePlay>),
 }
 
 /// A pod that may have been replaced by another one of its name.
@@ -48,7 +54,7 @@ pub(super) struct PodRef {
 
 /// A component that does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("unknown component {0:?}: expected scheduler, kubelet, gc, pv, workloads, or none")]
+#[error("unknown component {0:?}: expected scheduler, kubelet, gc, pv, workloads, autoscaler, or none")]
 pub struct UnknownComponent(String);
 
 // === impl ComponentSet ===
@@ -61,6 +67,7 @@ impl Default for ComponentSet {
             garbage_collection: true,
             volumes: true,
             workloads: false,
+            autoscaler: false,
         }
     }
 }
@@ -73,6 +80,7 @@ impl ComponentSet {
         garbage_collection: false,
         volumes: false,
         workloads: false,
+        autoscaler: false,
     };
 }
 
@@ -89,6 +97,7 @@ impl FromStr for ComponentSet {
                 "gc" => set.garbage_collection = true,
                 "pv" => set.volumes = true,
                 "workloads" => set.workloads = true,
+                "autoscaler" => set.autoscaler = true,
                 "none" => {}
                 other => return Err(UnknownComponent(other.to_owned())),
             }
@@ -99,6 +108,14 @@ impl FromStr for ComponentSet {
 
 impl Task for ClusterTask {
     fn finishes_soon(&self) -> bool {
-        !matches!(self, ClusterTask::CollectPods(_) | ClusterTask::EvictByTaint(..))
+        match self {
+            ClusterTask::CollectPods(_) | ClusterTask::EvictByTaint(..) => false,
+            // Heartbeats of nodes never end.
+            ClusterTask::PlayStage(play) => play.is_of_pod(),
+            ClusterTask::StartPod(_)
+            | ClusterTask::FinishPod(_)
+            | ClusterTask::RemovePod(_)
+            | ClusterTask::SyncWorkloads => true,
+        }
     }
 }

@@ -1,0 +1,183 @@
+//! Tests of clusters with Stages.
+
+use super::*;
+
+fn stage(name: &str, kind: &str, spec: Value) -> Value {
+    let mut stage = json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name},
+        "spec": {"resourceRef": {"apiGroup": "v1", "kind": kind}},
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        stage["spec"][field.as_str()] = value.clone();
+    }
+    stage
+}
+
+fn requirement(key: &str, operator: &str, values: &[&str]) -> Value {
+    match values {
+        [] => json!({"key": key, "operator": operator}),
+        values => json!({"key": key, "operator": operator, "values": values}),
+    }
+}
+
+/// Pods create their containers for two seconds, then run.
+fn pod_stages() -> Vec<Value> {
+    let created = "{{ $now := Now }}
+phase: Pending
+conditions:
+{{ range .spec.containers }}
+- {type: Ready, status: \"False\", message: {{ .name | Quote }}, lastTransitionTime: {{ $now | Quote }}}
+{{ end }}
+podIP: {{ PodIPWith .spec.nodeName ( or .spec.hostNetwork false ) .metadata.uid .metadata.name .metadata.namespace | Quote }}";
+    vec![
+        stage(
+            "pod-create",
+            "Pod",
+            json!({
+                "selector": {"matchExpressions": [
+                    requirement(".metadata.deletionTimestamp", "DoesNotExist", &[]),
+                    requirement(".status.podIP", "DoesNotExist", &[]),
+                ]},
+                "next": {
+                    "event": {"type": "Normal", "reason": "Created", "message": "Created container"},
+                    "statusTemplate": created,
+                },
+            }),
+        ),
+        stage(
+            "pod-ready",
+            "Pod",
+            json!({
+                "selector": {"matchExpressions": [
+                    requirement(".status.phase", "In", &["Pending"]),
+                    requirement(".status.podIP", "Exists", &[]),
+                ]},
+                "delay": {"durationMilliseconds": 2000},
+                "next": {"statusTemplate": "phase: Running\nstartTime: {{ Now | Quote }}"},
+            }),
+        ),
+        stage(
+            "pod-delete",
+            "Pod",
+            json!({
+                "selector": {"matchExpressions": [requirement(".metadata.deletionTimestamp", "Exists", &[])]},
+                "delay": {"durationMilliseconds": 1000}, "steps": [{"delete": true}],
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn stages_of_pods_replace_the_built_in_behavior() {
+    let cluster = cluster(1);
+    for stage in pod_stages() {
+        cluster.create(stage).unwrap();
+    }
+    cluster.create(pod("a", "1")).unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Pending"]);
+    let pods = Kind::new("", "Pod");
+    let address = fields(&cluster, &pods, "/status/podIP");
+    assert!(address[0].starts_with("10.128."), "{address:?}");
+    assert!(fields(&cluster, &Kind::new("", "Event"), "/reason").contains(&"Created".to_owned()));
+    // The condition of the scheduler is still there.
+    let conditions = fields(&cluster, &pods, "/status/conditions");
+    assert!(
+        conditions[0].contains("PodScheduled") && conditions[0].contains("\"message\":\"c\""),
+        "{conditions:?}"
+    );
+    let now = cluster.advance(AdvanceTarget::UntilIdle).unwrap();
+    assert_eq!(
+        (now.to_string(), phases(&cluster)),
+        ("2026-11-02T14:20:02Z".to_owned(), vec!["Running".to_owned()])
+    );
+    assert_eq!(fields(&cluster, &pods, "/status/podIP"), address);
+    cluster.registry().delete_object(&pods, &name("a"), &DeleteOptions::default()).unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster).len(), 1);
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(1))).unwrap();
+    assert!(phases(&cluster).is_empty());
+}
+
+#[test]
+fn pods_that_exist_take_part_and_without_stages_the_built_in_behavior_returns() {
+    let cluster = cluster(1);
+    cluster.create(pod("a", "1")).unwrap();
+    cluster.settle();
+    let fail = json!({
+        "selector": {"matchLabels": {"fail": "yes"}}, "next": {"statusTemplate": "phase: Failed"},
+    });
+    cluster.create(stage("fail", "Pod", fail)).unwrap();
+    cluster.create(pod("b", "1")).unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Running", "Pending"], "no stage starts pods");
+    let label = |pod: &mut Value| {
+        pod["metadata"]["labels"] = json!({"fail": "yes"});
+        true
+    };
+    cluster.registry().update_object(&Kind::new("", "Pod"), &name("a"), UpdatedPart::Object, label).unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Failed", "Pending"]);
+    let stages = Kind::new("kwok.x-k8s.io", "Stage");
+    let fail = NamespacedName::new("", "fail");
+    cluster.registry().delete_object(&stages, &fail, &DeleteOptions::default()).unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Failed", "Running"]);
+}
+
+#[test]
+fn heartbeats_of_nodes_go_on_and_do_not_keep_a_cluster_busy() {
+    let cluster = cluster(1);
+    let template = "conditions:\n{{ range NodeConditions }}\n- {type: {{ .type }}, status: {{ .status | Quote }}, \
+        lastHeartbeatTime: {{ Now | Quote }}}\n{{ end }}";
+    let heartbeat = json!({
+        "selector": {"matchExpressions": [requirement(
+            ".status.conditions.[] | select( .type == \"Ready\" ) | .status", "In", &["True"],
+        )]},
+        "delay": {"durationMilliseconds": 20000}, "next": {"statusTemplate": template},
+        "immediateNextStage": true,
+    });
+    cluster.create(stage("node-heartbeat", "Node", heartbeat)).unwrap();
+    assert_eq!(cluster.advance(AdvanceTarget::UntilIdle).unwrap().to_string(), START);
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(60))).unwrap();
+    let nodes = cluster.store().objects(&Kind::new("", "Node"));
+    let node = nodes.iter().next().unwrap().value().unwrap();
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 5);
+    let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
+    assert_eq!(ready["lastHeartbeatTime"], "2026-11-02T14:21:00Z");
+}
+
+#[test]
+fn stages_that_are_not_understood_are_refused() {
+    let cluster = cluster(1);
+    let cel = json!({"selector": {"matchExpressions": [{"cel": {"expression": "true"}}]}});
+    let refused = cluster.create(stage("s", "Pod", cel)).unwrap_err();
+    let message = refused.to_string();
+    assert!(
+        message.contains("Stage.kwok.x-k8s.io \"s\" is invalid: spec.selector.matchExpressions[0].cel: CEL"),
+        "{message}"
+    );
+    cluster.create(stage("s", "Pod", json!({}))).unwrap();
+    let edit = |stage: &mut Value| {
+        stage["spec"]["resourceRef"]["kind"] = "Job".into();
+        true
+    };
+    let name = NamespacedName::new("", "s");
+    let kind = Kind::new("kwok.x-k8s.io", "Stage");
+    let refused = cluster.registry().update_object(&kind, &name, UpdatedPart::Object, edit).unwrap_err();
+    assert!(refused.to_string().contains("stages of v1 Job are not supported"), "{refused}");
+}
+
+#[test]
+fn a_stage_that_fails_says_so_in_an_event() {
+    let cluster = cluster(1);
+    let broken = json!({"selector": {}, "next": {"statusTemplate": "a: {{ index .spec.containers 7 }}"}});
+    cluster.create(stage("broken", "Pod", broken)).unwrap();
+    cluster.create(pod("a", "1")).unwrap();
+    cluster.settle();
+    let events = cluster.store().objects(&Kind::new("", "Event"));
+    let events: Vec<Value> = events.iter().map(|event| event.value().unwrap()).collect();
+    let failed = events.iter().find(|event| event["reason"] == "StageFailed").unwrap();
+    assert_eq!(failed["message"], "stage broken: index 7 is out of range: there are 1 items");
+}
