@@ -118,12 +118,17 @@ func checkScale(ctx context.Context, c *clients) error {
 	if _, err := deployments.Create(ctx, deployment("scaled", 1), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	scale, err := deployments.GetScale(ctx, "scaled", metav1.GetOptions{})
-	if err != nil {
+	// Its controller writes the status meanwhile.
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		scale, err := deployments.GetScale(ctx, "scaled", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		scale.Spec.Replicas = 3
+		_, err = deployments.UpdateScale(ctx, "scaled", scale, metav1.UpdateOptions{})
 		return err
-	}
-	scale.Spec.Replicas = 3
-	if _, err := deployments.UpdateScale(ctx, "scaled", scale, metav1.UpdateOptions{}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	err = waitUntil(ctx, "three ready replicas", func(ctx context.Context) (bool, error) {
