@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::ComponentContext;
 use super::core_event_recorder::{CoreEventRecorder, EventText, InvolvedObject};
 use super::pod_addresses::{NODE_ADDRESS, PodAddresses};
-use super::tasks::ClusterTask;
+use super::tasks::{ClusterTask, StagePlay};
 use crate::stage::{
     ClusterFunction, ClusterFunctions, FinalizerEdit, Stage, StagePatch, StagePatchType, StageStep,
     StagedKind, TemplateValue, matching_stage,
@@ -34,26 +34,7 @@ pub(super) struct StagePlayer {
     events: CoreEventRecorder,
 }
 
-/// A stage that an object awaits.
-#[derive(Debug)]
-pub(super) struct StagePlay {
-    kind: StagedKind,
-    name: NamespacedName,
-    uid: Arc<str>,
-    stage: Arc<Stage>,
-    /// An object awaits only its last play.
-    number: u64,
-}
-
 const COMPONENT: &str = "kwok_controller";
-
-// === impl StagePlay ===
-
-impl StagePlay {
-    pub(super) fn is_of_pod(&self) -> bool {
-        self.kind == StagedKind::Pod
-    }
-}
 
 // === impl StagePlayer ===
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Moment, NamespacedName};
 use simulation::Task;
 
-use super::stage_player::StagePlay;
+use crate::stage::{Stage, StagedKind};
 
 /// The components of a cluster that run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,17 @@ pub(super) enum ClusterTask {
 pub(super) struct PodRef {
     pub(super) name: NamespacedName,
     pub(super) uid: Arc<str>,
+}
+
+/// A stage that an object awaits.
+#[derive(Debug)]
+pub(super) struct StagePlay {
+    pub(super) kind: StagedKind,
+    pub(super) name: NamespacedName,
+    pub(super) uid: Arc<str>,
+    pub(super) stage: Arc<Stage>,
+    /// An object awaits only its last play.
+    pub(super) number: u64,
 }
 
 /// A component that does not exist.
@@ -103,6 +114,14 @@ impl FromStr for ComponentSet {
             }
         }
         Ok(set)
+    }
+}
+
+// === impl StagePlay ===
+
+impl StagePlay {
+    pub(super) fn is_of_pod(&self) -> bool {
+        self.kind == StagedKind::Pod
     }
 }
 
