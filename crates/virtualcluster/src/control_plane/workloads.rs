@@ -17,22 +17,15 @@ pub(super) struct Workloads {
     is_awake: bool,
 }
 
-/// All controllers but the garbage collector, which is a component of its own.
-const CONTROLLERS: [Controller; 7] = [
-    Controller::CronJob,
-    Controller::Job,
-    Controller::DaemonSet,
-    Controller::Deployment,
-    Controller::ReplicaSet,
-    Controller::StatefulSet,
-    Controller::Disruption,
-];
 /// When a call that failed is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Workloads {
     pub(super) fn new(seed: u64) -> Workloads {
-        Workloads { controllers: Controllers::new(&CONTROLLERS, seed), is_awake: true }
+        // The garbage collector is a component of its own.
+        let is_workload = |controller: &Controller| *controller != Controller::GarbageCollection;
+        let controllers: Vec<Controller> = Controller::ALL.into_iter().filter(is_workload).collect();
+        Workloads { controllers: Controllers::new(&controllers, seed), is_awake: true }
     }
 
     pub(super) fn observe_pod(&mut self, context: &mut ComponentContext<'_>, event: &PodEvent) {
