@@ -9,6 +9,7 @@ mod control_api;
 mod control_plane;
 mod credentials;
 mod kubeconfig;
+mod node_conditions;
 mod node_template;
 mod past_store;
 mod playback;

@@ -18,6 +18,7 @@ use super::ComponentContext;
 use super::pod_addresses::{NODE_ADDRESS, PodAddresses};
 use super::stage_player::StagePlayer;
 use super::tasks::{ClusterTask, PodRef};
+use crate::node_conditions::kubelet_conditions;
 use crate::stage::StagedKind;
 
 /// The kubelets of a cluster.
@@ -334,23 +335,12 @@ pub(super) fn set_initial_node_status(node: &mut Value, now: &str) {
     if !status["allocatable"].is_object() {
         status["allocatable"] = status["capacity"].clone();
     }
-    let condition = |kind: &str, value: &str, reason: &str, message: &str| {
-        json!({
-            "type": kind, "status": value, "reason": reason, "message": message,
-            "lastHeartbeatTime": now, "lastTransitionTime": now,
-        })
-    };
-    status["conditions"] = json!([
-        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        condition(
-            "MemoryPressure",
-            "False",
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available"
-        ),
-        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ]);
+    let mut conditions = kubelet_conditions();
+    for condition in &mut conditions {
+        condition["lastHeartbeatTime"] = now.into();
+        condition["lastTransitionTime"] = now.into();
+    }
+    status["conditions"] = conditions.into();
     if !status["addresses"].is_array() {
         status["addresses"] = json!([{"type": "InternalIP", "address": NODE_ADDRESS}]);
     }

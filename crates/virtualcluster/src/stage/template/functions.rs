@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{TemplateError, TemplateValue};
+use crate::node_conditions::kubelet_conditions;
 
 /// A function of templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,18 +192,12 @@ fn yaml(arguments: &[TemplateValue<'_>]) -> Result<String, TemplateError> {
     }
 }
 
+/// The conditions of a node whose network works too.
 fn node_conditions() -> Value {
-    let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
-    json!([
-        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        condition(
-            "MemoryPressure",
-            "False",
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available"
-        ),
-        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        condition("NetworkUnavailable", "False", "RouteCreated", "RouteController created a route"),
-    ])
+    let mut conditions = kubelet_conditions();
+    conditions.push(json!({
+        "type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated",
+        "message": "RouteController created a route",
+    }));
+    conditions.into()
 }
