@@ -2,7 +2,10 @@
 //!
 //! Kinds that cannot be listed (bindings and reviews) are omitted: no history can contain them.
 
+use std::sync::LazyLock;
+
 use model::Kind;
+use rustc_hash::FxHashMap;
 
 /// Discovery information about a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,9 @@ pub fn all() -> &'static [KindInfo] {
 
 /// The discovery information of this kind; `None` if it is not built in.
 pub fn of(kind: &Kind) -> Option<&'static KindInfo> {
-    KINDS.iter().find(|info| *info.group == *kind.group && *info.kind == *kind.kind)
+    static BY_KIND: LazyLock<FxHashMap<(&str, &str), &KindInfo>> =
+        LazyLock::new(|| KINDS.iter().map(|info| ((info.group, info.kind), info)).collect());
+    BY_KIND.get(&(&*kind.group, &*kind.kind)).copied()
 }
 
 /// The kind to which kubectl resolves a word.

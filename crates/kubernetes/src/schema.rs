@@ -92,10 +92,15 @@ pub(crate) struct StructId(usize);
 /// The type of a kind's objects in its preferred version; `None` if it is not built in. Kinds that an API server serves
 /// only on request have a type, and those that are only sent to it: Binding, Eviction, Scale.
 pub(crate) fn type_of(kind: &Kind) -> Option<StructId> {
-    let index = GROUPS.binary_search_by(|(group, _, _)| (*group).cmp(&kind.group)).ok()?;
-    let (_, alias, kinds) = GROUPS[index];
-    let is_known = kinds.split(' ').any(|known| known == &*kind.kind);
-    is_known.then(|| named(&format!("{alias}.{}", kind.kind)))?
+    static BY_KIND: LazyLock<FxHashMap<(&str, &str), StructId>> = LazyLock::new(|| {
+        let in_group = |(group, alias, kinds): &(&'static str, &str, &'static str)| {
+            let (group, alias) = (*group, alias.to_string());
+            let id = move |kind| Some(((group, kind), named(&format!("{alias}.{kind}"))?));
+            kinds.split(' ').filter_map(id)
+        };
+        GROUPS.iter().flat_map(in_group).collect()
+    });
+    BY_KIND.get(&(&*kind.group, &*kind.kind)).copied()
 }
 
 /// The type of this name in the table.

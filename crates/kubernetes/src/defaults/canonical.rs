@@ -3,23 +3,59 @@
 //! Nulls, empty values and unknown fields disappear, missing structs and fields without `omitempty` appear,
 //! and quantities and times get their canonical text.
 
+use std::sync::LazyLock;
+
 use model::Moment;
 use serde_json::{Map, Value};
 
 use crate::quantity::{Format, Quantity};
-use crate::schema::{self, Presence, SchemaField, StructId, Type};
+use crate::schema::{self, Presence, SchemaField, StructId, StructType, Type};
 use crate::time::{micro_time, whole_second};
+
+/// The fields of a struct type, for [`make_canonical`].
+struct CanonicalFields {
+    /// Sorted like the members of a JSON map.
+    by_name: Vec<&'static SchemaField>,
+    /// Those that appear if they are missing.
+    always: Vec<&'static SchemaField>,
+}
+
+/// The fields of each struct type, by its id.
+static FIELDS: LazyLock<Vec<CanonicalFields>> = LazyLock::new(|| {
+    let of_type = |type_: &'static StructType| {
+        let mut by_name: Vec<&SchemaField> = type_.fields.iter().collect();
+        by_name.sort_by_key(|field| field.name);
+        let always = type_.fields.iter().filter(|field| !is_omitted(field, &Value::Null)).collect();
+        CanonicalFields { by_name, always }
+    };
+    schema::all().iter().map(of_type).collect()
+});
 
 /// Makes a value of a struct type canonical. What has another type than the schema says is left as it is.
 ///
 /// Recursion follows the nesting of the value, which JSON parsers bound.
 pub(super) fn make_canonical(id: StructId, value: &mut Value) {
-    let Value::Object(fields) = value else { return };
-    let mut given = std::mem::take(fields);
-    for field in &schema::get(id).fields {
-        let (name, value) = given.remove_entry(field.name).unwrap_or_else(|| (String::new(), Value::Null));
-        if let Some(value) = written(field, value) {
-            fields.insert(if name.is_empty() { field.name.to_owned() } else { name }, value);
+    let Value::Object(members) = value else { return };
+    let CanonicalFields { by_name, always } = &FIELDS[id.index()];
+    let mut remaining = &by_name[..];
+    members.retain(|name, value| {
+        while let [field, rest @ ..] = remaining
+            && field.name < &**name
+        {
+            remaining = rest;
+        }
+        let Some(field) = remaining.first().filter(|field| field.name == name) else { return false };
+        let is_kept = !is_omitted(field, value);
+        if is_kept {
+            make_field_canonical(field, value);
+        }
+        is_kept
+    });
+    for field in always {
+        if !members.contains_key(field.name) {
+            let mut value = Value::Null;
+            make_field_canonical(field, &mut value);
+            members.insert(field.name.to_owned(), value);
         }
     }
 }
@@ -61,30 +97,20 @@ pub(super) fn semantically_equal(type_: &Type, left: &Value, right: &Value) -> b
     }
 }
 
-/// What is written of a field; `None` if it is omitted.
-fn written(field: &SchemaField, value: Value) -> Option<Value> {
-    let empty = match &field.type_ {
-        Type::Pointer(_) if value.is_null() => {
-            return (field.presence == Presence::Always).then_some(Value::Null);
+/// Whether a field with this value is not written.
+fn is_omitted(field: &SchemaField, value: &Value) -> bool {
+    match &field.type_ {
+        Type::Pointer(inner) if matches!(**inner, Type::SchemaOrArray(_)) && !value.is_null() => {
+            !value.is_object() && !is_list(value)
         }
-        Type::Pointer(inner)
-            if matches!(**inner, Type::SchemaOrArray(_)) && (!value.is_object() && !is_list(&value)) =>
-        {
-            return None;
-        }
+        Type::Pointer(_) => value.is_null() && field.presence != Presence::Always,
         // Storage does not distinguish empty lists, maps and bytes from missing ones.
-        Type::List(_) | Type::Map(..) | Type::Bytes if is_empty(&value) => {
-            return (field.presence == Presence::Always).then_some(Value::Null);
-        }
+        Type::List(_) | Type::Map(..) | Type::Bytes => is_empty(value) && field.presence != Presence::Always,
         Type::Time | Type::MicroTime => value.is_null() && field.presence == Presence::OmitZero,
         Type::Text(_) | Type::Int32 | Type::Int64 | Type::Float | Type::Bool => {
-            is_zero(&value) && field.presence != Presence::Always
+            is_zero(value) && field.presence != Presence::Always
         }
-        Type::Pointer(_)
-        | Type::List(_)
-        | Type::Map(..)
-        | Type::Bytes
-        | Type::Struct(_)
+        Type::Struct(_)
         | Type::Quantity
         | Type::ResourceQuantity
         | Type::IntOrString
@@ -92,50 +118,57 @@ fn written(field: &SchemaField, value: Value) -> Option<Value> {
         | Type::Interface
         | Type::SchemaOrBool(_)
         | Type::SchemaOrArray(_) => false,
-    };
-    (!empty).then(|| canonical(&field.type_, value))
+    }
 }
 
-/// A value as it is written where it cannot be omitted; null is the zero value.
-fn canonical(type_: &Type, mut value: Value) -> Value {
+/// Makes the value of a field canonical that is not omitted.
+fn make_field_canonical(field: &SchemaField, value: &mut Value) {
+    match &field.type_ {
+        Type::Pointer(_) if value.is_null() => {}
+        Type::List(_) | Type::Map(..) | Type::Bytes if is_empty(value) => *value = Value::Null,
+        type_ => make_value_canonical(type_, value),
+    }
+}
+
+/// Makes a value canonical where it cannot be omitted; null is the zero value.
+fn make_value_canonical(type_: &Type, value: &mut Value) {
     match type_ {
-        Type::Text(_) | Type::Bytes if value.is_null() => "".into(),
-        Type::Int32 | Type::Int64 | Type::IntOrString | Type::Float if value.is_null() => 0.into(),
-        Type::Bool if value.is_null() => false.into(),
-        Type::Quantity => quantity(value, false),
-        Type::ResourceQuantity => quantity(value, true),
-        Type::Time => time(value, |moment| whole_second(moment).to_string()),
-        Type::MicroTime => time(value, micro_time),
-        Type::Bytes => match value {
-            // Go's decoder ignores line breaks.
-            Value::String(text) => text.replace(['\r', '\n'], "").into(),
-            other => other,
-        },
+        Type::Text(_) | Type::Bytes if value.is_null() => *value = "".into(),
+        Type::Int32 | Type::Int64 | Type::IntOrString | Type::Float if value.is_null() => *value = 0.into(),
+        Type::Bool if value.is_null() => *value = false.into(),
+        Type::Quantity => make_quantity_canonical(value, false),
+        Type::ResourceQuantity => make_quantity_canonical(value, true),
+        Type::Time => make_time_canonical(value, |moment| whole_second(moment).to_string()),
+        Type::MicroTime => make_time_canonical(value, micro_time),
+        // Go's decoder ignores line breaks.
+        Type::Bytes => {
+            if let Value::String(text) = value {
+                text.retain(|character| !['\r', '\n'].contains(&character));
+            }
+        }
         Type::Struct(id) => {
             if value.is_null() {
-                value = Value::Object(Map::new());
+                *value = Value::Object(Map::new());
             }
-            make_canonical(*id, &mut value);
-            value
+            make_canonical(*id, value);
         }
         Type::SchemaOrBool(id) | Type::SchemaOrArray(id) => {
             for schema in value.as_array_mut().into_iter().flatten() {
                 make_canonical(*id, schema);
             }
-            make_canonical(*id, &mut value);
-            value
+            make_canonical(*id, value);
         }
-        Type::Pointer(inner) => canonical(inner, value),
-        Type::List(inner) => match value {
-            Value::Array(entries) => entries.into_iter().map(|entry| canonical(inner, entry)).collect(),
-            other => other,
-        },
-        Type::Map(_, inner) => match value {
-            Value::Object(entries) => {
-                entries.into_iter().map(|(key, entry)| (key, canonical(inner, entry))).collect()
+        Type::Pointer(inner) => make_value_canonical(inner, value),
+        Type::List(inner) => {
+            for entry in value.as_array_mut().into_iter().flatten() {
+                make_value_canonical(inner, entry);
             }
-            other => other,
-        },
+        }
+        Type::Map(_, inner) => {
+            for entry in value.as_object_mut().into_iter().flat_map(Map::values_mut) {
+                make_value_canonical(inner, entry);
+            }
+        }
         Type::Text(_)
         | Type::Int32
         | Type::Int64
@@ -143,18 +176,21 @@ fn canonical(type_: &Type, mut value: Value) -> Value {
         | Type::Float
         | Type::Bool
         | Type::Any
-        | Type::Interface => value,
+        | Type::Interface => {}
     }
 }
 
-fn quantity(value: Value, round_up_to_milli: bool) -> Value {
-    let text = match &value {
-        Value::Null => return "0".into(),
-        Value::String(text) => text.trim().to_owned(),
-        Value::Number(number) => number.to_string(),
-        Value::Bool(_) | Value::Array(_) | Value::Object(_) => return value,
+fn make_quantity_canonical(value: &mut Value, round_up_to_milli: bool) {
+    let parsed = match value {
+        Value::Null => {
+            *value = "0".into();
+            return;
+        }
+        Value::String(text) => Quantity::parse(text.trim()),
+        Value::Number(number) => Quantity::parse(&number.to_string()),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => return,
     };
-    let Ok(mut quantity) = Quantity::parse(&text) else { return value };
+    let Ok(mut quantity) = parsed else { return };
     let limit = |value| Quantity::new(value, 15, Format::DecimalSi);
     // Larger numbers might not fit in thousandths.
     if round_up_to_milli && quantity > limit(-1) && quantity < limit(1) {
@@ -163,13 +199,12 @@ fn quantity(value: Value, round_up_to_milli: bool) -> Value {
             quantity = rounded;
         }
     }
-    quantity.to_string().into()
+    *value = quantity.to_string().into();
 }
 
-fn time(value: Value, text: impl Fn(Moment) -> String) -> Value {
-    match value.as_str().and_then(|text| text.parse::<Moment>().ok()) {
-        Some(moment) => text(moment).into(),
-        None => value,
+fn make_time_canonical(value: &mut Value, text: impl Fn(Moment) -> String) {
+    if let Some(moment) = value.as_str().and_then(|text| text.parse::<Moment>().ok()) {
+        *value = text(moment).into();
     }
 }
 

@@ -6,20 +6,19 @@ use serde_json::{Value, json};
 
 use crate::defaults::{Fields, default_to, entries_mut, fields_mut, text};
 use crate::objects::{PodSpec, PodStatus};
-use crate::requests::PodResources;
+use crate::requests::{PodResources, QosClass};
 
 /// The prefix of annotations with the AppArmor profile of a container.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Sets the status of a new pod and merges the keys of `matchLabelKeys` into the selectors beside them.
 pub(super) fn prepare_for_create(pod: &mut Fields) {
-    let spec = pod.get("spec").cloned().unwrap_or_default();
+    let spec = pod.get("spec").unwrap_or(&Value::Null);
     let mut status = json!({"phase": "Pending"});
     // A client may choose the class.
     if let Some(class) = pod.get("status").and_then(|status| status.get("qosClass")) {
         status["qosClass"] = class.clone();
-    } else if let Ok(parsed) = PodSpec::parse(&spec.to_string()) {
-        let class = PodResources { spec: &parsed, status: &PodStatus::default() }.qos_class();
+    } else if let Some(class) = qos_class(spec) {
         status["qosClass"] = class.to_string().into();
     }
     if spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
@@ -33,6 +32,22 @@ pub(super) fn prepare_for_create(pod: &mut Fields) {
     let Some(spec) = fields_mut(pod, "spec") else { return };
     merge_label_keys(spec, &metadata["labels"]);
     copy_app_armor_profiles(spec, &metadata["annotations"]);
+}
+
+/// The quality-of-service class of a pod with this spec; `None` if its resources are malformed.
+fn qos_class(spec: &Value) -> Option<QosClass> {
+    let resources_of = |container: &Value| json!({"resources": container["resources"]});
+    let containers = |list: &str| -> Value {
+        spec[list].as_array().into_iter().flatten().map(resources_of).collect()
+    };
+    // The class depends on nothing else, and most of a spec is something else.
+    let resources = json!({
+        "containers": containers("containers"),
+        "initContainers": containers("initContainers"),
+        "resources": spec["resources"],
+    });
+    let spec = PodSpec::parse(&resources.to_string()).ok()?;
+    Some(PodResources { spec: &spec, status: &PodStatus::default() }.qos_class())
 }
 
 /// Keeps what an update of the status leaves out: the quality-of-service class and the observed generations.
