@@ -158,7 +158,7 @@ impl Controllers {
 
     /// Whether they write objects of a kind.
     pub fn writes_kind(&self, kind: &Kind) -> bool {
-        if *kind == Kind::new("apps", "ControllerRevision") {
+        if kind.is("apps", "ControllerRevision") {
             return self.queue.is_enabled(Controller::StatefulSet)
                 || self.queue.is_enabled(Controller::DaemonSet);
         }

@@ -125,7 +125,7 @@ fn resolve<'a>(resource_name: &str, served: &'a [ServedKind]) -> Result<&'a Serv
             false => format!("the server doesn't have this resource type; similar: {}", similar.join(", ")),
         }));
     };
-    if resolved.kind == Kind::new("", "Event") {
+    if resolved.kind.is("", "Event") {
         let newer_kind = Kind::new("events.k8s.io", "Event");
         resolved = served.iter().find(|candidate| candidate.kind == newer_kind).unwrap_or(resolved);
     }

@@ -54,6 +54,11 @@ impl Kind {
         Kind { group: group.into(), kind: kind.into() }
     }
 
+    /// Whether it has this group and kind name.
+    pub fn is(&self, group: &str, kind: &str) -> bool {
+        *self.group == *group && *self.kind == *kind
+    }
+
     /// A kind by the `apiVersion` and `kind` fields of an object.
     pub fn of(api_version: &str, kind: &str) -> Kind {
         Kind::new(api_version.split_once('/').map_or("", |(group, _)| group), kind)

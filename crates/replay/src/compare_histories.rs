@@ -145,7 +145,7 @@ fn for_each_pod(
 }
 
 fn is_pod(kind: &Kind) -> bool {
-    *kind == Kind::new("", "Pod")
+    kind.is("", "Pod")
 }
 
 // === impl PodsByOwner ===

@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 
 use history::{Changes, History, Selection};
-use model::{Key, Kind, Moment, Object, What, Window};
+use model::{Key, Moment, Object, What, Window};
 
 use crate::error::Error;
 
@@ -94,9 +94,9 @@ pub(crate) fn initial_objects(
     let mut objects: Vec<(u8, Option<String>, Key, Object)> = Vec::new();
     history.for_each_at(part.window.from, selection, |version| {
         let kind = &version.key.kind;
-        let order = if *kind == Kind::new("", "Pod") {
+        let order = if kind.is("", "Pod") {
             2
-        } else if *kind == Kind::new("", "Node") {
+        } else if kind.is("", "Node") {
             1
         } else {
             0

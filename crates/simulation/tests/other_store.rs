@@ -224,7 +224,7 @@ impl ControlPlane {
     }
 
     fn pods(&self) -> impl Iterator<Item = PodView> {
-        let pods = self.objects.iter().filter(|((kind, _), _)| *kind == Kind::new("", "Pod"));
+        let pods = self.objects.iter().filter(|((kind, _), _)| kind.is("", "Pod"));
         pods.map(|(_, value)| PodView::parse(&object(value)))
     }
 

@@ -22,8 +22,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use apiserver::{ChangeReader, MemoryStore, Registry, StoreChange, StoreEvent};
-use kubernetes::objects::{NodeEvent, NodeView, PodEvent, PodView};
-use model::{Kind, Moment, NamespacedName, Object, What};
+use kubernetes::objects::{NodeEvent, NodeView, PodEvent, PodSpecCache, PodView};
+use model::{Moment, NamespacedName, Object, What};
 use serde_json::{Value, json};
 use simulation::Agenda;
 
@@ -130,6 +130,7 @@ pub enum AdvanceTarget {
 struct Components {
     agenda: Agenda<ClusterTask>,
     pods: HashMap<NamespacedName, Arc<PodView>>,
+    pod_specs: PodSpecCache,
     nodes: HashMap<Arc<str>, Arc<NodeView>>,
     event_recorder: EventRecorder,
     namespaces: Namespaces,
@@ -325,6 +326,7 @@ impl Components {
         Components {
             agenda: Agenda::default(),
             pods: HashMap::new(),
+            pod_specs: PodSpecCache::default(),
             nodes: HashMap::new(),
             event_recorder: EventRecorder::default(),
             namespaces: Namespaces::default(),
@@ -358,6 +360,7 @@ impl Components {
         let Components {
             agenda,
             pods,
+            pod_specs,
             nodes,
             event_recorder: events,
             namespaces,
@@ -372,8 +375,8 @@ impl Components {
             garbage_collection.observe(event);
         }
         namespaces.observe(event);
-        if event.kind == Kind::new("", "Pod") {
-            let pod_event = pod_event(&what, pods);
+        if event.kind.is("", "Pod") {
+            let pod_event = pod_event(&what, pods, pod_specs);
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
             if let Some(scheduling) = scheduling {
                 scheduling.observe_pod(now, &pod_event);
@@ -390,7 +393,7 @@ impl Components {
             if let Some(autoscaling) = autoscaling {
                 autoscaling.observe_pod(now, &pod_event);
             }
-        } else if event.kind == Kind::new("", "Node") {
+        } else if event.kind.is("", "Node") {
             let node_event = node_event(&what, nodes);
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
             if let Some(scheduling) = scheduling {
@@ -479,8 +482,12 @@ fn what_of(event: &StoreEvent) -> What {
 }
 
 /// The parsed event of a pod. The view is kept until the pod is deleted.
-fn pod_event(what: &What, pods: &mut HashMap<NamespacedName, Arc<PodView>>) -> PodEvent {
-    let event = PodEvent::of_pod(what);
+fn pod_event(
+    what: &What,
+    pods: &mut HashMap<NamespacedName, Arc<PodView>>,
+    specs: &mut PodSpecCache,
+) -> PodEvent {
+    let event = specs.pod_event(what);
     let view = event.object();
     match event.state() {
         Some(state) => drop(pods.insert(view.name.clone(), state.clone())),

@@ -65,7 +65,7 @@ impl<W: Write> crate::Writer for KaiSnapshotWriter<W> {
         let kind = &change.key.kind;
         if *kind == Kind::of(SETTINGS_API_VERSION, SETTINGS_KIND) && self.settings.is_none() {
             self.settings = Some(object.clone());
-        } else if *kind == Kind::new("kueue.x-k8s.io", "Topology") {
+        } else if kind.is("kueue.x-k8s.io", "Topology") {
             self.old_topologies.push(object.clone());
         } else if let Some(list) =
             OBJECT_LISTS.iter().position(|list| Kind::of(list.api_version, list.kind) == *kind)

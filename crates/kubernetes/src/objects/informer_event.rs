@@ -40,7 +40,7 @@ impl<T> InformerEvent<T> {
         }
     }
 
-    fn parsed(what: &What, parse: impl FnOnce(&model::Object) -> T) -> InformerEvent<T> {
+    pub(super) fn parsed(what: &What, parse: impl FnOnce(&model::Object) -> T) -> InformerEvent<T> {
         let object = Arc::new(parse(what.object()));
         match what {
             What::Added(_) => InformerEvent::Added(object),

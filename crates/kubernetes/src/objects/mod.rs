@@ -9,6 +9,7 @@ mod meta;
 mod node;
 mod pod;
 mod pod_spec;
+mod pod_spec_cache;
 mod pod_status;
 mod volume;
 
@@ -21,6 +22,7 @@ pub use pod_spec::{
     Affinity, Container, ContainerPort, DEFAULT_SCHEDULER, NodeAffinity, PodAffinity, PodAffinityTerm,
     PodSpec, PreferredNodes, PreferredPods, ResourceRequirements, TopologySpreadConstraint,
 };
+pub use pod_spec_cache::PodSpecCache;
 pub use pod_status::{ConditionStatus, ContainerStatus, Phase, PodCondition, PodConditionType, PodStatus};
 pub use volume::{
     AwsElasticBlockStore, AzureDisk, GcePersistentDisk, IscsiDisk, RbdImage, Volume, VolumeSource,

@@ -58,12 +58,23 @@ struct PodJson<'a> {
 impl PodView {
     /// Parses a Pod object. An unreadable one has `read_error` set.
     pub fn parse(object: &Object) -> PodView {
-        PodView::try_parse(object).unwrap_or_else(|error| PodView::partial(object, error))
+        PodView::parse_with(object, PodSpec::parse_bound)
     }
 
-    fn try_parse(object: &Object) -> Result<PodView, String> {
+    /// The same with another parser of the spec's text, which also returns the node that it is bound to.
+    pub(super) fn parse_with(
+        object: &Object,
+        parse_spec: impl FnOnce(&str) -> Result<(Arc<PodSpec>, Option<Arc<str>>), String>,
+    ) -> PodView {
+        PodView::try_parse(object, parse_spec).unwrap_or_else(|error| PodView::partial(object, error))
+    }
+
+    fn try_parse(
+        object: &Object,
+        parse_spec: impl FnOnce(&str) -> Result<(Arc<PodSpec>, Option<Arc<str>>), String>,
+    ) -> Result<PodView, String> {
         let PodJson { metadata, spec, status } = view(object)?;
-        let mut spec = spec.map(|spec| PodSpec::parse(spec.get())).transpose()?.unwrap_or_default();
+        let (spec, node_name) = spec.map(|spec| parse_spec(spec.get())).transpose()?.unwrap_or_default();
         Ok(PodView {
             name: metadata.namespaced_name(),
             uid: metadata.uid,
@@ -75,8 +86,8 @@ impl PodView {
             annotations: metadata.annotations,
             owner_references: metadata.owner_references,
             finalizers: metadata.finalizers,
-            node_name: spec.node_name.take().filter(|name| !name.is_empty()),
-            spec: Arc::new(spec),
+            node_name,
+            spec,
             status,
             read_error: None,
         })

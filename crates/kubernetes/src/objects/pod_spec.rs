@@ -16,7 +16,7 @@ use crate::taints::Toleration;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
-    /// Its JSON text as in the object, perhaps with a `nodeName`.
+    /// Its JSON text as in the object, perhaps without its `nodeName`.
     #[serde(skip)]
     pub json: Arc<str>,
     /// The node that it was bound to when it was parsed.
@@ -238,6 +238,13 @@ impl PodSpec {
         }
         let spec: Option<PodSpec> = parse_text("spec", json)?;
         Ok(PodSpec { json: json.into(), ..spec.unwrap_or_default() })
+    }
+
+    /// Parses the JSON text of a spec. Returns the node that it is bound to beside it.
+    pub(super) fn parse_bound(json: &str) -> Result<(Arc<PodSpec>, Option<Arc<str>>), String> {
+        let mut spec = PodSpec::parse(json)?;
+        let node_name = spec.node_name.take().filter(|name| !name.is_empty());
+        Ok((Arc::new(spec), node_name))
     }
 
     /// The name of its scheduler.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubernetes::owners::OwnerIndex;
 use kubernetes::pod_lifecycles::{PodLifecycle, PodLifecycleData, PodLifecycleTracker};
-use model::{Change, Kind, Moment, ObjectRef, What};
+use model::{Change, Moment, ObjectRef, What};
 use serde_json::Value;
 
 use crate::translate::PodTemplatePaths;
@@ -30,7 +30,7 @@ impl RunTimes {
 
     /// Observes a change of any object.
     pub fn observe(&mut self, change: &Change) {
-        let is_pod = change.key.kind == Kind::new("", "Pod");
+        let is_pod = change.key.kind.is("", "Pod");
         match &change.what {
             What::Deleted(_) if is_pod => {}
             what => self.owners.apply(&change.key, what),

@@ -33,7 +33,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     fn execute_call(&mut self, api_call: ApiCall) {
-        let is_pod = |object| kind_of(object) == Kind::new("", "Pod");
+        let is_pod = |object| kind_of(object).is("", "Pod");
         match api_call {
             ApiCall::Create(object) if is_pod(&object) => self.create_for_controller(object),
             ApiCall::Create(object) => {
@@ -51,7 +51,7 @@ impl<O: Observer> Run<'_, O> {
 
     fn delete_for_controller(&mut self, object: ObjectRef, uid: &Arc<str>) {
         let name = NamespacedName::new(object.namespace, object.name);
-        if object.kind != Kind::new("", "Pod") {
+        if !object.kind.is("", "Pod") {
             let deleted = self.objects.delete(self.timeline.now(), &object.kind, &name, uid);
             self.notify_object(deleted);
             return;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Kind, What};
+use model::What;
 
 use super::Run;
 use super::event_receivers::ChangeKind;
@@ -20,7 +20,7 @@ impl<O: Observer> Run<'_, O> {
             self.notify_object(change);
             return;
         }
-        if kind != Kind::new("", "Node") {
+        if !kind.is("", "Node") {
             self.notify_object(Some(what));
             return;
         }

@@ -21,7 +21,7 @@ pub(super) struct Namespaces {
 
 impl Namespaces {
     pub(super) fn observe(&mut self, event: &StoreEvent) {
-        if event.kind != Kind::new("", "Namespace") {
+        if !event.kind.is("", "Namespace") {
             self.is_changed |= event.is_deletion;
             return;
         }

@@ -62,7 +62,7 @@ impl Volumes {
                 self.volumes.insert((*meta.name).into());
             }
             self.claims.append(&mut self.unbound);
-        } else if *kind == Kind::new("storage.k8s.io", "StorageClass") {
+        } else if kind.is("storage.k8s.io", "StorageClass") {
             self.claims.append(&mut self.unbound);
         }
     }
