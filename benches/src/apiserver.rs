@@ -3,7 +3,7 @@
 mod http_client;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -13,13 +13,12 @@ use serde_json::json;
 use testcluster::{Cluster, ClusterOptions};
 
 use crate::bench_env::BenchEnv;
-use crate::live_replay::create_in_loop;
 use crate::machine::memory_of;
 use crate::replay::child::program;
 use crate::results::{BenchResults, Measurement, Unit};
 use crate::samples::Samples;
 use crate::{Bench, Result};
-use http_client::HttpConnection;
+use http_client::{Endpoint, HttpConnection};
 
 /// The benchmarks of the virtual cluster.
 pub(crate) const BENCHES: &[Bench] = &[
@@ -43,6 +42,9 @@ const STARTS: usize = 11;
 /// Creations, relative to those of kube-apiserver with etcd.
 const CREATE_RATIO: f64 = 10.0;
 const CREATE_ROUNDS: usize = 3;
+const CREATED_PODS: usize = 4_000;
+/// The number of connections that create pods at the same time.
+const CONNECTIONS: usize = 16;
 /// The longest time from a change to a watch for 99 % of the events, in seconds.
 const WATCH_BUDGET: f64 = 0.01;
 const WATCHES: usize = 20;
@@ -116,16 +118,19 @@ fn create(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
         return Ok(());
     };
     let ours = ClusterProcess::start(env, &["--controllers", "none"])?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let our_endpoint = runtime.block_on(Endpoint::of_kubeconfig(&ours.kubeconfig))?;
+    let real_endpoint = runtime.block_on(Endpoint::of_kubeconfig(real.kubeconfig()))?;
     let (mut our_rates, mut real_rates) = (Vec::new(), Vec::new());
     // Alternating. The first round is a warm-up.
     for round in 0..=CREATE_ROUNDS {
-        for (kubeconfig, rates) in
-            [(real.kubeconfig(), &mut real_rates), (ours.kubeconfig.as_path(), &mut our_rates)]
-        {
+        for (endpoint, rates) in [(&real_endpoint, &mut real_rates), (&our_endpoint, &mut our_rates)] {
             let namespace = format!("round-{round}");
-            runtime.block_on(create_namespace(kubeconfig, &namespace))?;
-            let rate = runtime.block_on(create_in_loop(kubeconfig, &namespace))?;
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            endpoint.connect()?.request("POST", "/api/v1/namespaces", object.to_string().as_bytes())?;
+            let began = Instant::now();
+            create_pods(&namespace, CREATED_PODS, || endpoint.connect())?;
+            let rate = CREATED_PODS as f64 / began.elapsed().as_secs_f64();
             if round > 0 {
                 rates.push(rate);
             }
@@ -142,31 +147,24 @@ fn create(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     Ok(())
 }
 
-async fn create_namespace(kubeconfig: &Path, name: &str) -> Result<()> {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    crate::live_replay::create_object(kubeconfig, "/api/v1/namespaces", namespace.to_string().into_bytes())
-        .await
-}
-
-/// Creates nodes and pods in a cluster, from four connections.
-fn fill(cluster: &ClusterProcess, pods: usize) -> Result<()> {
-    const CONNECTIONS: usize = 4;
+/// Creates pods from several connections at once.
+fn create_pods(
+    namespace: &str,
+    pods: usize,
+    connect: impl Fn() -> Result<HttpConnection> + Sync,
+) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    let create_share = |worker: usize| -> Result<()> {
+        let mut connection = connect()?;
+        for number in (worker..pods).step_by(CONNECTIONS) {
+            connection.request("POST", &path, pod_json(number).as_bytes())?;
+        }
+        Ok(())
+    };
+    let create_share = |worker| create_share(worker).map_err(|error| error.to_string());
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..CONNECTIONS)
-            .map(|worker| {
-                scope.spawn(move || -> std::result::Result<(), String> {
-                    let mut connection = cluster.connect().map_err(|error| error.to_string())?;
-                    for number in (worker..pods).step_by(CONNECTIONS) {
-                        let body = pod_json(number);
-                        let path = "/api/v1/namespaces/default/pods";
-                        connection
-                            .request("POST", path, body.as_bytes())
-                            .map_err(|error| error.to_string())?;
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
+        let workers: Vec<_> =
+            (0..CONNECTIONS).map(|worker| scope.spawn(move || create_share(worker))).collect();
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err("a panic".to_owned())))
     })?;
     Ok(())
@@ -185,7 +183,7 @@ fn pod_json(number: usize) -> String {
 fn watch(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let (nodes, pods, seconds) = if env.is_full() { (5_000, 100_000, 20) } else { (500, 10_000, 5) };
     let cluster = ClusterProcess::start(env, &["--insecure", "--nodes", &nodes.to_string()])?;
-    fill(&cluster, pods)?;
+    create_pods("default", pods, || cluster.connect())?;
     let list = cluster.connect()?.request("GET", "/api/v1/pods?limit=1", b"")?;
     let version = list.split("\"resourceVersion\":\"").nth(1).and_then(|rest| rest.split('"').next());
     let path = format!("/api/v1/pods?watch=true&resourceVersion={}", version.ok_or("no version")?);
@@ -241,7 +239,7 @@ fn memory(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
     let cluster = ClusterProcess::start(env, &["--insecure", "--nodes", &nodes.to_string()])?;
     let process = cluster.child.id().to_string();
     let before = memory_of(&process).ok_or("the memory of a process is unknown")?.now;
-    fill(&cluster, pods)?;
+    create_pods("default", pods, || cluster.connect())?;
     // Wait until all pods run.
     let mut connection = cluster.connect()?;
     let pending = "/api/v1/pods?limit=1&fieldSelector=status.phase%3DPending";

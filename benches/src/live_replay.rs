@@ -146,11 +146,6 @@ fn pod(namespace: &str, number: usize) -> PodBuilder {
         .request("memory", "64Mi")
 }
 
-/// Creates one object.
-pub(crate) async fn create_object(kubeconfig: &Path, path: &str, body: Vec<u8>) -> Result<()> {
-    Ok(post(&connect(kubeconfig).await?, path, body).await?)
-}
-
 async fn connect(kubeconfig: &Path) -> Result<Client> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
@@ -172,7 +167,7 @@ async fn post(client: &Client, path: &str, body: Vec<u8>) -> std::result::Result
 }
 
 /// Creates pods in a bare loop and returns how many per second.
-pub(crate) async fn create_in_loop(kubeconfig: &Path, namespace: &str) -> Result<f64> {
+async fn create_in_loop(kubeconfig: &Path, namespace: &str) -> Result<f64> {
     let client = connect(kubeconfig).await?;
     let path: Arc<str> = format!("/api/v1/namespaces/{namespace}/pods").into();
     let mut bodies = Vec::with_capacity(PODS);

@@ -211,6 +211,7 @@ impl Unit {
             Unit::Seconds if value < 0.001 => format!("{:.0} µs", value * 1e6),
             Unit::Seconds if value < 1.0 => format!("{:.1} ms", value * 1e3),
             Unit::Seconds => format!("{value:.2} s"),
+            Unit::Bytes if value.abs() < 1e5 => format!("{} B", with_commas(value)),
             Unit::Bytes => format!("{:.1} MB", value / 1e6),
             Unit::Count => with_commas(value),
             Unit::Times if value < 100.0 => format!("{value:.2}×"),

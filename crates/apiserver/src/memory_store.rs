@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubernetes::kinds;
-use model::{Kind, Moment, Object};
+use model::{Kind, Moment, NamespacedName, Object};
 use tokio::sync::watch;
 
 use crate::event_window::EventWindow;
@@ -177,6 +177,13 @@ impl Store for MemoryStore {
         Ok(ObjectList { objects, resource_version: state.version })
     }
 
+    /// Does not clone the list: the next write would have to copy what it shares with the clone.
+    fn get(&self, resource: &Resource, name: &NamespacedName) -> Result<Option<Object>, StoreError> {
+        let state = self.lock();
+        let objects = state.objects.get(&resource.storage_kind());
+        Ok(objects.and_then(|objects| objects.get(name)).cloned())
+    }
+
     fn watch(&self, resource: &Resource, version: u64) -> Box<dyn EventSource> {
         let kind = resource.storage_kind();
         let last_event = self.lock().window(kind.clone()).subscribe();
@@ -221,8 +228,9 @@ impl StoreState {
         }
         let version = self.version + 1;
         object["metadata"]["resourceVersion"] = version.to_string().into();
-        let new =
-            Object::parse(&object.to_string()).map_err(|error| StoreError::Failed(error.to_string()))?;
+        let failed = |error: &dyn std::error::Error| StoreError::Failed(error.to_string());
+        let json = serde_json::to_string(&object).map_err(|error| failed(&error))?;
+        let new = Object::parse(&json).map_err(|error| failed(&error))?;
         let old = if is_deletion { objects.remove(&name) } else { objects.insert(name, new.clone()) };
         self.version = version;
         let is_definition = kind == kinds::definition_kind();

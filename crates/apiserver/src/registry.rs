@@ -90,8 +90,7 @@ impl Registry {
     /// One object of a kind that the store has.
     pub fn get(&self, kind: &Kind, name: &NamespacedName) -> Option<Object> {
         let table = self.store.resources();
-        let list = self.store.list(table.of_kind(kind)?).ok()?;
-        list.objects.get(name).cloned()
+        self.store.get(table.of_kind(kind)?, name).ok()?
     }
 
     fn table(&self) -> Arc<ResourceTable> {
@@ -124,8 +123,7 @@ impl Registry {
     }
 
     fn current(&self, resource: &Resource, name: &NamespacedName) -> Result<Object, ApiError> {
-        let list = self.store.list(resource)?;
-        list.objects.get(name).cloned().ok_or_else(|| ApiError::not_found(resource, &name.name))
+        self.store.get(resource, name)?.ok_or_else(|| ApiError::not_found(resource, &name.name))
     }
 
     /// Writes the new state of an object, unless it is a dry run.

@@ -18,6 +18,11 @@ pub trait Store: Send + Sync + 'static {
     /// All objects of a resource.
     fn list(&self, resource: &Resource) -> Result<ObjectList, StoreError>;
 
+    /// One object of a resource.
+    fn get(&self, resource: &Resource, name: &NamespacedName) -> Result<Option<Object>, StoreError> {
+        Ok(self.list(resource)?.objects.get(name).cloned())
+    }
+
     /// The events of a resource after a resourceVersion.
     fn watch(&self, resource: &Resource, version: u64) -> Box<dyn EventSource>;
 

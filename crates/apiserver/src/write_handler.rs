@@ -225,7 +225,7 @@ impl WriteRequest<'_> {
                 return Ok(json_response("application/json", scale.to_string()));
             }
             Some("resize" | "ephemeralcontainers") if resource.is_pod() => UpdatedPart::Spec,
-            Some("finalize") if resource.kind == Kind::new("", "Namespace") => UpdatedPart::Spec,
+            Some("finalize") if resource.kind.is("", "Namespace") => UpdatedPart::Spec,
             Some(subresource) => return Err(no_container(resource, subresource, &**registry.store())),
         };
         let edited = |object: &Value| {

@@ -3,7 +3,8 @@
 use kubernetes::admission::{
     add_default_tolerations, apply_runtime_class, resolve_priority, set_default_resources, violations,
 };
-use model::{Kind, NamespacedName};
+use model::{Kind, NamespacedName, Object};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Registry;
@@ -69,10 +70,9 @@ impl Registry {
         let classes = Kind::new("scheduling.k8s.io", "PriorityClass");
         let class_named = |name: &str| self.value_of(&classes, "", name);
         let default_class = || {
-            let defaults =
-                self.objects_in(&classes, "").into_iter().filter(|class| class["globalDefault"] == true);
+            let defaults = self.select_in(&classes, "", is_global_default);
             // Of several defaults the lowest counts.
-            defaults.min_by_key(|class| class["value"].as_i64().unwrap_or(0))
+            defaults.into_iter().min_by_key(|class| class["value"].as_i64().unwrap_or(0))
         };
         resolve_priority(spec, class_named, default_class).map_err(forbidden)?;
         add_default_tolerations(spec);
@@ -114,16 +114,32 @@ impl Registry {
 
     /// The objects of a kind in a namespace, or the cluster-scoped ones if that is empty.
     pub(super) fn objects_in(&self, kind: &Kind, namespace: &str) -> Vec<Value> {
+        self.select_in(kind, namespace, |_| true)
+    }
+
+    /// The same of the objects that meet a condition.
+    fn select_in(&self, kind: &Kind, namespace: &str, is_selected: impl Fn(&Object) -> bool) -> Vec<Value> {
         let table = self.table();
         let Some(Ok(list)) = table.of_kind(kind).map(|resource| self.store.list(resource)) else {
             return Vec::new();
         };
-        list.objects.range(Some(namespace), None).filter_map(|object| object.value().ok()).collect()
+        let objects = list.objects.range(Some(namespace), None).filter(|object| is_selected(object));
+        objects.filter_map(|object| object.value().ok()).collect()
     }
 
     fn value_of(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
         self.get(kind, &NamespacedName::new(namespace, name))?.value().ok()
     }
+}
+
+fn is_global_default(class: &Object) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct View {
+        #[serde(default)]
+        global_default: bool,
+    }
+    class.view::<View>().is_ok_and(|class| class.global_default)
 }
 
 fn add_finalizer(object: &mut Value, finalizer: &str) {

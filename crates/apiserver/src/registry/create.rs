@@ -8,7 +8,7 @@ use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 
 use super::custom_definitions::{accept_names, is_definition};
-use super::metadata::{generated_name, is_terminating, metadata_mut, metadata_text, prepare_new};
+use super::metadata::{generated_name, is_terminating_object, metadata_mut, metadata_text, prepare_new};
 use super::{CommitError, Registry, WriteOptions};
 use crate::resource::Resource;
 use crate::status::ApiError;
@@ -49,29 +49,43 @@ impl Registry {
         self.check_namespace_exists(resource, namespace, &object)?;
         let object = self.admitted(resource, namespace, object)?;
         let generate_name = metadata_text(&object, "generateName").to_owned();
-        let is_generated = metadata_text(&object, "name").is_empty() && !generate_name.is_empty();
+        if !metadata_text(&object, "name").is_empty() || generate_name.is_empty() {
+            let (name, object) = self.complete_new(resource, object)?;
+            return match self.commit_new(resource, namespace, &name, object, options)? {
+                Some(created) => Ok(created),
+                None => Err(ApiError::already_exists(resource, &name)),
+            };
+        }
         for _ in 0..MAX_NAME_ATTEMPTS {
             let mut object = object.clone();
-            if is_generated {
-                let name = generated_name(&generate_name, &mut *self.rng());
-                metadata_mut(&mut object).insert("name".to_owned(), name.into());
-            }
+            let name = generated_name(&generate_name, &mut *self.rng());
+            metadata_mut(&mut object).insert("name".to_owned(), name.into());
             let (name, object) = self.complete_new(resource, object)?;
-            let key = NamespacedName::new(namespace, &*name);
-            if self.store.list(resource)?.objects.get(&key).is_some() {
-                if is_generated {
-                    continue;
-                }
-                return Err(ApiError::already_exists(resource, &name));
-            }
-            match self.commit(resource, &key, None, object, false, options) {
-                Ok(created) => return Ok(created),
-                Err(CommitError::Overtaken) if is_generated => {}
-                Err(CommitError::Overtaken) => return Err(ApiError::already_exists(resource, &name)),
-                Err(CommitError::Refused(error)) => return Err(error),
+            if let Some(created) = self.commit_new(resource, namespace, &name, object, options)? {
+                return Ok(created);
             }
         }
         Err(ApiError::already_exists(resource, &generate_name))
+    }
+
+    /// Writes a new object; `None` if there is one of its name.
+    fn commit_new(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        object: Value,
+        options: WriteOptions,
+    ) -> Result<Option<Object>, ApiError> {
+        let key = NamespacedName::new(namespace, name);
+        if self.store.get(resource, &key)?.is_some() {
+            return Ok(None);
+        }
+        match self.commit(resource, &key, None, object, false, options) {
+            Ok(created) => Ok(Some(created)),
+            Err(CommitError::Overtaken) => Ok(None),
+            Err(CommitError::Refused(error)) => Err(error),
+        }
     }
 
     /// A new object with its defaults, admitted. Its name may still be missing.
@@ -103,7 +117,7 @@ impl Registry {
             return Err(ApiError::invalid(resource, &name, &errors));
         }
         self.check_custom(&resource.kind, &name, &object)?;
-        if resource.kind == Kind::new("", "Service") {
+        if resource.kind.is("", "Service") {
             self.allocate_addresses(resource, &mut object)?;
         }
         if is_definition(&resource.kind) {
@@ -129,7 +143,7 @@ impl Registry {
                 ApiError::not_found(&namespaces, namespace)
             }));
         };
-        if found.value().is_ok_and(|found| is_terminating(&found)) {
+        if is_terminating_object(&found) {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );

@@ -109,7 +109,7 @@ impl Registry {
 
     /// Sets the deletion timestamp of an object.
     fn begin_deletion(&self, resource: &Resource, object: &mut Value, requested_grace: Option<i64>) {
-        let is_pod = resource.kind == Kind::new("", "Pod");
+        let is_pod = resource.kind.is("", "Pod");
         let grace = if is_pod { grace_of_pod(object, requested_grace) } else { 0 };
         let current = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
         if is_terminating(object) && current.is_some_and(|current| current <= grace) {
@@ -123,7 +123,7 @@ impl Registry {
         if let Some(generation) = generation.filter(|generation| *generation > 0 && current.is_none()) {
             metadata.insert("generation".to_owned(), (generation + 1).into());
         }
-        if resource.kind == Kind::new("", "Namespace") {
+        if resource.kind.is("", "Namespace") {
             object["status"]["phase"] = "Terminating".into();
         }
     }

@@ -1,8 +1,11 @@
 //! The metadata that only the server writes.
 
+use std::borrow::Cow;
+
 use kubernetes::time::whole_second;
-use model::Moment;
+use model::{Moment, Object};
 use rand::{Rng, RngExt};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Fields that clients cannot set when they create an object.
@@ -102,4 +105,20 @@ pub(super) fn has_finalizers(object: &Value) -> bool {
 /// Whether the deletion of an object has begun.
 pub(super) fn is_terminating(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// The same of an object that is not parsed.
+pub(super) fn is_terminating_object(object: &Object) -> bool {
+    #[derive(Deserialize)]
+    struct View<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        deletion_timestamp: Option<Cow<'a, str>>,
+    }
+    object.view::<View<'_>>().is_ok_and(|view| view.metadata.deletion_timestamp.is_some())
 }

@@ -132,7 +132,7 @@ impl Registry {
                 return Err(ApiError::invalid(resource, &name.name, &errors));
             }
             self.check_custom(&resource.kind, &name.name, &new)?;
-            if resource.kind == Kind::new("", "Service") {
+            if resource.kind.is("", "Service") {
                 self.allocate_addresses(resource, &mut new)?;
             }
             if is_definition(kind) {
