@@ -1,8 +1,9 @@
 //! Bodies of requests.
 
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use kubernetes::decoding::decode_any;
+use kubernetes::protobuf::{ProtobufError, decode_protobuf};
 use serde_json::Value;
 
 use crate::status::ApiError;
@@ -10,10 +11,28 @@ use crate::status::ApiError;
 /// The largest request body accepted.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// Reads the whole body of a request.
 pub(crate) async fn read(body: Body) -> Result<Vec<u8>, ApiError> {
     let bytes = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| ApiError::too_large(MAX_BODY_BYTES))?;
     Ok(bytes.into())
+}
+
+/// Makes a body JSON that is an object in the protobuf encoding, as Kubernetes' own components send it.
+pub(crate) fn make_json(headers: &mut HeaderMap, body: Vec<u8>) -> Result<Vec<u8>, ApiError> {
+    if content_type(headers) != PROTOBUF {
+        return Ok(body);
+    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if body.is_empty() {
+        return Ok(body);
+    }
+    match decode_protobuf(&body) {
+        Ok(object) => Ok(object.to_string().into_bytes()),
+        Err(error @ ProtobufError::UnknownKind { .. }) => Err(ApiError::unsupported_protobuf(&error)),
+        Err(error) => Err(ApiError::bad_request(error.to_string())),
+    }
 }
 
 /// The media type of a request's body, without parameters.

@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kubernetes::go::text::quote;
+use kubernetes::protobuf::ProtobufError;
 use kubernetes::validation::{FieldError, aggregate_message};
 use serde_json::{Value, json};
 
@@ -82,6 +83,15 @@ impl ApiError {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}; \
              the request has: {content_type}"
+        );
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// A body in the protobuf encoding of an object that is only known in JSON.
+    pub(crate) fn unsupported_protobuf(error: &ProtobufError) -> ApiError {
+        let message = format!(
+            "{error}; send JSON: set contentType to application/json in the client's configuration (for Kubernetes \
+             components: clientConnection, or --kube-api-content-type)"
         );
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }

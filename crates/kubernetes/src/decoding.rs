@@ -206,7 +206,7 @@ impl<'de> DeserializeSeed<'de> for TypeSeed<'_> {
             Type::Struct(_) | Type::List(_) | Type::Map(..) | Type::Interface => {
                 deserializer.deserialize_any(ContainerVisitor(self))
             }
-            Type::Any | Type::SchemaOrBool(_) | Type::SchemaOrArray(_) => {
+            Type::Any | Type::SchemaOrBool(_) | Type::SchemaOrArray(_) | Type::SchemaOrStrings(_) => {
                 serde::Deserialize::deserialize(deserializer)
             }
             Type::Text(_)

@@ -4,7 +4,7 @@
 //! Defaults that depend on other objects (PriorityClasses, LimitRanges, StorageClasses, ServiceAccounts) are
 //! set by admission plugins and not here.
 
-mod canonical;
+pub(crate) mod canonical;
 mod cluster;
 mod devices;
 mod extensions;

@@ -18,6 +18,7 @@ pub mod labels;
 pub mod objects;
 pub mod owners;
 pub mod pod_lifecycles;
+pub mod protobuf;
 pub mod quantity;
 pub mod read;
 pub mod recording;

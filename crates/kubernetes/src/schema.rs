@@ -1,5 +1,6 @@
 //! The Go types of the built-in kinds, parsed from their one-line descriptions in `types`.
 
+pub(crate) mod field_numbers;
 mod types;
 
 use std::sync::LazyLock;
@@ -76,8 +77,10 @@ pub(crate) enum Type {
     Interface,
     /// A schema or a boolean, as `additionalProperties` of a schema.
     SchemaOrBool(StructId),
-    /// A schema, or a list of schemas or strings, as `items` and `dependencies` of a schema.
+    /// A schema or a list of schemas, as `items` of a schema.
     SchemaOrArray(StructId),
+    /// A schema or a list of strings, as `dependencies` of a schema.
+    SchemaOrStrings(StructId),
     Struct(StructId),
     Pointer(Box<Type>),
     List(Box<Type>),
@@ -190,7 +193,8 @@ fn parse_type(text: &'static str, ids: &StructIds) -> Type {
         "any" => Type::Any,
         "interface" => Type::Interface,
         "schemaOrBool" => schema().map_or(Type::Any, Type::SchemaOrBool),
-        "schemaOrArray" | "schemaOrStrings" => schema().map_or(Type::Any, Type::SchemaOrArray),
+        "schemaOrArray" => schema().map_or(Type::Any, Type::SchemaOrArray),
+        "schemaOrStrings" => schema().map_or(Type::Any, Type::SchemaOrStrings),
         name => ids.get(name).map_or(Type::Text(name), |id| Type::Struct(*id)),
     }
 }
@@ -245,7 +249,8 @@ impl Type {
             | Type::Any
             | Type::Interface
             | Type::SchemaOrBool(_)
-            | Type::SchemaOrArray(_) => None,
+            | Type::SchemaOrArray(_)
+            | Type::SchemaOrStrings(_) => None,
         }
     }
 
@@ -274,6 +279,7 @@ impl Type {
             Type::Interface => "interface {}".to_owned(),
             Type::SchemaOrBool(_) => "v1.JSONSchemaPropsOrBool".to_owned(),
             Type::SchemaOrArray(_) => "v1.JSONSchemaPropsOrArray".to_owned(),
+            Type::SchemaOrStrings(_) => "v1.JSONSchemaPropsOrStringArray".to_owned(),
             Type::Struct(id) => format!("{}.{}", get(*id).package, get(*id).go_name()),
             Type::Pointer(inner) => format!("*{}", inner.go_type()),
             Type::List(inner) => format!("[]{}", inner.go_type()),

@@ -125,7 +125,12 @@ impl Schema {
         };
         let is_struct = matches!(
             field.type_.pointee(),
-            Type::Struct(_) | Type::Map(..) | Type::Any | Type::SchemaOrBool(_) | Type::SchemaOrArray(_)
+            Type::Struct(_)
+                | Type::Map(..)
+                | Type::Any
+                | Type::SchemaOrBool(_)
+                | Type::SchemaOrArray(_)
+                | Type::SchemaOrStrings(_)
         );
         if !is_struct {
             return Err(BadPatch::Field(name.to_owned()));

@@ -42,6 +42,7 @@ pub(super) fn decode(decoder: &mut Decoder, type_: &Type, json: &str) -> serde_j
         | Type::Interface
         | Type::SchemaOrBool(_)
         | Type::SchemaOrArray(_)
+        | Type::SchemaOrStrings(_)
         | Type::Struct(_)
         | Type::Pointer(_)
         | Type::List(_)

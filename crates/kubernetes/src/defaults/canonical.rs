@@ -34,7 +34,7 @@ static FIELDS: LazyLock<Vec<CanonicalFields>> = LazyLock::new(|| {
 /// Makes a value of a struct type canonical. What has another type than the schema says is left as it is.
 ///
 /// Recursion follows the nesting of the value, which JSON parsers bound.
-pub(super) fn make_canonical(id: StructId, value: &mut Value) {
+pub(crate) fn make_canonical(id: StructId, value: &mut Value) {
     let Value::Object(members) = value else { return };
     let CanonicalFields { by_name, always } = &FIELDS[id.index()];
     let mut remaining = &by_name[..];
@@ -100,7 +100,9 @@ pub(super) fn semantically_equal(type_: &Type, left: &Value, right: &Value) -> b
 /// Whether a field with this value is not written.
 fn is_omitted(field: &SchemaField, value: &Value) -> bool {
     match &field.type_ {
-        Type::Pointer(inner) if matches!(**inner, Type::SchemaOrArray(_)) && !value.is_null() => {
+        Type::Pointer(inner)
+            if matches!(**inner, Type::SchemaOrArray(_) | Type::SchemaOrStrings(_)) && !value.is_null() =>
+        {
             !value.is_object() && !is_list(value)
         }
         Type::Pointer(_) => value.is_null() && field.presence != Presence::Always,
@@ -117,7 +119,8 @@ fn is_omitted(field: &SchemaField, value: &Value) -> bool {
         | Type::Any
         | Type::Interface
         | Type::SchemaOrBool(_)
-        | Type::SchemaOrArray(_) => false,
+        | Type::SchemaOrArray(_)
+        | Type::SchemaOrStrings(_) => false,
     }
 }
 
@@ -152,7 +155,7 @@ fn make_value_canonical(type_: &Type, value: &mut Value) {
             }
             make_canonical(*id, value);
         }
-        Type::SchemaOrBool(id) | Type::SchemaOrArray(id) => {
+        Type::SchemaOrBool(id) | Type::SchemaOrArray(id) | Type::SchemaOrStrings(id) => {
             for schema in value.as_array_mut().into_iter().flatten() {
                 make_canonical(*id, schema);
             }

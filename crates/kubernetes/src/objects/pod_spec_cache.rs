@@ -158,7 +158,8 @@ mod tests {
     #[test]
     fn specs_without_pods_are_dropped() {
         let cache = &mut PodSpecCache::default();
-        let kept: Vec<PodView> = (0..10).map(|n| view(cache, "p", &format!(r#"{{"priority":{n}}}"#))).collect();
+        let kept: Vec<PodView> =
+            (0..10).map(|n| view(cache, "p", &format!(r#"{{"priority":{n}}}"#))).collect();
         for n in 100..10_000 {
             view(cache, "p", &format!(r#"{{"priority":{n}}}"#));
         }

@@ -37,9 +37,8 @@ pub(super) fn prepare_for_create(pod: &mut Fields) {
 /// The quality-of-service class of a pod with this spec; `None` if its resources are malformed.
 fn qos_class(spec: &Value) -> Option<QosClass> {
     let resources_of = |container: &Value| json!({"resources": container["resources"]});
-    let containers = |list: &str| -> Value {
-        spec[list].as_array().into_iter().flatten().map(resources_of).collect()
-    };
+    let containers =
+        |list: &str| -> Value { spec[list].as_array().into_iter().flatten().map(resources_of).collect() };
     // The class depends on nothing else, and most of a spec is something else.
     let resources = json!({
         "containers": containers("containers"),
