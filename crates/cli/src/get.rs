@@ -154,7 +154,7 @@ impl Get {
                 selection.name = Some(name.clone());
                 let named_versions = open_history.history.at(moment, &selection)?.into_objects();
                 if named_versions.is_empty() {
-                    missing.push(format!("{} \"{name}\" not found", KindResolver::plural(&found.kind)));
+                    missing.push(format!("{} \"{name}\" not found", KindResolver::plural(&found.shown)));
                 }
                 versions.extend(named_versions);
             }
@@ -249,7 +249,7 @@ impl Get {
             }
             "name" => {
                 for result in results {
-                    let kind = result.found.kind.to_string().to_lowercase();
+                    let kind = result.found.shown.to_string().to_lowercase();
                     for name in result.objects.into_iter().filter_map(SelectedObject::name) {
                         writeln!(out, "{kind}/{name}")?;
                     }
@@ -272,7 +272,7 @@ impl Get {
                 let table = |ResourceResult { found, objects }| Table {
                     columns: kind_resolver.layout(&found.kind).columns().to_vec(),
                     namespaced: found.namespaced,
-                    kind: found.kind,
+                    kind: found.shown,
                     rows: objects.into_iter().filter_map(SelectedObject::row).collect(),
                 };
                 let tables: Vec<Table> = results.into_iter().map(table).collect();

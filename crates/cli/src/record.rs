@@ -217,11 +217,12 @@ impl Record {
         }
         let context = || Connection::context_name(self.kubeconfig.as_deref(), self.context.as_deref());
         let name: Arc<str> = self.source.clone().unwrap_or_else(context).into();
+        let default_path = || -> PathBuf { format!("{}.kine", recorder::file_name(&name)).into() };
+        let history_path = self.into.clone().unwrap_or_else(default_path);
+        // Not only once the cluster answers.
+        history::require_folder(&history_path)?;
         Ok(RecordTask::SingleCluster(Box::new(Assignment {
-            history_path: self
-                .into
-                .clone()
-                .unwrap_or_else(|| format!("{}.kine", recorder::file_name(&name)).into()),
+            history_path,
             name,
             cluster: server,
             control_plane: None,

@@ -131,15 +131,9 @@ impl PastMoment<'_> {
     /// Compares the tables of all resources, one below the other.
     #[track_caller]
     fn check_all(&self) {
-        let resources = self.resources();
-        // Events are in two groups: `kinescope get` takes the recorded one, and names it where several kinds are printed.
-        let (events, others): (Vec<&str>, Vec<&str>) =
-            resources.iter().map(String::as_str).partition(|resource| resource.starts_with("events"));
-        let events = events.first().into_iter().map(|events| (*events).to_owned());
-        for resources in events.chain([others.join(",")]) {
-            self.check(&[&resources, "-A"]);
-            self.check(&[&resources, "-A", "-o", "wide"]);
-        }
+        let resources = self.resources().join(",");
+        self.check(&[&resources, "-A"]);
+        self.check(&[&resources, "-A", "-o", "wide"]);
     }
 }
 
@@ -163,6 +157,9 @@ fn kubectl_shows_the_demo_as_get_does() {
         &["pods,nodes", "-n", "web"],
         &["all", "-n", "web"],
         &["nodes", "-o", "name"],
+        &["pods,events", "-n", "web", "-o", "name"],
+        &["pods,events.events.k8s.io", "-n", "web", "-o", "name"],
+        &["pods,events", "-n", "web"],
         &["pods", "-A", "-L", "app"],
     ] {
         past.check(arguments);

@@ -67,6 +67,46 @@ fn get_shows_the_past_as_kubectl_shows_the_present() {
     assert_eq!(running.success(), "pod/web-1\n");
 }
 
+/// As `kubectl get` shows them, whose API server has the same Events in two groups.
+#[test]
+fn events_are_shown_as_those_of_the_group_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, api_version, regarding) in
+        [("new", "events.k8s.io/v1", "regarding"), ("core", "v1", "involvedObject")]
+    {
+        let mut event = json!({
+            "apiVersion": api_version, "kind": "Event", "type": "Normal", "reason": "Scheduled",
+            "metadata": {"name": "web-1.1", "namespace": "shop", "uid": "e1", "creationTimestamp": "2026-11-01T14:00:02Z"},
+        });
+        event[regarding] = json!({"kind": "Pod", "name": "web-1", "namespace": "shop"});
+        let change = json!({"at": "2026-11-01T14:00:02Z", "type": "ADDED", "object": event});
+        let lines = EVENTS.lines().take(2).chain([&*change.to_string()]).collect::<Vec<_>>().join("\n");
+        std::fs::write(folder.path().join(format!("{file}.jsonl")), lines).unwrap();
+        run(folder.path(), &["import", &format!("{file}.jsonl")]).success();
+        let history = format!("{file}.kine");
+        let get = |arguments: &[&str]| {
+            run(folder.path(), &[&["get", "-n", "shop", "--history", &history], arguments].concat())
+        };
+        let names = get(&["pods,events", "-o", "name"]).success();
+        assert_eq!(names, "pod/web-1\nevent/web-1.1\n", "{file}");
+        let table = get(&["pods,ev", "--no-headers"]).success();
+        let first_cells: Vec<&str> =
+            table.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(first_cells[0], "pod/web-1");
+        assert!(table.contains("pod/web-1"), "{table}");
+        // What is printed can be asked for.
+        let again: Vec<&str> = names.lines().collect();
+        assert_eq!(get(&[&again[..], &["-o", "name"]].concat()).success(), names, "{file}");
+        for asked in ["events.events.k8s.io", "events.v1.events.k8s.io"] {
+            let names = get(&[asked, "-o", "name"]).success();
+            assert_eq!(names, "event.events.k8s.io/web-1.1\n", "{file}");
+            assert_eq!(get(&[names.trim_end(), "-o", "name"]).success(), names, "{file}");
+        }
+        let error = get(&["event", "web-9"]).failure(1);
+        assert!(error.starts_with("error: events \"web-9\" not found at "), "{error}");
+    }
+}
+
 #[test]
 fn get_reports_missing_objects() {
     let shop = shop();
@@ -311,6 +351,31 @@ fn a_failed_import_leaves_nothing_and_says_where_it_failed() {
     };
     let whole = gzip(EVENTS.repeat(50).as_bytes());
     check("cut.jsonl.gz", &whole[..whole.len() - 9], "cannot read cut.jsonl.gz");
+}
+
+#[test]
+fn a_missing_folder_is_named_by_every_command_that_writes_a_history() {
+    let shop = shop();
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "users": [{"name": "u", "user": {}}],
+    });
+    std::fs::write(shop.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
+    let expected = "cannot write films/2026/h.kine: there is no folder films/2026; create it, or name a file in another one";
+    for arguments in [
+        &["import", "shop.jsonl", "--into", "films/2026/h.kine"][..],
+        &["record", "--kubeconfig", "kubeconfig", "--no-redact", "--into", "films/2026/h.kine"],
+        &["cluster", "--record", "films/2026/h.kine"],
+        &["doctor", "shop.kine", "--salvage", "films/2026/h.kine"],
+    ] {
+        let error = run(shop.path(), arguments).failure(1);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+    // A file is no folder.
+    let error = run(shop.path(), &["import", "shop.jsonl", "--into", "shop.jsonl/h.kine"]).failure(1);
+    assert!(error.contains("there is no folder shop.jsonl;"), "{error}");
+    assert_eq!(files(shop.path()), ["kubeconfig", "shop.jsonl", "shop.kine"]);
 }
 
 #[test]

@@ -34,6 +34,14 @@ pub enum Error {
     /// There is no such file.
     #[error("history {0} not found")]
     Missing(PathBuf),
+    /// The folder of a file to be written does not exist.
+    #[error("cannot write {path}: there is no folder {folder}; create it, or name a file in another one")]
+    NoFolder {
+        /// The file.
+        path: PathBuf,
+        /// The folder that is missing.
+        folder: PathBuf,
+    },
     /// The file exists already.
     #[error("{0} already exists")]
     Exists(PathBuf),

@@ -48,6 +48,7 @@ pub use copy::copy;
 pub use doctor::{DoctorReport, doctor};
 pub use error::{Error, Result};
 pub use history::{History, KindSummary, SourceSummary, Summary};
+pub use lock::require_folder;
 pub use prune::{PruneReport, Retention, prune, prune_incrementally};
 pub use prune_steps::PruneHandle;
 pub use salvage::{SalvageReport, has_salvageable_data, salvage};

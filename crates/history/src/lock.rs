@@ -1,7 +1,7 @@
 //! The writer lock: a lock file beside the history, so that there is one writer at a time.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorContext, Result};
@@ -23,7 +23,8 @@ impl WriterLock {
         for _ in 0..100 {
             let mut options = File::options();
             options.create(true).truncate(false).read(true).write(true);
-            let mut file = schema::owner_only(&mut options).open(&path).context("lock", history)?;
+            let opened = schema::owner_only(&mut options).open(&path);
+            let mut file = opened.map_err(|source| cannot_lock(history, source))?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => {
@@ -58,6 +59,22 @@ impl Drop for WriterLock {
     fn drop(&mut self) {
         // A lock file left behind does no harm: the lock counts, not the file.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Why the lock file of `history` cannot be opened. A missing folder is the user's mistake, and is named.
+fn cannot_lock(history: &Path, source: io::Error) -> Error {
+    match require_folder(history) {
+        Err(error) => error,
+        Ok(()) => Error::Io { doing: "lock", path: history.to_owned(), source },
+    }
+}
+
+/// Fails if the folder that a history is to be written into does not exist.
+pub fn require_folder(history: &Path) -> Result<()> {
+    match history.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => Err(Error::NoFolder { path: history.to_owned(), folder: folder.to_owned() }),
+        None => Ok(()),
     }
 }
 

@@ -29,8 +29,22 @@ struct CustomKind {
 pub struct ResourceType {
     /// The kind.
     pub kind: Kind,
+    /// The kind as it is shown: an API server has the same Events in two groups, and shows them as those of the group
+    /// that was asked for; `events` are those of the core group.
+    pub shown: Kind,
     /// Whether its objects are in namespaces.
     pub namespaced: bool,
+}
+
+/// The API groups that have Events.
+const EVENT_GROUPS: [&str; 2] = ["", "events.k8s.io"];
+
+// === impl ResourceType ===
+
+impl ResourceType {
+    fn of(kind: Kind, namespaced: bool) -> ResourceType {
+        ResourceType { shown: kind.clone(), kind, namespaced }
+    }
 }
 
 // === impl KindResolver ===
@@ -63,9 +77,9 @@ impl KindResolver {
             if more.is_empty() {
                 more.push(self.resolve_one(name)?);
             }
-            for kind in more {
-                if !found.contains(&kind) {
-                    found.push(kind);
+            for resource_type in more {
+                if !found.contains(&resource_type) {
+                    found.push(resource_type);
                 }
             }
         }
@@ -94,7 +108,7 @@ impl KindResolver {
 
     fn resolve_category(&self, category: &str) -> Vec<ResourceType> {
         kinds::in_category(category)
-            .map(|info| ResourceType { kind: Kind::new(info.group, info.kind), namespaced: info.namespaced })
+            .map(|info| ResourceType::of(Kind::new(info.group, info.kind), info.namespaced))
             .filter(|found| self.recorded.contains(&found.kind))
             .collect()
     }
@@ -102,18 +116,29 @@ impl KindResolver {
     fn resolve_one(&self, resource_name: &str) -> anyhow::Result<ResourceType> {
         let lower = resource_name.to_lowercase();
         let known_kinds = kinds::candidates(resource_name);
-        let as_found = |info: &kinds::KindInfo| ResourceType {
-            kind: Kind::new(info.group, info.kind),
-            namespaced: info.namespaced,
+        let as_found =
+            |info: &kinds::KindInfo| ResourceType::of(Kind::new(info.group, info.kind), info.namespaced);
+        // Events exist in two API groups with the same content: the recorded one is taken, whichever was asked for.
+        let asked = known_kinds.first().map(|info| Kind::new(info.group, info.kind));
+        let recorded_event = || {
+            EVENT_GROUPS
+                .map(|group| Kind::new(group, "Event"))
+                .into_iter()
+                .find(|kind| self.recorded.contains(kind))
         };
-        // `events` exist in two API groups with the same content; the recorded one is taken.
+        if let Some(shown) = asked.filter(is_event)
+            && !self.recorded.contains(&shown)
+            && let Some(kind) = recorded_event()
+        {
+            return Ok(ResourceType { kind, shown, namespaced: true });
+        }
         if let Some(found) =
             known_kinds.iter().map(|info| as_found(info)).find(|found| self.recorded.contains(&found.kind))
         {
             return Ok(found);
         }
         if let Some(custom) = self.custom.iter().find(|custom| custom.names.contains(&lower)) {
-            return Ok(ResourceType { kind: custom.kind.clone(), namespaced: custom.namespaced });
+            return Ok(ResourceType::of(custom.kind.clone(), custom.namespaced));
         }
         // A custom kind whose definition was not recorded is found by the names that Kubernetes would guess.
         let by_guess = self.recorded.iter().find(|kind| {
@@ -123,7 +148,7 @@ impl KindResolver {
                 .any(|name| *name == lower || format!("{name}.{}", kind.group) == lower)
         });
         if let Some(kind) = by_guess {
-            return Ok(ResourceType { kind: kind.clone(), namespaced: !self.cluster_wide.contains(kind) });
+            return Ok(ResourceType::of(kind.clone(), !self.cluster_wide.contains(kind)));
         }
         if let Some(info) = known_kinds.first() {
             return Ok(as_found(info));
@@ -131,6 +156,10 @@ impl KindResolver {
         let names: Vec<String> = self.recorded.iter().map(KindResolver::plural).collect();
         bail!("unknown resource type {resource_name:?}; the history has: {}", names.join(", "));
     }
+}
+
+fn is_event(kind: &Kind) -> bool {
+    EVENT_GROUPS.iter().any(|group| kind.is(group, "Event"))
 }
 
 // === impl CustomKind ===
