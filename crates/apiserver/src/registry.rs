@@ -49,6 +49,8 @@ pub struct WriteOptions {
     pub dry_run: bool,
     /// The writer is a component of the cluster: it never has to wait for components that are behind.
     pub is_component: bool,
+    /// A new object keeps the uid that it has.
+    pub keeps_uid: bool,
 }
 
 /// The most attempts of a write that others overtake.

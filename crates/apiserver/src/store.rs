@@ -63,7 +63,7 @@ pub struct ObjectList {
 /// A change of an object in a store.
 #[derive(Clone, Debug)]
 pub struct StoreEvent {
-    /// The resourceVersion that the change has.
+    /// The resourceVersion that the change has; 0 for an object that a reader finds when it begins.
     pub version: u64,
     /// The kind of the object.
     pub kind: Kind,

@@ -54,15 +54,16 @@ struct WriteQuery {
 
 /// Answers a request with any method but GET.
 pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result<Response, ApiError> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let store = registry.store();
     let read_only = store.read_only_reason();
-    let path = parts.uri.path();
+    let path = parts.uri.path().to_owned();
+    let path = &*path;
     let is_review = parts.method == Method::POST && reviews::answer(path, json!({}), true).is_some();
     if let Some(reason) = read_only.as_ref().filter(|_| !is_review) {
         return Err(ApiError::method_not_allowed(reason.clone()));
     }
-    let body = body::read(body).await?;
+    let body = body::make_json(&mut parts.headers, body::read(body).await?)?;
     if is_review {
         let review = parse_json(&parts.headers, &body)?;
         let reviewed =
@@ -84,7 +85,7 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
         resource: find_resource(&**store, &info)?,
         info,
         body: &body,
-        options: WriteOptions { dry_run: query.is_dry_run, is_component: false },
+        options: WriteOptions { dry_run: query.is_dry_run, ..WriteOptions::default() },
         parts: &parts,
         field_validation: query.field_validation,
         warnings: RefCell::default(),

@@ -7,11 +7,16 @@
 )]
 
 mod common;
+#[path = "serve/server.rs"]
+#[allow(dead_code, reason = "these tests use parts of it")]
+mod server;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::PROGRAM;
+use serde_json::{Value, json};
+use server::Server;
 
 /// A command line of a document, and the output that the document shows.
 struct Example {
@@ -83,6 +88,44 @@ fn the_commands_about_a_cluster_work() {
     }
     let record = std::fs::read_to_string(folder.path().join("record.jsonl")).unwrap();
     assert!(record.lines().any(|line| line.contains(r#""kind":"Pod""#)), "{record}");
+}
+
+/// The Stages of the README, and what it says of them.
+#[test]
+fn the_stages_of_the_readme_do_what_it_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let stages = text.split_once("```yaml\n").and_then(|(_, rest)| rest.split_once("```")).unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("stages.yaml"), stages).unwrap();
+    let server = Server::of(common::command(folder.path()).args([
+        "cluster",
+        "--insecure",
+        "--clock",
+        "virtual",
+        "--nodes",
+        "10",
+        "--load",
+        "stages.yaml",
+        "--scheduling-annotations",
+    ]));
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0"},
+        "spec": {"containers": [{"name": "c", "image": "busybox"}]},
+    });
+    assert_eq!(server.post(pods, &pod).code, 201);
+    let pod_after = |seconds: u64| -> Value {
+        let advanced = server.post("/kinescope/v1/cluster/advance", &json!({"seconds": seconds}));
+        assert_eq!(advanced.code, 200);
+        serde_json::from_slice(&server.get(&format!("{pods}/web-0")).body).unwrap()
+    };
+    let pod = pod_after(59);
+    assert_eq!(pod["status"]["phase"], "Running");
+    let verdicts = &pod["metadata"]["annotations"]["kube-scheduler-simulator.sigs.k8s.io/filter-result"];
+    let verdicts: Value = serde_json::from_str(verdicts.as_str().unwrap()).unwrap();
+    assert_eq!(verdicts.as_object().unwrap().len(), 10);
+    assert_eq!(pod_after(2)["status"]["phase"], "Failed");
 }
 
 fn examples(text: &str) -> Vec<Example> {

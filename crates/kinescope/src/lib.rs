@@ -59,6 +59,6 @@ pub use virtualcluster;
 
 pub use replay::{ReplayBuilder, ReplayReport, Replayer};
 pub use virtualcluster::{
-    AdvanceTarget, AutoscalerSettings, ClusterClock, ComponentSet, ControlPlaneSettings, NodeTemplate,
-    RecordingOptions, SchedulingOutcome, VirtualCluster, VirtualClusterOptions,
+    AdvanceError, AdvanceTarget, AutoscalerSettings, ClusterClock, ComponentSet, ControlPlaneSettings,
+    NodeTemplate, RecordingOptions, SchedulingOutcome, VirtualCluster, VirtualClusterOptions,
 };

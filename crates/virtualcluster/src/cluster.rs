@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::bootstrap::create_initial_objects;
 use crate::clock::ClusterClock;
-use crate::control_plane::{AdvanceTarget, Command, ControlPlane, ControlPlaneSettings};
+use crate::control_plane::{AdvanceError, AdvanceTarget, Command, ControlPlane, ControlPlaneSettings};
 use crate::node_template::NodeTemplate;
 use crate::recording::{ClusterRecording, RecordingOptions};
 use crate::stage::{Stage, stage_kind};
@@ -45,6 +45,15 @@ impl Default for VirtualClusterOptions {
 
 /// The version that a cluster shows unless it is told another one.
 const DEFAULT_GIT_VERSION: &str = "v1.36.4";
+
+/// A cluster whose components do not run yet: nobody changes the objects that it begins with while they are added.
+pub struct PreparedCluster {
+    store: Arc<MemoryStore>,
+    registry: Arc<Registry>,
+    clock: Arc<ClusterClock>,
+    control_plane: ControlPlaneSettings,
+    recording: Option<ClusterRecording>,
+}
 
 /// A Kubernetes cluster in this process.
 pub struct VirtualCluster {
@@ -91,6 +100,11 @@ pub struct SchedulingOutcome {
 impl VirtualCluster {
     /// Starts a cluster with the objects that every cluster has.
     pub fn start(options: VirtualClusterOptions) -> Result<VirtualCluster, StartError> {
+        VirtualCluster::prepare(options)?.start()
+    }
+
+    /// A cluster with the objects that every cluster has, whose components do not run yet.
+    pub fn prepare(options: VirtualClusterOptions) -> Result<PreparedCluster, StartError> {
         if options.control_plane.components.autoscaler && options.control_plane.autoscaler.is_none() {
             return Err(StartError::NoNodeGroups);
         }
@@ -104,21 +118,7 @@ impl VirtualCluster {
         create_initial_objects(&registry)?;
         let recording = options.recording.map(|recording| ClusterRecording::create(recording, &store));
         let recording = recording.transpose()?;
-        let (commands, receiver) = mpsc::channel();
-        let control_plane = ControlPlane::new(
-            registry.clone(),
-            store.clone(),
-            clock.clone(),
-            options.control_plane,
-            recording,
-            receiver,
-        );
-        let wake = Box::new(control_plane.waker());
-        let thread = std::thread::Builder::new().name("control-plane".to_owned());
-        let thread = thread.spawn(move || control_plane.run());
-        let thread = Mutex::new(Some(thread.map_err(StartError::Thread)?));
-        let base = Mutex::new(store.snapshot());
-        Ok(VirtualCluster { store, registry, clock, commands, wake, thread, base })
+        Ok(PreparedCluster { store, registry, clock, control_plane: options.control_plane, recording })
     }
 
     /// Writes to the cluster as a client does.
@@ -138,27 +138,12 @@ impl VirtualCluster {
 
     /// Creates nodes from a template.
     pub fn add_nodes(&self, count: usize, template: &NodeTemplate) -> Result<(), ApiError> {
-        for index in 0..count {
-            self.registry.create_object(template.node(index))?;
-        }
-        Ok(())
+        add_nodes(&self.registry, count, template)
     }
 
     /// Creates an object as `kubectl create` does.
     pub fn create(&self, object: Value) -> Result<Object, ApiError> {
         self.registry.create_object(object)
-    }
-
-    /// Adds an object as it is, with its uid, times and status. It must not exist.
-    pub fn import(&self, object: &Object) -> Result<Object, ApiError> {
-        let meta = object.meta();
-        let kind = Kind::of(&meta.api_version, &meta.kind);
-        let kind = self.store.resources().of_kind(&kind).map_or(kind, |resource| resource.storage_kind());
-        let name = NamespacedName::new(&*meta.namespace, &*meta.name);
-        let expected = self.store.objects(&kind).get(&name).map(apiserver::resource_version_of);
-        let value = object.value().map_err(|error| StoreError::Failed(error.to_string()))?;
-        let write = Write { kind, name, expected, object: value, is_deletion: false, may_wait: false };
-        Ok(self.store.commit(write)?)
     }
 
     /// The objects that exist now are those that a reset restores.
@@ -173,22 +158,19 @@ impl VirtualCluster {
         self.store.restore(&base);
     }
 
-    /// Waits until the components have nothing left to do at the present moment.
-    pub fn settle(&self) {
+    /// Waits until the components have nothing left to do at the present moment. Returns whether that was reached:
+    /// stages that follow each other without delay, for example, never end.
+    pub fn settle(&self) -> bool {
         let (reply, settled) = mpsc::channel();
         self.command(Command::Settle(reply));
-        let _ = settled.recv();
+        settled.recv().unwrap_or(false)
     }
 
-    /// Moves a virtual clock, and lets everything happen that is due meanwhile. Returns the moment that it shows then;
-    /// `None` if the clock is not a virtual one.
-    pub fn advance(&self, target: AdvanceTarget) -> Option<Moment> {
-        if !self.clock.is_virtual() {
-            return None;
-        }
+    /// Moves a virtual clock, and lets everything happen that is due meanwhile. Returns the moment that it shows then.
+    pub fn advance(&self, target: AdvanceTarget) -> Result<Moment, AdvanceError> {
         let (reply, advanced) = mpsc::channel();
         self.command(Command::Advance { target, reply });
-        advanced.recv().ok()
+        advanced.recv().unwrap_or(Err(AdvanceError::Stopped))
     }
 
     /// Waits until each of these pods is bound, or was found unschedulable.
@@ -243,4 +225,54 @@ impl Drop for VirtualCluster {
         // Whoever wants to know of an error stops the cluster.
         let _ = self.stop();
     }
+}
+
+// === impl PreparedCluster ===
+
+impl PreparedCluster {
+    /// Starts the components. The objects that exist now are those that a reset restores.
+    pub fn start(self) -> Result<VirtualCluster, StartError> {
+        let PreparedCluster { store, registry, clock, control_plane, recording } = self;
+        let (commands, receiver) = mpsc::channel();
+        let control_plane = ControlPlane::new(
+            registry.clone(),
+            store.clone(),
+            clock.clone(),
+            control_plane,
+            recording,
+            receiver,
+        );
+        let base = Mutex::new(store.snapshot());
+        let wake = Box::new(control_plane.waker());
+        let thread = std::thread::Builder::new().name("control-plane".to_owned());
+        let thread = thread.spawn(move || control_plane.run());
+        let thread = Mutex::new(Some(thread.map_err(StartError::Thread)?));
+        Ok(VirtualCluster { store, registry, clock, commands, wake, thread, base })
+    }
+
+    /// Creates nodes from a template.
+    pub fn add_nodes(&self, count: usize, template: &NodeTemplate) -> Result<(), ApiError> {
+        add_nodes(&self.registry, count, template)
+    }
+
+    /// Creates an object as `kubectl create` does.
+    pub fn create(&self, object: Value) -> Result<Object, ApiError> {
+        self.registry.create_object(object)
+    }
+
+    /// Adds an object as it is, with its uid, times and status. It replaces one of that name.
+    pub fn import(&self, object: &Object) -> Result<Object, ApiError> {
+        let meta = object.meta();
+        let kind = Kind::of(&meta.api_version, &meta.kind);
+        let kind = self.store.resources().of_kind(&kind).map_or(kind, |resource| resource.storage_kind());
+        let name = NamespacedName::new(&*meta.namespace, &*meta.name);
+        let expected = self.store.objects(&kind).get(&name).map(apiserver::resource_version_of);
+        let value = object.value().map_err(|error| StoreError::Failed(error.to_string()))?;
+        let write = Write { kind, name, expected, object: value, is_deletion: false, may_wait: false };
+        Ok(self.store.commit(write)?)
+    }
+}
+
+fn add_nodes(registry: &Registry, count: usize, template: &NodeTemplate) -> Result<(), ApiError> {
+    (0..count).try_for_each(|index| registry.create_object(template.node(index)).map(drop))
 }

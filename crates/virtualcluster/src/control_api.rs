@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::cluster::VirtualCluster;
-use crate::control_plane::AdvanceTarget;
+use crate::control_plane::{AdvanceError, AdvanceTarget};
 
 /// The path below which a cluster is controlled.
 pub const CONTROL_PATH: &str = "/kinescope/v1/cluster";
@@ -63,10 +63,9 @@ async fn advance(State(cluster): State<Arc<VirtualCluster>>, body: Bytes) -> Res
             "{holder} holds a Lease: a controller outside of the cluster would not notice that its clock moves"
         )));
     }
-    let moved = tokio::task::spawn_blocking(move || cluster.advance(target)).await.ok().flatten();
-    let now = moved.ok_or_else(|| {
-        ApiError::bad_request("the clock of this cluster is the wall clock: start it with --clock virtual")
-    })?;
+    let moved = tokio::task::spawn_blocking(move || cluster.advance(target)).await;
+    let now = moved.unwrap_or(Err(AdvanceError::Stopped));
+    let now = now.map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok(Json(json!({"now": now.to_string()})).into_response())
 }
 

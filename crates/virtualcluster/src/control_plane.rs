@@ -41,6 +41,7 @@ use volumes::Volumes;
 use workloads::Workloads;
 
 pub use autoscaling::AutoscalerSettings;
+pub use stage_player::EndlessStages;
 pub use tasks::ComponentSet;
 
 /// The settings of a cluster's components.
@@ -100,21 +101,54 @@ pub(crate) struct ControlPlane {
     commands: Receiver<Command>,
     components: Components,
     recording: Option<ClusterRecording>,
+    /// The last change that was read.
+    last_change: Option<Arc<StoreChange>>,
 }
 
 /// A command to the thread of a control plane.
 pub(crate) enum Command {
     /// Ends it.
     Stop,
-    /// Replies when it has nothing left to do at the present moment.
-    Settle(Sender<()>),
+    /// Replies when it has nothing left to do at the present moment: whether that was reached.
+    Settle(Sender<bool>),
     /// Moves a virtual clock. Replies with the moment that it shows then.
     Advance {
         /// How far.
         target: AdvanceTarget,
         /// Where the reply goes.
-        reply: Sender<Moment>,
+        reply: Sender<Result<Moment, AdvanceError>>,
     },
+}
+
+/// A clock that cannot be moved, or not so far.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdvanceError {
+    /// The clock moves by itself.
+    #[error("the clock of this cluster is the wall clock: start it with --clock virtual")]
+    RealClock,
+    /// A moment never ends, since stages of an object have no delay.
+    #[error("the clock stays at {at}: {stages}")]
+    EndlessStages {
+        /// The moment.
+        at: Moment,
+        /// The object, and its stages.
+        stages: EndlessStages,
+    },
+    /// The components do not come to an end at a moment.
+    #[error(
+        "the clock stays at {at}: the components have not finished after {rounds} rounds; the last change was of {last}"
+    )]
+    Unsettled {
+        /// The moment.
+        at: Moment,
+        /// How often all of them have worked.
+        rounds: usize,
+        /// The object that was changed last.
+        last: String,
+    },
+    /// The cluster has ended.
+    #[error("the cluster has ended")]
+    Stopped,
 }
 
 /// How far a virtual clock moves.
@@ -159,7 +193,10 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 /// How far a clock moves at most until nothing is about to happen: stages may follow each other forever.
 const MAX_UNTIL_IDLE: Duration = Duration::from_secs(24 * 3600);
 /// The most rounds of work before commands are read again.
-const MAX_ROUNDS: usize = 10_000;
+const MAX_ROUNDS: usize = if cfg!(test) { 1_000 } else { 10_000 };
+/// How often so many rounds are worked at one moment. A StatefulSet whose pods start one after the other takes six rounds
+/// for each; a ReplicaSet whose pods fail at once never ends, and is slower with each pod.
+const MAX_ATTEMPTS_TO_SETTLE: usize = 3;
 
 // === impl ControlPlane ===
 
@@ -174,7 +211,17 @@ impl ControlPlane {
     ) -> ControlPlane {
         let reader = store.read_changes();
         let components = Components::new(&settings, clock.now());
-        ControlPlane { registry, store, clock, settings, reader, commands, components, recording }
+        ControlPlane {
+            registry,
+            store,
+            clock,
+            settings,
+            reader,
+            commands,
+            components,
+            recording,
+            last_change: None,
+        }
     }
 
     /// A function that ends a wait for changes, so that commands are read.
@@ -185,22 +232,26 @@ impl ControlPlane {
     /// Runs until it is told to stop. Returns the error of the recording, if there was one.
     pub(crate) fn run(mut self) -> history::Result<()> {
         self.list();
-        let mut waiting: Vec<Sender<()>> = Vec::new();
+        let mut waiting: Vec<Sender<bool>> = Vec::new();
+        let mut attempts_to_settle = 0;
         loop {
             let is_idle = self.work();
-            if is_idle {
+            attempts_to_settle = if is_idle { 0 } else { attempts_to_settle + 1 };
+            if is_idle || attempts_to_settle >= MAX_ATTEMPTS_TO_SETTLE {
+                let is_settled = is_idle && self.components.endless_stages().is_none();
                 for reply in waiting.drain(..) {
                     // Whoever waited may have gone.
-                    let _ = reply.send(());
+                    let _ = reply.send(is_settled);
                 }
+                attempts_to_settle = 0;
             }
             while let Ok(command) = self.commands.try_recv() {
                 match command {
                     Command::Stop => return self.close(),
                     Command::Settle(reply) => waiting.push(reply),
                     Command::Advance { target, reply } => {
-                        self.advance(target);
-                        let _ = reply.send(self.clock.now());
+                        let advanced = self.advance(target);
+                        let _ = reply.send(advanced.map(|()| self.clock.now()));
                     }
                 }
             }
@@ -253,6 +304,9 @@ impl ControlPlane {
         if let Some(recording) = &mut self.recording {
             recording.write();
         }
+        if let Some(last) = changes.last() {
+            self.last_change = Some(last.clone());
+        }
         !changes.is_empty()
     }
 
@@ -287,28 +341,49 @@ impl ControlPlane {
         due.map_or(MAX_WAIT, |due| nanos_between(now, due).min(MAX_WAIT))
     }
 
-    fn advance(&mut self, target: AdvanceTarget) {
+    /// Moves the clock. It stays where a moment does not end.
+    fn advance(&mut self, target: AdvanceTarget) -> Result<(), AdvanceError> {
+        if !self.clock.is_virtual() {
+            return Err(AdvanceError::RealClock);
+        }
         let end = match target {
             AdvanceTarget::By(duration) => Some(kubernetes::time::after(self.clock.now(), duration)),
             AdvanceTarget::UntilIdle => None,
         };
         let patience = kubernetes::time::after(self.clock.now(), MAX_UNTIL_IDLE);
         loop {
-            if !self.work() {
-                continue;
-            }
+            self.finish_moment()?;
             let next = self.components.next_due(self.clock.now());
             match (next, end) {
                 (Some(next), Some(end)) if next <= end => self.clock.set(next),
                 (_, Some(end)) => {
                     self.clock.set(end);
-                    self.work();
-                    return;
+                    return self.finish_moment();
                 }
                 (Some(next), None) if self.components.is_busy() && next <= patience => self.clock.set(next),
-                (_, None) => return,
+                (_, None) => return Ok(()),
             }
         }
+    }
+
+    /// Works until nothing is left to do at the moment that a virtual clock shows.
+    fn finish_moment(&mut self) -> Result<(), AdvanceError> {
+        let at = self.clock.now();
+        let is_finished = (0..MAX_ATTEMPTS_TO_SETTLE).any(|_| self.work());
+        if let Some(stages) = self.components.endless_stages() {
+            return Err(AdvanceError::EndlessStages { at, stages });
+        }
+        if is_finished {
+            return Ok(());
+        }
+        let last = self.last_change.as_deref().map_or_else(String::new, |change| match change {
+            StoreChange::Event(event) => {
+                let meta = event.new.meta();
+                format!("{} {}/{}", meta.kind, meta.namespace, meta.name)
+            }
+            StoreChange::Reset => "all objects".to_owned(),
+        });
+        Err(AdvanceError::Unsettled { at, rounds: MAX_ROUNDS * MAX_ATTEMPTS_TO_SETTLE, last })
     }
 }
 
@@ -351,7 +426,14 @@ impl Components {
 
     /// Whether something is about to happen by itself, soon.
     fn is_busy(&self) -> bool {
-        self.agenda.is_busy() || self.autoscaling.as_ref().is_some_and(Autoscaling::is_busy)
+        self.agenda.is_busy()
+            || self.scheduling.as_ref().is_some_and(PodScheduling::is_busy)
+            || self.autoscaling.as_ref().is_some_and(Autoscaling::is_busy)
+    }
+
+    /// The stages that do not come to an end at the present moment.
+    fn endless_stages(&self) -> Option<EndlessStages> {
+        self.kubelet.as_ref().and_then(Kubelet::endless_stages)
     }
 
     /// A change of an object.

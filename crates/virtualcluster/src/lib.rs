@@ -20,10 +20,11 @@ mod tests;
 mod time_shift;
 
 pub use clock::ClusterClock;
-pub use cluster::{SchedulingOutcome, StartError, VirtualCluster, VirtualClusterOptions};
+pub use cluster::{PreparedCluster, SchedulingOutcome, StartError, VirtualCluster, VirtualClusterOptions};
 pub use control_api::{AdvanceRequest, CONTROL_PATH, control_routes};
 pub use control_plane::{
-    AdvanceTarget, AutoscalerSettings, ComponentSet, ControlPlaneSettings, default_scheduler_configuration,
+    AdvanceError, AdvanceTarget, AutoscalerSettings, ComponentSet, ControlPlaneSettings, EndlessStages,
+    default_scheduler_configuration,
 };
 pub use credentials::Credentials;
 pub use kubeconfig::{Kubeconfig, KubeconfigCluster};

@@ -2,6 +2,7 @@
 
 mod autoscaling;
 mod recording;
+mod scheduling_annotations;
 mod stages;
 
 use std::time::Duration;
@@ -11,8 +12,8 @@ use model::{Kind, Moment, NamespacedName};
 use serde_json::{Value, json};
 
 use crate::{
-    AdvanceTarget, ClusterClock, ComponentSet, ControlPlaneSettings, NodeTemplate, VirtualCluster,
-    VirtualClusterOptions,
+    AdvanceError, AdvanceTarget, ClusterClock, ComponentSet, ControlPlaneSettings, NodeTemplate,
+    VirtualCluster, VirtualClusterOptions,
 };
 
 const START: &str = "2026-11-02T14:20:00Z";
@@ -103,6 +104,25 @@ fn pods_are_scheduled_or_refused() {
     assert_eq!(phases(&cluster), ["Running", "Running"]);
 }
 
+/// kvcl's profiles: NodeResourcesFit prefers the most allocated node, and NodeResourcesBalancedAllocation does not score.
+#[test]
+fn a_profile_spreads_pods_and_the_other_fills_nodes_up() {
+    for (scheduler, expected) in [("default-scheduler", [2, 2]), ("bin-packing-scheduler", [0, 4])] {
+        let cluster = cluster(2);
+        for index in 0..4 {
+            let mut pod = pod(&format!("p{index}"), "2");
+            pod["spec"]["schedulerName"] = scheduler.into();
+            pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = "2Gi".into();
+            cluster.create(pod).unwrap();
+            cluster.settle();
+        }
+        let nodes = fields(&cluster, &Kind::new("", "Pod"), "/spec/nodeName");
+        let mut counts = ["node-0", "node-1"].map(|node| nodes.iter().filter(|name| *name == node).count());
+        counts.sort_unstable();
+        assert_eq!(counts, expected, "{scheduler}");
+    }
+}
+
 #[test]
 fn a_reset_restores_the_state_and_the_components() {
     let cluster = cluster(2);
@@ -147,6 +167,32 @@ fn a_virtual_clock_moves_from_task_to_task() {
 }
 
 #[test]
+fn a_cluster_is_not_idle_while_a_pod_waits_for_its_next_attempt() {
+    let cluster = cluster(1);
+    cluster
+        .create(json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000,
+        }))
+        .unwrap();
+    cluster.create(pod("low", "20")).unwrap();
+    cluster.settle();
+    let mut high = pod("high", "20");
+    high["spec"]["priorityClassName"] = "high".into();
+    cluster.create(high).unwrap();
+    // Its victim goes at once; the pod itself is tried again after its backoff.
+    cluster.advance(AdvanceTarget::UntilIdle).unwrap();
+    assert_eq!(fields(&cluster, &Kind::new("", "Pod"), "/metadata/name"), ["high"]);
+    assert_eq!(phases(&cluster), ["Running"]);
+}
+
+#[test]
+fn a_wall_clock_is_not_moved() {
+    let cluster = VirtualCluster::start(VirtualClusterOptions::default()).unwrap();
+    let refused = cluster.advance(AdvanceTarget::UntilIdle);
+    assert_eq!(refused, Err(AdvanceError::RealClock));
+}
+
+#[test]
 fn workloads_have_pods_until_they_are_deleted() {
     let cluster = cluster(2);
     let selector = json!({"matchLabels": {"app": "web"}});
@@ -182,6 +228,93 @@ fn a_job_completes() {
     cluster.advance(AdvanceTarget::By(Duration::from_secs(10))).unwrap();
     assert_eq!(phases(&cluster), ["Succeeded"; 2]);
     assert_eq!(fields(&cluster, &Kind::new("batch", "Job"), "/status/succeeded"), ["2"]);
+}
+
+#[test]
+fn a_cron_job_runs_its_jobs() {
+    let cluster = cluster(1);
+    let job = workload("Job", "tick", json!({"ttlSecondsAfterFinished": 3600}));
+    let mut template = job["spec"].clone();
+    template["template"]["spec"]["restartPolicy"] = "Never".into();
+    cluster
+        .create(json!({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"},
+            "spec": {"schedule": "*/10 * * * *", "jobTemplate": {"spec": template}},
+        }))
+        .unwrap();
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(25 * 60))).unwrap();
+    // At 14:30 and 14:40: the names are minutes since 1970.
+    let jobs = Kind::new("batch", "Job");
+    assert_eq!(fields(&cluster, &jobs, "/metadata/name"), ["tick-29893830", "tick-29893840"]);
+    assert_eq!(fields(&cluster, &jobs, "/status/succeeded"), ["1", "1"]);
+    assert_eq!(phases(&cluster), ["Succeeded", "Succeeded"]);
+    let uids = fields(&cluster, &jobs, "/metadata/uid");
+    assert_eq!(
+        fields(&cluster, &jobs, "/spec/selector/matchLabels/batch.kubernetes.io~1controller-uid"),
+        uids
+    );
+    let cron_jobs = Kind::new("batch", "CronJob");
+    assert_eq!(fields(&cluster, &cron_jobs, "/status/lastScheduleTime"), ["2026-11-02T14:40:00Z"]);
+    assert_eq!(fields(&cluster, &cron_jobs, "/status/active"), ["-"]);
+}
+
+/// A moment of a history, of which ReplicaSets were recorded, but no owners of the kinds of others.
+#[test]
+fn the_objects_that_a_cluster_begins_with_stay() {
+    let cluster = VirtualCluster::prepare(VirtualClusterOptions {
+        clock: ClusterClock::starting_at(START.parse().unwrap()),
+        ..VirtualClusterOptions::default()
+    });
+    let cluster = cluster.unwrap();
+    cluster.add_nodes(15, &NodeTemplate::default()).unwrap();
+    let check_all_run = |cluster: &VirtualCluster| {
+        let phases = phases(cluster);
+        let running = phases.iter().filter(|phase| *phase == "Running").count();
+        assert_eq!((running, phases.len()), (1_501, 1_501));
+    };
+    let object = |value: Value| model::Object::parse(&value.to_string()).unwrap();
+    let pod_of = |index: usize, owner: Value| {
+        let mut pod = pod(&format!("pod-{index:04}"), "10m");
+        pod["metadata"]["uid"] = format!("uid-{index}").into();
+        pod["metadata"]["namespace"] = "default".into();
+        pod["metadata"]["ownerReferences"] = json!([owner]);
+        object(pod)
+    };
+    let owner_of = |kind: &str, uid: &str| json!({"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true});
+    for index in 0..1_500 {
+        cluster.import(&pod_of(index, owner_of("ReplicaSet", "web-uid"))).unwrap();
+    }
+    // It was not recorded.
+    cluster.import(&pod_of(1_500, owner_of("StatefulSet", "other-uid"))).unwrap();
+    let mut set = workload("ReplicaSet", "web", json!({"replicas": 1_500}));
+    set["metadata"]["namespace"] = "default".into();
+    set["metadata"]["uid"] = "web-uid".into();
+    cluster.import(&object(set)).unwrap();
+
+    let cluster = cluster.start().unwrap();
+    assert!(cluster.settle());
+    check_all_run(&cluster);
+    // Later ones need owners that exist, of kinds that the cluster has.
+    let mut created = Vec::new();
+    for (index, owner) in [
+        (2_000, owner_of("ReplicaSet", "web-uid")),
+        (2_001, owner_of("ReplicaSet", "earlier-uid")),
+        (2_002, owner_of("StatefulSet", "web-uid")),
+        (2_003, owner_of("CloneSet", "web-uid")),
+    ] {
+        created.push(cluster.create(pod_of(index, owner).value().unwrap()).unwrap().meta().name.into_owned());
+    }
+    cluster.settle();
+    let names = fields(&cluster, &Kind::new("", "Pod"), "/metadata/name");
+    assert_eq!(names[1_501..], [created[0].clone(), created[3].clone()]);
+    cluster.reset();
+    cluster.settle();
+    check_all_run(&cluster);
+    // Their owner's deletion ends them.
+    let sets = Kind::new("apps", "ReplicaSet");
+    cluster.registry().delete_object(&sets, &name("web"), &DeleteOptions::default()).unwrap();
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(60))).unwrap();
+    assert_eq!(phases(&cluster), ["Running"]);
 }
 
 #[test]

@@ -19,6 +19,15 @@ const MAX_NAME_ATTEMPTS: usize = 8;
 impl Registry {
     /// Creates an object of a kind that the store has, for a component; in the namespace `default` if it names none.
     pub fn create_object(&self, object: Value) -> Result<Object, ApiError> {
+        self.create_for_component(object, WriteOptions::default())
+    }
+
+    /// The same with the uid that the object has: controllers refer to what they create before they see it.
+    pub fn create_with_uid(&self, object: Value) -> Result<Object, ApiError> {
+        self.create_for_component(object, WriteOptions { keeps_uid: true, ..WriteOptions::default() })
+    }
+
+    fn create_for_component(&self, object: Value, options: WriteOptions) -> Result<Object, ApiError> {
         let kind = Kind::of(
             object["apiVersion"].as_str().unwrap_or_default(),
             object["kind"].as_str().unwrap_or_default(),
@@ -29,7 +38,7 @@ impl Registry {
             "" => "default".to_owned(),
             namespace => namespace.to_owned(),
         };
-        let options = WriteOptions { is_component: true, ..WriteOptions::default() };
+        let options = WriteOptions { is_component: true, ..options };
         self.create(resource, Some(&*namespace).filter(|_| resource.namespaced), object, options)
     }
 
@@ -47,7 +56,7 @@ impl Registry {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
         }
         self.check_namespace_exists(resource, namespace, &object)?;
-        let object = self.admitted(resource, namespace, object)?;
+        let object = self.admitted(resource, namespace, object, options)?;
         let generate_name = metadata_text(&object, "generateName").to_owned();
         if !metadata_text(&object, "name").is_empty() || generate_name.is_empty() {
             let (name, object) = self.complete_new(resource, object)?;
@@ -89,12 +98,20 @@ impl Registry {
     }
 
     /// A new object with its defaults, admitted. Its name may still be missing.
-    fn admitted(&self, resource: &Resource, namespace: &str, mut object: Value) -> Result<Value, ApiError> {
+    fn admitted(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        mut object: Value,
+        options: WriteOptions,
+    ) -> Result<Value, ApiError> {
         let kind = &resource.storage_kind();
         if resource.is_event() {
             object = converted_event(object, &kind.group);
         }
-        prepare_new(&mut object, namespace, self.new_uid(), self.now());
+        let uid = Some(metadata_text(&object, "uid")).filter(|uid| options.keeps_uid && !uid.is_empty());
+        let uid = uid.map_or_else(|| self.new_uid(), str::to_owned);
+        prepare_new(&mut object, namespace, uid, self.now());
         defaults::set_defaults(kind, &mut object);
         self.admit_new(resource, &mut object)?;
         Ok(object)

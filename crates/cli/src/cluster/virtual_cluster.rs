@@ -13,8 +13,8 @@ use query::autoscaler_choice::{AutoscalerChoice, AutoscalerOptions};
 use recorder::secret_key;
 use serde_json::json;
 use virtualcluster::{
-    AutoscalerSettings, ClusterClock, ControlPlaneSettings, NodeTemplate, RecordingOptions, VirtualCluster,
-    VirtualClusterOptions, control_routes, default_scheduler_configuration,
+    AutoscalerSettings, ClusterClock, ControlPlaneSettings, NodeTemplate, PreparedCluster, RecordingOptions,
+    VirtualCluster, VirtualClusterOptions, control_routes, default_scheduler_configuration,
 };
 
 use super::{ClockKind, Cluster};
@@ -44,7 +44,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
             None => ClusterClock::Real.now(),
         }),
     };
-    let cluster = VirtualCluster::start(VirtualClusterOptions {
+    let cluster = VirtualCluster::prepare(VirtualClusterOptions {
         clock,
         control_plane,
         recording: recording_options(options, &name)?,
@@ -56,9 +56,8 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     for path in &options.load {
         load_manifests(&cluster, path)?;
     }
-    cluster.add_nodes(options.nodes, &template)?;
-    cluster.set_base();
-    let cluster = Arc::new(cluster);
+    cluster.add_nodes(options.nodes, &template).context("--nodes")?;
+    let cluster = Arc::new(cluster.start()?);
     let registry = Arc::clone(cluster.registry());
     let served = options.serving.listen(
         true,
@@ -147,7 +146,7 @@ fn autoscaler_settings(options: &Cluster, out: &mut Printer) -> anyhow::Result<O
 }
 
 /// Adds the objects of a history at a moment, as they were.
-fn load_history(cluster: &VirtualCluster, path: &Path, options: &Cluster) -> anyhow::Result<()> {
+fn load_history(cluster: &PreparedCluster, path: &Path, options: &Cluster) -> anyhow::Result<()> {
     let open_history = history_arg::open(Some(path))?;
     let source = open_history.source(options.source.as_deref(), "--source")?;
     let moment = open_history.moment(options.at.first().map(String::as_str))?;
@@ -169,7 +168,7 @@ fn load_history(cluster: &VirtualCluster, path: &Path, options: &Cluster) -> any
 }
 
 /// Creates the objects of a manifest.
-fn load_manifests(cluster: &VirtualCluster, path: &Path) -> anyhow::Result<()> {
+fn load_manifests(cluster: &PreparedCluster, path: &Path) -> anyhow::Result<()> {
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
     let input = Input::open(&name, Box::new(file))?;

@@ -74,6 +74,10 @@ impl AutoscalerLoop {
     /// matters. An unschedulable pod is delivered at once, since the autoscaler may start a loop earlier for it.
     pub fn apply_pod(&mut self, event: PodEvent) {
         let pod = event.object().clone();
+        if event.state().is_none() {
+            // A new pod of the same name is another pod.
+            self.pods_without_scale_up.remove(&pod.name);
+        }
         let is_unschedulable = event.state().is_some()
             && pod.node_name.is_none()
             && !pod.is_terminating()
@@ -192,8 +196,10 @@ impl AutoscalerLoop {
 
     /// Whether the last loop changed nothing and already considered all unschedulable pods.
     pub fn is_idle(&self) -> bool {
+        // A loop at the very moment may have run before the pod was found unschedulable, and it considers only pods
+        // that are older than the delay.
         self.last_idle_loop.is_some_and(|idle_since| {
-            idle_since >= after(self.last_unschedulable, self.autoscaler.new_pod_scale_up_delay())
+            idle_since > after(self.last_unschedulable, self.autoscaler.new_pod_scale_up_delay())
         })
     }
 }

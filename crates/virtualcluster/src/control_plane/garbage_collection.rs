@@ -53,7 +53,7 @@ impl GarbageCollection {
         }
         let Ok(MetadataJson { metadata }) = event.new.view::<MetadataJson>() else { return };
         let object = object_ref(&event.kind, &event.new);
-        self.forget(&object);
+        let earlier_owners = self.forget(&object);
         if event.is_deletion {
             self.uids.remove(&metadata.uid);
             if self.dependents.contains_key(&metadata.uid) {
@@ -74,7 +74,11 @@ impl GarbageCollection {
             }
             let owners = metadata.owner_references.clone();
             self.objects.insert(object.clone(), OwnedObject { uid: metadata.uid.clone(), owners });
-            self.new_dependents.insert(object.clone());
+            // Objects that the cluster begins with keep owners that it does not have: their kind may not be recorded.
+            if event.version != 0 && earlier_owners.is_none_or(|earlier| earlier != metadata.owner_references)
+            {
+                self.new_dependents.insert(object.clone());
+            }
         }
         if metadata.deletion_timestamp.is_some() {
             let has = |name: &str| metadata.finalizers.iter().any(|finalizer| **finalizer == *name);
@@ -86,8 +90,9 @@ impl GarbageCollection {
         }
     }
 
-    fn forget(&mut self, object: &ObjectRef) {
-        let Some(OwnedObject { owners, .. }) = self.objects.remove(object) else { return };
+    /// Forgets an object, and returns the owners that it had.
+    fn forget(&mut self, object: &ObjectRef) -> Option<Arc<[OwnerReference]>> {
+        let OwnedObject { owners, .. } = self.objects.remove(object)?;
         for owner in owners.iter() {
             if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
                 dependents.remove(object);
@@ -96,13 +101,15 @@ impl GarbageCollection {
                 }
             }
         }
+        Some(owners)
     }
 
     /// Deletes what is due. Returns whether there was anything.
     pub(super) fn work(&mut self, context: &mut ComponentContext<'_>) -> bool {
         for object in std::mem::take(&mut self.new_dependents) {
             let Some(OwnedObject { owners, .. }) = self.objects.get(&object) else { continue };
-            for owner in owners.iter().filter(|owner| !self.uids.contains_key(&owner.uid)) {
+            let is_missing = |owner: &&OwnerReference| !owner_may_exist(context, &object, owner);
+            for owner in owners.iter().filter(is_missing) {
                 self.pending.insert(PendingOwner::Gone(owner.uid.clone()));
             }
         }
@@ -127,8 +134,12 @@ impl GarbageCollection {
     ) {
         for dependent in self.dependents.get(uid).into_iter().flatten() {
             let Some(OwnedObject { uid: own_uid, owners }) = self.objects.get(dependent) else { continue };
+            let is_gone = |owner: &OwnerReference| !owner_may_exist(context, dependent, owner);
+            if policy.is_none() && !owners.iter().any(|owner| owner.uid == *uid && is_gone(owner)) {
+                continue;
+            }
             let has_other =
-                owners.iter().any(|owner| owner.uid != *uid && self.uids.contains_key(&owner.uid));
+                owners.iter().any(|owner| owner.uid != *uid && owner_may_exist(context, dependent, owner));
             if has_other {
                 remove_owner(context, dependent, uid);
                 continue;
@@ -177,6 +188,17 @@ impl GarbageCollection {
         }
         remove_finalizer(context, owner, ORPHAN_FINALIZER);
     }
+}
+
+/// Whether an owner exists, or is of a kind that the cluster does not have. It is asked for as the original does, since
+/// the changes that were read may be behind.
+fn owner_may_exist(context: &ComponentContext<'_>, dependent: &ObjectRef, owner: &OwnerReference) -> bool {
+    let table = context.registry.store().resources();
+    let kind = Kind::of(&owner.api_version, &owner.kind);
+    let Some(resource) = table.of_kind(&kind) else { return true };
+    let namespace = if resource.namespaced { &*dependent.namespace } else { "" };
+    let found = context.registry.get(&kind, &NamespacedName::new(namespace, &*owner.name));
+    found.is_some_and(|found| found.meta().uid.as_deref() == Some(&*owner.uid))
 }
 
 fn object_ref(kind: &Kind, object: &Object) -> ObjectRef {

@@ -16,7 +16,7 @@ use simulation::components::TaintEviction;
 
 use super::ComponentContext;
 use super::pod_addresses::{NODE_ADDRESS, PodAddresses};
-use super::stage_player::StagePlayer;
+use super::stage_player::{EndlessStages, StagePlayer};
 use super::tasks::{ClusterTask, PodRef};
 use crate::node_conditions::kubelet_conditions;
 use crate::stage::StagedKind;
@@ -61,6 +61,7 @@ impl Kubelet {
         self.pods_by_node.entry(node.clone()).or_default().insert(pod.name.clone());
         let pod_ref = PodRef { name: pod.name.clone(), uid: pod.uid.clone() };
         let Some(_) = context.nodes.get(node) else {
+            self.stages.end_run(StagedKind::Pod, &pod.name);
             context.agenda.put(after(context.now, POD_GC_DELAY), ClusterTask::CollectPods(node.clone()));
             return;
         };
@@ -145,6 +146,11 @@ impl Kubelet {
             let pod_ref = PodRef { name: pod.name.clone(), uid: pod.uid.clone() };
             context.agenda.put(at, ClusterTask::EvictByTaint(pod_ref, at));
         }
+    }
+
+    /// The stages that do not come to an end at the present moment.
+    pub(super) fn endless_stages(&self) -> Option<EndlessStages> {
+        self.stages.endless()
     }
 
     /// Does what is due.

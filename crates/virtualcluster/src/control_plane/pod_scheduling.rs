@@ -56,6 +56,11 @@ impl PodScheduling {
         if self.may_have_active_pod { Some(now) } else { self.scheduler.next_wake(now) }
     }
 
+    /// Whether a pod is about to be tried: it is queued, or waits for the end of its backoff.
+    pub(super) fn is_busy(&self) -> bool {
+        self.may_have_active_pod || !self.scheduler.is_idle()
+    }
+
     /// Attempts the pods that are due. Returns whether there were any.
     pub(super) fn work(&mut self, context: &mut ComponentContext<'_>) -> bool {
         let is_due = self.scheduler.next_wake(context.now).is_some_and(|wake| wake <= context.now);

@@ -1,11 +1,12 @@
 //! KWOK's Stages at work: an object is matched, waits, and is changed; the change is matched again.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::{DeleteOptions, Preconditions, Registry, UpdatedPart};
+use apiserver::{DeleteOptions, Preconditions, Registry, UpdatedPart, resource_version_of};
 use kubernetes::strategic_merge;
 use kubernetes::time::{after, whole_second};
 use model::{Moment, NamespacedName, What};
@@ -27,14 +28,46 @@ pub(super) struct StagePlayer {
     /// By name.
     stages: BTreeMap<Arc<str>, Arc<Stage>>,
     /// The last play that each object awaits.
-    awaited: HashMap<(StagedKind, NamespacedName), u64>,
+    awaited: HashMap<StagedObject, u64>,
+    /// The stages that followed each other without delay until now.
+    immediate_runs: HashMap<StagedObject, ImmediateRun>,
+    /// The objects whose runs are too long.
+    endless: BTreeSet<StagedObject>,
     /// How many plays there were.
     plays: u64,
     rng: Pcg64,
     events: CoreEventRecorder,
 }
 
+type StagedObject = (StagedKind, NamespacedName);
+
+/// Stages of an object that follow each other without delay, each because of what the one before changed.
+#[derive(Default)]
+struct ImmediateRun {
+    plays: usize,
+    stages: BTreeSet<Arc<str>>,
+    /// How often a play was postponed.
+    postponed: u32,
+}
+
+/// Stages of an object that follow each other without delay and without end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndlessStages {
+    kind: StagedKind,
+    name: NamespacedName,
+    stages: BTreeSet<Arc<str>>,
+    /// How many other objects have such stages.
+    others: usize,
+}
+
 const COMPONENT: &str = "kwok_controller";
+/// A shorter delay is none: KWOK counts delays in milliseconds.
+const MIN_DELAY: Duration = Duration::from_millis(1);
+/// The most stages of an object that follow each other without delay. KWOK's own stages of a pod are fewer than ten.
+const MAX_IMMEDIATE_PLAYS: usize = 100;
+/// After that, the delay of the next one, which doubles each time up to a maximum.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 // === impl StagePlayer ===
 
@@ -43,6 +76,8 @@ impl StagePlayer {
         StagePlayer {
             stages: BTreeMap::new(),
             awaited: HashMap::new(),
+            immediate_runs: HashMap::new(),
+            endless: BTreeSet::new(),
             plays: 0,
             rng: Pcg64::seed_from_u64(seed),
             events: CoreEventRecorder::new(COMPONENT, Duration::ZERO),
@@ -52,14 +87,18 @@ impl StagePlayer {
     /// A Stage was added, modified or deleted. Returns the kind of objects that it is about.
     pub(super) fn observe_stage(&mut self, what: &What) -> Option<StagedKind> {
         let name: Arc<str> = (*what.object().meta().name).into();
-        let known = self.stages.remove(&name);
+        let known = self.stages.remove(&name).map(|stage| stage.kind);
+        let mut changed = known;
         if let What::Added(object) | What::Modified(object) = what {
-            // The API server refuses Stages that are not understood.
+            // The API server refuses Stages that are not understood, and another kind for one that exists.
             let stage = Arc::new(Stage::parse(&object.value().ok()?).ok()?);
-            self.stages.insert(name, stage.clone());
-            return Some(stage.kind);
+            changed = Some(stage.kind);
+            self.stages.insert(name, stage);
         }
-        known.map(|stage| stage.kind)
+        // All objects of the kind are matched again.
+        self.immediate_runs.retain(|(kind, _), _| Some(*kind) != changed);
+        self.endless.retain(|(kind, _)| Some(*kind) != changed);
+        changed
     }
 
     /// Whether there are stages of a kind, which then replace the behavior that is built in.
@@ -78,23 +117,80 @@ impl StagePlayer {
         let Some(object) = object.and_then(|object| object.value().ok()) else { return };
         let stages = self.stages.values().filter(|stage| stage.kind == kind);
         // An object that matches nothing keeps what it awaits, as in KWOK.
-        let Some(stage) = matching_stage(stages, &object, &mut self.rng) else { return };
+        let Some(stage) = matching_stage(stages, &object, &mut self.rng).cloned() else {
+            return self.end_run(kind, name);
+        };
+        let key = (kind, name.clone());
         let delay = stage.delay(&object, context.now, &mut self.rng);
+        let is_immediate = delay < MIN_DELAY;
+        let mut backoff = Duration::ZERO;
+        if !is_immediate {
+            self.end_run(kind, name);
+        } else if let Some(run) =
+            self.immediate_runs.get_mut(&key).filter(|run| run.plays >= MAX_IMMEDIATE_PLAYS)
+        {
+            backoff = FIRST_BACKOFF.saturating_mul(1 << run.postponed.min(16)).min(MAX_BACKOFF);
+            run.postponed += 1;
+            if self.endless.insert(key.clone()) {
+                self.report_endless(context, &key, &object);
+            }
+        }
         self.plays += 1;
-        self.awaited.insert((kind, name.clone()), self.plays);
+        self.awaited.insert(key, self.plays);
         let play = StagePlay {
             kind,
             name: name.clone(),
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
-            stage: stage.clone(),
+            stage,
             number: self.plays,
+            is_immediate,
         };
-        context.agenda.put(after(context.now, delay), ClusterTask::PlayStage(Box::new(play)));
+        context.agenda.put(after(context.now, delay + backoff), ClusterTask::PlayStage(Box::new(play)));
     }
 
     /// An object was deleted.
     pub(super) fn forget(&mut self, kind: StagedKind, name: &NamespacedName) {
         self.awaited.remove(&(kind, name.clone()));
+        self.end_run(kind, name);
+    }
+
+    /// No stage of an object follows at once.
+    pub(super) fn end_run(&mut self, kind: StagedKind, name: &NamespacedName) {
+        let key = (kind, name.clone());
+        if self.immediate_runs.remove(&key).is_some() {
+            self.endless.remove(&key);
+        }
+    }
+
+    /// The stages that do not come to an end at the present moment.
+    pub(super) fn endless(&self) -> Option<EndlessStages> {
+        let (kind, name) = self.endless.first()?;
+        let stages = self.immediate_runs.get(&(*kind, name.clone())).map(|run| run.stages.clone());
+        Some(EndlessStages {
+            kind: *kind,
+            name: name.clone(),
+            stages: stages.unwrap_or_default(),
+            others: self.endless.len() - 1,
+        })
+    }
+
+    fn report_endless(&mut self, context: &mut ComponentContext<'_>, key: &StagedObject, object: &Value) {
+        let (kind, name) = key;
+        let stages = self.immediate_runs.get(key).map(|run| run.stages.clone()).unwrap_or_default();
+        let endless = EndlessStages { kind: *kind, name: name.clone(), stages, others: 0 };
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+        self.record_failure(context, involved_object(*kind, name, uid), endless.to_string());
+    }
+
+    fn record_failure(
+        &mut self,
+        context: &mut ComponentContext<'_>,
+        involved: InvolvedObject,
+        message: String,
+    ) {
+        let (event_type, reason) = ("Warning".to_owned(), "StageFailed".to_owned());
+        let text = EventText { event_type, reason, message };
+        self.events.record(context.registry, context.now, involved, text);
     }
 
     /// Plays a stage that an object awaits.
@@ -104,21 +200,37 @@ impl StagePlayer {
         play: &StagePlay,
         addresses: &mut PodAddresses,
     ) {
-        let StagePlay { kind, name, uid, stage, number } = play;
+        let StagePlay { kind, name, uid, stage, number, is_immediate } = play;
         let key = (*kind, name.clone());
         if self.awaited.get(&key) != Some(number) {
             return;
         }
         self.awaited.remove(&key);
+        let version = |context: &ComponentContext<'_>| {
+            context.registry.get(&kind.kind(), name).as_ref().map(resource_version_of)
+        };
+        let before = version(context);
         let object = context.registry.get(&kind.kind(), name).and_then(|object| object.value().ok());
         let Some(object) = object.filter(|object| object["metadata"]["uid"] == **uid) else { return };
-        let involved = InvolvedObject {
-            api_version: "v1".to_owned(),
-            kind: kind.kind().kind.to_string(),
-            name: name.clone(),
-            uid: uid.to_string(),
-        };
-        for step in &stage.steps {
+        self.play_steps(context, play, &object, addresses);
+        if *is_immediate && version(context) != before {
+            let run = self.immediate_runs.entry(key).or_default();
+            run.plays += 1;
+            run.stages.insert(stage.name.clone());
+        } else {
+            self.end_run(*kind, name);
+        }
+    }
+
+    fn play_steps(
+        &mut self,
+        context: &mut ComponentContext<'_>,
+        play: &StagePlay,
+        object: &Value,
+        addresses: &mut PodAddresses,
+    ) {
+        let involved = involved_object(play.kind, &play.name, &play.uid);
+        for step in &play.stage.steps {
             match step {
                 StageStep::Event { event_type, reason, message } => {
                     let text = EventText {
@@ -134,16 +246,43 @@ impl StagePlayer {
                     return;
                 }
                 StageStep::Patch(patch) => {
-                    let patched = patch_object(context, play, patch, &object, addresses);
-                    if let Err(message) = patched {
-                        let (event_type, reason) = ("Warning".to_owned(), "StageFailed".to_owned());
-                        let text = EventText { event_type, reason, message };
-                        self.events.record(context.registry, context.now, involved, text);
-                        return;
+                    if let Err(message) = patch_object(context, play, patch, object, addresses) {
+                        return self.record_failure(context, involved, message);
                     }
                 }
             }
         }
+    }
+}
+
+// === impl EndlessStages ===
+
+impl fmt::Display for EndlessStages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match &*self.name.namespace {
+            "" => self.name.name.to_string(),
+            namespace => format!("{namespace}/{}", self.name.name),
+        };
+        let stages: Vec<String> = self.stages.iter().map(|stage| format!("{stage:?}")).collect();
+        let (stages, follow) = match &stages[..] {
+            [one] => (format!("stage {one}"), "follows itself"),
+            _ => (format!("stages {}", stages.join(", ")), "follow each other"),
+        };
+        let kind = self.kind.kind().kind;
+        write!(f, "{kind} {name}: {stages} {follow} without delay and without end")?;
+        if self.others > 0 {
+            write!(f, " (as those of {} other objects do)", self.others)?;
+        }
+        write!(f, ": give a stage a delay, or a selector that its result does not match")
+    }
+}
+
+fn involved_object(kind: StagedKind, name: &NamespacedName, uid: &str) -> InvolvedObject {
+    InvolvedObject {
+        api_version: "v1".to_owned(),
+        kind: kind.kind().kind.to_string(),
+        name: name.clone(),
+        uid: uid.to_owned(),
     }
 }
 

@@ -61,6 +61,8 @@ pub(super) struct StagePlay {
     pub(super) stage: Arc<Stage>,
     /// An object awaits only its last play.
     pub(super) number: u64,
+    /// Whether the stage has no delay.
+    pub(super) is_immediate: bool,
 }
 
 /// A component that does not exist.

@@ -87,7 +87,7 @@ fn execute(context: &mut ComponentContext<'_>, call: ApiCall) -> Result<(), ApiE
     match call {
         ApiCall::Create(object) => {
             let value = object.value().map_err(|error| ApiError::bad_request(error.to_string()))?;
-            registry.create_object(value)?;
+            registry.create_with_uid(value)?;
         }
         ApiCall::Update(object) => {
             let meta = object.meta();

@@ -148,6 +148,36 @@ fn a_pod_that_no_group_can_help_is_told_so() {
 }
 
 #[test]
+fn a_cluster_is_idle_only_when_the_autoscaler_has_considered_every_pod() {
+    let cluster = scaled_cluster(GROUPS);
+    cluster.create(pod("huge", "100")).unwrap();
+    // All pods are new: the autoscaler waits until the oldest is two seconds old, then for its next scan.
+    let now = cluster.advance(AdvanceTarget::UntilIdle).unwrap();
+    assert_eq!(
+        (reasons(&cluster), &*now.to_string()),
+        (vec!["NotTriggerScaleUp".to_owned()], "2026-11-02T14:20:10Z")
+    );
+    // Another pod of that name is another pod: this one can be helped.
+    let pods = Kind::new("", "Pod");
+    cluster.registry().delete_object(&pods, &name("huge"), &DeleteOptions::default()).unwrap();
+    cluster.create(pod("own", "31")).unwrap();
+    cluster.settle();
+    cluster.create(pod("huge", "1500m")).unwrap();
+    cluster.advance(AdvanceTarget::UntilIdle).unwrap();
+    assert_eq!(phases(&cluster), ["Running"; 2]);
+    assert_eq!(node_names(&cluster), ["node-0", "small-new-001"]);
+}
+
+#[test]
+fn a_cluster_is_not_idle_before_a_new_pod_is_old_enough_for_a_scale_up() {
+    let groups = GROUPS.replace("settings: {", "settings: {new-pod-scale-up-delay: 45s, ");
+    let cluster = scaled_cluster(&groups);
+    cluster.create(pod("huge", "100")).unwrap();
+    cluster.advance(AdvanceTarget::UntilIdle).unwrap();
+    assert_eq!(reasons(&cluster), ["NotTriggerScaleUp"]);
+}
+
+#[test]
 fn a_reset_forgets_the_machines() {
     let cluster = scaled_cluster(GROUPS);
     for _ in 0..2 {
