@@ -12,6 +12,19 @@ const READ_VERBS: &[&str] = &["get", "list", "watch"];
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
+/// `GET /`
+pub(crate) fn root_paths(table: &ResourceTable) -> Value {
+    let mut paths: Vec<String> =
+        ["/api", "/apis", "/healthz", "/livez", "/metrics", "/readyz", "/version"].map(str::to_owned).into();
+    paths.extend(versions(table, "").iter().map(|version| format!("/api/{version}")));
+    for group in named_groups(table) {
+        paths.push(format!("/apis/{group}"));
+        paths.extend(versions(table, group).iter().map(|version| format!("/apis/{group}/{version}")));
+    }
+    paths.sort_unstable();
+    json!({"paths": paths})
+}
+
 /// `GET /api`
 pub(crate) fn api_versions(table: &ResourceTable) -> Value {
     json!({"kind": "APIVersions", "versions": table.versions(""), "serverAddressByClientCIDRs": []})
@@ -101,7 +114,7 @@ fn review_discovery(review: &Review) -> Value {
 fn api_resources(table: &ResourceTable, resource: &Resource) -> Vec<Value> {
     let mut document = json!({
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": *resource.kind.kind, "verbs": verbs(table),
+        "kind": *resource.kind.kind, "verbs": verbs(table, resource),
     });
     add_names(&mut document, resource);
     let mut documents = vec![document];
@@ -122,8 +135,10 @@ fn api_resources(table: &ResourceTable, resource: &Resource) -> Vec<Value> {
     documents
 }
 
-fn verbs(table: &ResourceTable) -> &'static [&'static str] {
-    if table.is_read_only() { READ_VERBS } else { ALL_VERBS }
+fn verbs(table: &ResourceTable, resource: &Resource) -> Vec<&'static str> {
+    let verbs = if table.is_read_only() { READ_VERBS } else { ALL_VERBS };
+    let is_served = |verb: &&&str| resource.can_delete_collection() || **verb != "deletecollection";
+    verbs.iter().filter(is_served).copied().collect()
 }
 
 fn writable_subresources(table: &ResourceTable, resource: &Resource) -> Vec<Subresource> {
@@ -154,7 +169,7 @@ fn resource_discovery(table: &ResourceTable, resource: &Resource) -> Value {
     let mut document = json!({
         "resource": resource.plural, "singularResource": resource.singular,
         "responseKind": {"group": *kind.group, "version": resource.version, "kind": *kind.kind},
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(table),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(table, resource),
     });
     add_names(&mut document, resource);
     let subresource = |subresource: &Subresource| {

@@ -51,7 +51,8 @@ async fn get(registry: &Arc<Registry>, request: Request) -> Result<Response, Api
     if let Some(response) = get_document(&**store, path, request.headers())? {
         return Ok(response);
     }
-    let info = RequestInfo::parse(path).ok_or_else(ApiError::unknown_path)?;
+    let info =
+        RequestInfo::parse(path.strip_suffix('/').unwrap_or(path)).ok_or_else(ApiError::unknown_path)?;
     let resource = find_resource(&**store, &info)?;
     let options = ListOptions::parse(request.uri(), &resource)?;
     let form = ObjectForm::of(accept(request.headers()))?;
@@ -82,6 +83,7 @@ fn get_document(store: &dyn Store, path: &str, headers: &HeaderMap) -> Result<Op
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts[..] {
         ["healthz" | "livez" | "readyz", ..] => Ok(Some("ok".into_response())),
+        [""] if path == "/" => plain(Some(discovery::root_paths(&table))),
         ["version"] => plain(Some(version(store.git_version()))),
         ["openapi", "v3"] => plain(Some(json!({"paths": {}}))),
         ["api"] => discovery_response(headers, &table, discovery::api_versions, discovery::aggregated_core),

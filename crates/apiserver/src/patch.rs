@@ -1,6 +1,9 @@
 //! Patches: JSON patch, merge patch and strategic merge patch.
 
-use json_patch::PatchOperation;
+use std::borrow::Cow;
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use kubernetes::decoding::{decode_json_patch, decode_merge_patch};
 use kubernetes::go::text::format_value;
 use kubernetes::strategic_merge::{self, BadPatch};
@@ -133,7 +136,24 @@ impl JsonPatcher {
         if self.copied_bytes > MAX_COPIED_BYTES || self.depth > MAX_DEPTH {
             return Err(refused());
         }
-        json_patch::patch(&mut self.patched, std::slice::from_ref(operation)).map_err(|_| refused())
+        let operation = match operation {
+            // As the Go library has it: a missing member of an object is null, and can be replaced.
+            PatchOperation::Test(test) if self.is_missing_member(&test.path) => {
+                return if test.value.is_null() { Ok(()) } else { Err(refused()) };
+            }
+            PatchOperation::Replace(ReplaceOperation { path, value }) if self.is_missing_member(path) => {
+                Cow::Owned(PatchOperation::Add(AddOperation { path: path.clone(), value: value.clone() }))
+            }
+            operation => Cow::Borrowed(operation),
+        };
+        json_patch::patch(&mut self.patched, std::slice::from_ref(&*operation)).map_err(|_| refused())
+    }
+
+    /// Whether a path leads to an object, and from there to a member that it does not have.
+    fn is_missing_member(&self, path: &PointerBuf) -> bool {
+        let Some((parent, _)) = path.split_back() else { return false };
+        self.patched.pointer(parent.as_str()).is_some_and(Value::is_object)
+            && self.patched.pointer(path.as_str()).is_none()
     }
 }
 

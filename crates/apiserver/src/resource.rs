@@ -116,6 +116,11 @@ impl Resource {
         if self.is_event() { Kind::new("", "Event") } else { self.kind.clone() }
     }
 
+    /// Whether all objects can be deleted at once. Those of a namespaced resource: in one namespace.
+    pub(crate) fn can_delete_collection(&self) -> bool {
+        !self.kind.is("", "Namespace")
+    }
+
     /// Whether it is that of pods.
     pub(crate) fn is_pod(&self) -> bool {
         self.kind.group.is_empty() && &*self.kind.kind == "Pod"

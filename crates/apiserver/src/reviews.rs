@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::status::{ApiError, InvalidField};
+
 /// The user that every client with the token is.
 pub(crate) const USER: &str = "kinescope:admin";
 pub(crate) const GROUPS: [&str; 2] = ["system:masters", "system:authenticated"];
@@ -31,25 +33,85 @@ impl Review {
     }
 }
 
-/// The answer to a review; `None` if the path is not that of one.
-pub(crate) fn answer(path: &str, review: Value, is_read_only: bool) -> Option<Value> {
-    let (group, resource) = path.strip_prefix("/apis/")?.split_once('/')?;
-    let resource = resource.strip_prefix("v1/")?;
-    let reviewed = match (group, resource) {
-        ("authorization.k8s.io", "selfsubjectaccessreviews" | "subjectaccessreviews") => {
-            access_review(review, is_read_only)
+/// A request for a review.
+pub(crate) struct ReviewRequest<'p> {
+    review: &'static Review,
+    namespace: Option<&'p str>,
+}
+
+// === impl ReviewRequest ===
+
+impl ReviewRequest<'_> {
+    /// The review that a path names; `None` if it is another path.
+    pub(crate) fn parse(path: &str) -> Option<ReviewRequest<'_>> {
+        let (group, resource) = path.strip_prefix("/apis/")?.split_once('/')?;
+        let resource = resource.strip_prefix("v1/")?;
+        let (namespace, plural) = match resource.strip_prefix("namespaces/") {
+            Some(rest) => rest.split_once('/').map(|(namespace, plural)| (Some(namespace), plural))?,
+            None => (None, resource),
+        };
+        let is_named = |review: &&Review| {
+            (review.group, review.plural, review.namespaced) == (group, plural, namespace.is_some())
+        };
+        Some(ReviewRequest { review: REVIEWS.iter().find(is_named)?, namespace })
+    }
+
+    /// The answer.
+    pub(crate) fn answer(&self, mut review: Value, is_read_only: bool) -> Result<Value, ApiError> {
+        if !review.is_object() {
+            return Err(ApiError::bad_request("a review is a JSON object"));
         }
-        ("authorization.k8s.io", "selfsubjectrulesreviews") => rules_review(review, is_read_only),
-        ("authentication.k8s.io", "selfsubjectreviews") => subject_review(review),
-        ("authentication.k8s.io", "tokenreviews") => token_review(review),
-        ("authorization.k8s.io", resource) => {
-            // `namespaces/NAME/localsubjectaccessreviews`
-            let (_, resource) = resource.strip_prefix("namespaces/")?.split_once('/')?;
-            (resource == "localsubjectaccessreviews").then(|| access_review(review, is_read_only))?
+        review["apiVersion"] = format!("{}/v1", self.review.group).into();
+        review["kind"] = self.review.kind.into();
+        let spec = &review["spec"];
+        match self.review.kind {
+            "SelfSubjectReview" => Ok(subject_review(review)),
+            "TokenReview" if spec["token"].as_str().is_none_or(str::is_empty) => {
+                Err(ApiError::bad_request("token is required for TokenReview in authentication"))
+            }
+            "TokenReview" => Ok(token_review(review)),
+            "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
+                Err(ApiError::bad_request("no namespace on request"))
+            }
+            "SelfSubjectRulesReview" => Ok(rules_review(review, is_read_only)),
+            _ => {
+                self.check_access_review(spec)?;
+                Ok(access_review(review, is_read_only))
+            }
         }
-        _ => return None,
-    };
-    Some(reviewed)
+    }
+
+    /// As a Kubernetes API server validates reviews of a user's access.
+    fn check_access_review(&self, spec: &Value) -> Result<(), ApiError> {
+        let mut errors = Vec::new();
+        let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+        match (resource.is_object(), other.is_object()) {
+            (true, true) => {
+                let text = |field: &str| other[field].as_str().unwrap_or_default().to_owned();
+                let printed = json!({"Path": text("path"), "Verb": text("verb")}).to_string();
+                let why = "cannot be specified in combination with resourceAttributes";
+                errors.push(InvalidField::invalid("spec.nonResourceAttributes", &printed, why));
+            }
+            (false, false) => {
+                let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+                errors.push(InvalidField::invalid("spec.resourceAttributes", "null", why));
+            }
+            _ => {}
+        }
+        let has_user = spec["user"].as_str().is_some_and(|user| !user.is_empty())
+            || spec["groups"].as_array().is_some_and(|groups| !groups.is_empty());
+        if self.review.kind != "SelfSubjectAccessReview" && !has_user {
+            let why = "at least one of user or group must be specified";
+            errors.push(InvalidField::invalid("spec.user", "\"\"", why));
+        }
+        let namespace = resource["namespace"].as_str().unwrap_or_default();
+        if errors.is_empty() && self.namespace.is_some_and(|own| own != namespace) {
+            let value = format!("{namespace:?}");
+            let why = "must match metadata.namespace";
+            errors.push(InvalidField::invalid("spec.resourceAttributes.namespace", &value, why));
+        }
+        if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_fields(self.review.group, "", &errors)) }
+    }
 }
 
 fn access_review(mut review: Value, is_read_only: bool) -> Value {
@@ -87,6 +149,10 @@ fn token_review(mut review: Value) -> Value {
 mod tests {
     use super::*;
 
+    fn answer(path: &str, body: Value, is_read_only: bool) -> Result<Value, ApiError> {
+        ReviewRequest::parse(path).unwrap().answer(body, is_read_only)
+    }
+
     fn allowed(verb: &str, is_read_only: bool) -> Value {
         let review = json!({"spec": {"resourceAttributes": {"verb": verb, "resource": "pods"}}});
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -106,10 +172,52 @@ mod tests {
             "/api/v1/pods",
             "/apis/authorization.k8s.io/v1/x",
             "/apis/authorization.k8s.io/v2/selfsubjectaccessreviews",
+            "/apis/authorization.k8s.io/v1/localsubjectaccessreviews",
+            "/apis/authorization.k8s.io/v1/namespaces/web/subjectaccessreviews",
         ] {
-            assert_eq!(answer(path, json!({}), false), None, "{path}");
+            assert!(ReviewRequest::parse(path).is_none(), "{path}");
         }
         let local = "/apis/authorization.k8s.io/v1/namespaces/web/localsubjectaccessreviews";
-        assert!(answer(local, json!({}), false).is_some());
+        assert!(ReviewRequest::parse(local).is_some());
+    }
+
+    /// The messages are those of kube-apiserver 1.36.
+    #[test]
+    fn invalid_reviews_are_refused() {
+        let exactly_one = "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or \
+            resourceAttributes must be specified";
+        let no_user = "spec.user: Invalid value: \"\": at least one of user or group must be specified";
+        let pods = json!({"verb": "get", "resource": "pods"});
+        for (resource, spec, expected) in [
+            ("selfsubjectaccessreviews", json!({}), exactly_one.to_owned()),
+            ("subjectaccessreviews", json!({}), format!("[{exactly_one}, {no_user}]")),
+            ("subjectaccessreviews", json!({"resourceAttributes": pods}), no_user.to_owned()),
+            (
+                "selfsubjectaccessreviews",
+                json!({"resourceAttributes": pods, "nonResourceAttributes": {"path": "/"}}),
+                "spec.nonResourceAttributes: Invalid value: {\"Path\":\"/\",\"Verb\":\"\"}: cannot be specified in \
+                 combination with resourceAttributes"
+                    .to_owned(),
+            ),
+            (
+                "namespaces/default/localsubjectaccessreviews",
+                json!({"user": "a", "resourceAttributes": pods}),
+                "spec.resourceAttributes.namespace: Invalid value: \"\": must match metadata.namespace".to_owned(),
+            ),
+        ] {
+            let path = format!("/apis/authorization.k8s.io/v1/{resource}");
+            let error = answer(&path, json!({"spec": spec}), false).unwrap_err().to_string();
+            assert_eq!(error, format!(".authorization.k8s.io \"\" is invalid: {expected}"));
+        }
+        let rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+        assert_eq!(
+            answer(rules, json!({"spec": {}}), false).unwrap_err().to_string(),
+            "no namespace on request"
+        );
+        let token = "/apis/authentication.k8s.io/v1/tokenreviews";
+        let error = answer(token, json!({"spec": {}}), false).unwrap_err().to_string();
+        assert_eq!(error, "token is required for TokenReview in authentication");
+        let own = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        assert_eq!(answer(own, json!({}), false).unwrap()["kind"], "SelfSubjectReview");
     }
 }

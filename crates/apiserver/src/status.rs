@@ -19,8 +19,36 @@ pub struct ApiError {
     details: Value,
 }
 
+/// An invalid field of something that has no name.
+pub(crate) struct InvalidField {
+    field: &'static str,
+    reason: &'static str,
+    detail: String,
+}
+
 /// When a client that has to wait should try again.
 const RETRY_AFTER_SECONDS: u32 = 1;
+
+// === impl InvalidField ===
+
+impl InvalidField {
+    /// The value is not one of a fixed set. It is printed as it is.
+    pub(crate) fn not_supported(field: &'static str, value: &str, supported: &[&str]) -> InvalidField {
+        let supported: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        let detail = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+        InvalidField { field, reason: "FieldValueNotSupported", detail }
+    }
+
+    /// The field must not be set here.
+    pub(crate) fn forbidden(field: &'static str, why: &str) -> InvalidField {
+        InvalidField { field, reason: "FieldValueForbidden", detail: format!("Forbidden: {why}") }
+    }
+
+    /// The field has a wrong value. It is printed as it is.
+    pub(crate) fn invalid(field: &'static str, value: &str, why: &str) -> InvalidField {
+        InvalidField { field, reason: "FieldValueInvalid", detail: format!("Invalid value: {value}: {why}") }
+    }
+}
 
 // === impl ApiError ===
 
@@ -122,6 +150,13 @@ impl ApiError {
         ApiError::conflict(resource, name, why)
     }
 
+    /// The name of a changed object is missing.
+    pub(crate) fn name_undeterminable(name: &str) -> ApiError {
+        ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))
+    }
+
     /// An admission plugin refuses the object.
     pub(crate) fn forbidden(resource: &Resource, name: &str, why: impl std::fmt::Display) -> ApiError {
         let message = format!("{} {name:?} is forbidden: {why}", resource.qualified_name());
@@ -169,12 +204,34 @@ impl ApiError {
     }
 
     /// A parameter of a URL has a value that it cannot have. `kind` is that of the options that it belongs to.
-    pub(crate) fn invalid_option(kind: &str, field: &str, value: &str, supported: &[&str]) -> ApiError {
-        let supported: Vec<String> = supported.iter().map(|value| quote(value)).collect();
-        let detail = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
-        let cause = json!({"reason": "FieldValueNotSupported", "message": detail, "field": field});
-        let details = json!({"group": "meta.k8s.io", "kind": kind, "causes": [cause]});
-        let message = format!("{kind}.meta.k8s.io \"\" is invalid: {field}: {detail}");
+    pub(crate) fn invalid_option(
+        kind: &str,
+        field: &'static str,
+        value: &str,
+        supported: &[&str],
+    ) -> ApiError {
+        ApiError::invalid_options(kind, &[InvalidField::not_supported(field, value, supported)])
+    }
+
+    /// The options of a request contradict each other.
+    pub(crate) fn invalid_options(kind: &str, errors: &[InvalidField]) -> ApiError {
+        ApiError::invalid_fields("meta.k8s.io", kind, errors)
+    }
+
+    /// Something that has no name, such as options or a review, is invalid.
+    pub(crate) fn invalid_fields(group: &str, kind: &str, errors: &[InvalidField]) -> ApiError {
+        let cause = |error: &InvalidField| json!({"reason": error.reason, "message": error.detail, "field": error.field});
+        let mut details = json!({"group": group, "causes": errors.iter().map(cause).collect::<Value>()});
+        if !kind.is_empty() {
+            details["kind"] = kind.into();
+        }
+        let messages: Vec<String> =
+            errors.iter().map(|error| format!("{}: {}", error.field, error.detail)).collect();
+        let message = match &messages[..] {
+            [message] => message.clone(),
+            messages => format!("[{}]", messages.join(", ")),
+        };
+        let message = format!("{kind}.{group} \"\" is invalid: {message}");
         ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
     }
 

@@ -95,7 +95,7 @@ impl Watch {
             }
         }
         send(sender, chunk).await?;
-        if self.options.send_initial_events && self.options.allow_watch_bookmarks {
+        if self.options.send_initial_events == Some(true) && self.options.allow_watch_bookmarks {
             self.send_bookmark(sender, true).await?;
         }
         Ok(())
@@ -183,5 +183,8 @@ fn bookmark(resource: &Resource, resource_version: u64, ends_initial: bool) -> S
 
 /// Whether a watch begins with the objects that exist.
 pub(crate) fn sends_initial(options: &ListOptions) -> bool {
-    options.send_initial_events || matches!(options.resource_version, None | Some(0))
+    match options.send_initial_events {
+        Some(sends) => sends,
+        None => matches!(options.resource_version, None | Some(0)),
+    }
 }

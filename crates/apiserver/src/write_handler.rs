@@ -28,7 +28,7 @@ use crate::registry::{
 use crate::request_info::RequestInfo;
 use crate::resource::Resource;
 use crate::response::{accept, find_resource, json_response, no_container};
-use crate::reviews;
+use crate::reviews::ReviewRequest;
 use crate::status::ApiError;
 
 /// A request that writes a resource.
@@ -59,15 +59,13 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
     let read_only = store.read_only_reason();
     let path = parts.uri.path().to_owned();
     let path = &*path;
-    let is_review = parts.method == Method::POST && reviews::answer(path, json!({}), true).is_some();
-    if let Some(reason) = read_only.as_ref().filter(|_| !is_review) {
+    let review = ReviewRequest::parse(path).filter(|_| parts.method == Method::POST);
+    if let Some(reason) = read_only.as_ref().filter(|_| review.is_none()) {
         return Err(ApiError::method_not_allowed(reason.clone()));
     }
     let body = body::make_json(&mut parts.headers, body::read(body).await?)?;
-    if is_review {
-        let review = parse_json(&parts.headers, &body)?;
-        let reviewed =
-            reviews::answer(path, review, read_only.is_some()).ok_or_else(ApiError::unknown_path)?;
+    if let Some(request) = review {
+        let reviewed = request.answer(parse_json(&parts.headers, &body)?, read_only.is_some())?;
         return Ok(created(json_response("application/json", reviewed.to_string())));
     }
     let mut info = RequestInfo::parse(path).ok_or_else(ApiError::unknown_path)?;
@@ -245,8 +243,10 @@ impl WriteRequest<'_> {
             check_is_json(&self.parts.headers)?;
             let decoded =
                 decode_delete_options(self.body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+            check_policy(decoded.value["propagationPolicy"].as_str())?;
             DeleteOptions::deserialize(decoded.value).map_err(bad_options)?.or(query)
         };
+        options.check()?;
         if self.info.subresource.is_some() {
             return Err(method_not_allowed());
         }
@@ -262,6 +262,10 @@ impl WriteRequest<'_> {
     }
 
     fn delete_collection(&self, options: &DeleteOptions) -> Result<Response, ApiError> {
+        let is_of_all_namespaces = self.resource.namespaced && self.info.namespace.is_none();
+        if is_of_all_namespaces || !self.resource.can_delete_collection() {
+            return Err(method_not_allowed());
+        }
         let selection = ListOptions::parse(&self.parts.uri, &self.resource)?;
         let list = self.registry.store().list(&self.resource)?;
         let mut selected = Vec::new();
@@ -326,7 +330,12 @@ impl WriteQuery {
                 }
                 ("fieldValidation", value) if !is_delete => {
                     parsed.field_validation = FieldValidation::parse(value).ok_or_else(|| {
-                        ApiError::invalid_option(options_kind, name, &quote(value), &FIELD_VALIDATIONS)
+                        ApiError::invalid_option(
+                            options_kind,
+                            "fieldValidation",
+                            &quote(value),
+                            &FIELD_VALIDATIONS,
+                        )
                     })?;
                 }
                 ("gracePeriodSeconds", seconds) if is_delete => {
@@ -335,10 +344,8 @@ impl WriteQuery {
                     parsed.delete.grace_period_seconds = Some(seconds);
                 }
                 ("propagationPolicy", policy) if is_delete => {
-                    let policy = PropagationPolicy::deserialize(Value::from(policy)).map_err(|_| {
-                        let supported = ["Foreground", "Background", "Orphan", "nil"];
-                        ApiError::invalid_option(options_kind, name, &quote(policy), &supported)
-                    })?;
+                    check_policy(Some(policy))?;
+                    let policy = PropagationPolicy::deserialize(Value::from(policy)).map_err(bad_options)?;
                     parsed.delete.propagation_policy = Some(policy);
                 }
                 ("orphanDependents", orphans) => parsed.delete.orphan_dependents = Some(orphans == "true"),
@@ -347,6 +354,17 @@ impl WriteQuery {
             }
         }
         Ok(parsed)
+    }
+}
+
+/// Checks the text of a propagation policy.
+fn check_policy(policy: Option<&str>) -> Result<(), ApiError> {
+    let supported = ["Foreground", "Background", "Orphan", "nil"];
+    match policy {
+        Some(policy) if !supported[..3].contains(&policy) => {
+            Err(ApiError::invalid_option("DeleteOptions", "propagationPolicy", &quote(policy), &supported))
+        }
+        _ => Ok(()),
     }
 }
 

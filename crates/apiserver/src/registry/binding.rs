@@ -34,11 +34,8 @@ impl Registry {
         options: WriteOptions,
     ) -> Result<Object, ApiError> {
         let bound_name = metadata_text(binding, "name");
-        if !bound_name.is_empty() && *bound_name != *name.name {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({bound_name}) does not match the name on the URL ({})",
-                name.name
-            )));
+        if *bound_name != *name.name {
+            return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
         }
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         if node.is_empty() {

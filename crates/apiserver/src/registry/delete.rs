@@ -11,7 +11,7 @@ use super::metadata::{has_finalizers, is_terminating, metadata_mut, metadata_tex
 use super::update::{is_gone, parsed};
 use super::{CommitError, MAX_ATTEMPTS, Registry, WriteOptions};
 use crate::resource::Resource;
-use crate::status::ApiError;
+use crate::status::{ApiError, InvalidField};
 
 /// `DeleteOptions` of a request.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -62,6 +62,8 @@ pub enum Deletion {
 const ORPHAN_FINALIZER: &str = "orphan";
 const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 const DEFAULT_GRACE_SECONDS: i64 = 30;
+/// The namespaces that an API server creates, and creates again.
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Registry {
     /// Deletes an object of a kind that the store has, for a component.
@@ -86,6 +88,9 @@ impl Registry {
         write: WriteOptions,
     ) -> Result<Deletion, ApiError> {
         let write = WriteOptions { dry_run: write.dry_run || !options.dry_run.is_empty(), ..write };
+        if resource.kind.is("", "Namespace") && IMMORTAL_NAMESPACES.contains(&&*name.name) {
+            return Err(ApiError::forbidden(resource, &name.name, "this namespace may not be deleted"));
+        }
         for _ in 0..MAX_ATTEMPTS {
             let old_object = self.current(resource, name)?;
             let old = parsed(&old_object)?;
@@ -142,6 +147,16 @@ impl DeleteOptions {
             preconditions: self.preconditions.or(other.preconditions),
             dry_run: if self.dry_run.is_empty() { other.dry_run } else { self.dry_run },
         }
+    }
+
+    /// Checks that the options do not contradict each other.
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
+        let Some(policy) = self.propagation_policy.filter(|_| self.orphan_dependents.is_some()) else {
+            return Ok(());
+        };
+        let why = "orphanDependents and deletionPropagation cannot be both set";
+        let error = InvalidField::invalid("propagationPolicy", &format!("\"{policy:?}\""), why);
+        Err(ApiError::invalid_options("DeleteOptions", &[error]))
     }
 
     fn check_preconditions(

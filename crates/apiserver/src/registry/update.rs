@@ -157,10 +157,13 @@ pub(super) fn is_gone(resource: &Resource, object: &Value) -> bool {
     object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
 }
 
-/// The name of the object must be that of the request; it may be missing.
+/// The name of the object must be that of the request.
 fn check_name(resource: &Resource, name: &NamespacedName, object: &mut Value) -> Result<(), ApiError> {
     let found = metadata_text(object, "name");
-    if !found.is_empty() && *found != *name.name {
+    if found.is_empty() {
+        return Err(ApiError::name_undeterminable(&name.name));
+    }
+    if *found != *name.name {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({found}) does not match the name on the URL ({})",
             name.name
