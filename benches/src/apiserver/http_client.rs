@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -19,6 +21,11 @@ pub(super) struct HttpConnection {
     /// The header lines of every request.
     headers: String,
 }
+
+const TOO_MANY_REQUESTS: &str = "429 Too Many Requests";
+/// As the server says.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+const MAX_ATTEMPTS: usize = 120;
 
 pub(super) trait ReadWrite: Read + Write + Send {}
 
@@ -77,10 +84,16 @@ impl HttpConnection {
         })
     }
 
-    /// The body of a successful response.
+    /// The body of a successful response. A request for which the server is too busy is sent again, as clients do.
     pub(super) fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Result<String> {
-        self.send(method, path, "application/json", body)?;
-        self.read_response()
+        for _ in 0..MAX_ATTEMPTS {
+            self.send(method, path, "application/json", body)?;
+            match self.read_response() {
+                Err(error) if error.to_string().contains(TOO_MANY_REQUESTS) => thread::sleep(RETRY_AFTER),
+                response => return response,
+            }
+        }
+        Err(format!("{method} {path}: the server stays too busy").into())
     }
 
     /// Sends a merge patch.

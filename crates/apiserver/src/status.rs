@@ -143,6 +143,15 @@ impl ApiError {
         }
     }
 
+    /// The preconditions of a deletion do not hold. Kubernetes names the kind here, not the resource.
+    pub(crate) fn conflict_of_kind(resource: &Resource, name: &str, why: impl std::fmt::Display) -> ApiError {
+        let mut details = details_of(resource, name);
+        details["kind"] = (*resource.kind.kind).into();
+        let message =
+            format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified_kind(resource));
+        ApiError { details, ..ApiError::new(StatusCode::CONFLICT, "Conflict", message) }
+    }
+
     /// The write is based on an old version of the object.
     pub(crate) fn modified(resource: &Resource, name: &str) -> ApiError {
         let why =
@@ -168,16 +177,11 @@ impl ApiError {
 
     /// The object has invalid fields.
     pub(crate) fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> ApiError {
-        let kind = &resource.kind;
-        let qualified = if kind.group.is_empty() {
-            kind.kind.to_string()
-        } else {
-            format!("{}.{}", kind.kind, kind.group)
-        };
-        let message = format!("{qualified} {name:?} is invalid: {}", aggregate_message(errors));
+        let message =
+            format!("{} {name:?} is invalid: {}", qualified_kind(resource), aggregate_message(errors));
         let cause = |error: &FieldError| json!({"reason": error.reason(), "message": error.message(), "field": error.field()});
         let mut details = details_of(resource, name);
-        details["kind"] = (*kind.kind).into();
+        details["kind"] = (*resource.kind.kind).into();
         details["causes"] = errors.iter().map(cause).collect();
         ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
     }
@@ -313,6 +317,12 @@ impl ApiError {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> ApiError {
         ApiError { code, reason, message: message.into(), details: Value::Null }
     }
+}
+
+/// The kind with its group: `Deployment.apps`.
+fn qualified_kind(resource: &Resource) -> String {
+    let kind = &resource.kind;
+    if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) }
 }
 
 /// Name, group and plural of an object.

@@ -166,15 +166,17 @@ impl DeleteOptions {
         object: &Value,
     ) -> Result<(), ApiError> {
         let Some(Preconditions { uid, resource_version }) = &self.preconditions else { return Ok(()) };
-        for (what, field, wanted) in
-            [("UID", "uid", uid), ("ResourceVersion", "resourceVersion", resource_version)]
-        {
+        for (what, field, wanted, change) in [
+            ("UID", "uid", uid, "deleted and then recreated"),
+            ("ResourceVersion", "resourceVersion", resource_version, "modified"),
+        ] {
             let current = metadata_text(object, field);
             if let Some(wanted) = wanted.as_ref().filter(|wanted| **wanted != current) {
                 let why = format!(
-                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {current}"
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({current}). The \
+                     object might have been {change}"
                 );
-                return Err(ApiError::conflict(resource, &name.name, why));
+                return Err(ApiError::conflict_of_kind(resource, &name.name, why));
             }
         }
         Ok(())
