@@ -84,13 +84,18 @@ impl ObjectRenderer {
 
     /// One object.
     pub(crate) fn object(&self, object: &Object) -> String {
+        self.object_at(object, self.store.now())
+    }
+
+    /// One object, with ages in tables as of `now`.
+    pub(crate) fn object_at(&self, object: &Object, now: Moment) -> String {
         match self.form {
             ObjectForm::Object => self.resource.converted(object).as_str().to_owned(),
             ObjectForm::PartialObjectMetadata => table::partial_object_metadata(object),
             ObjectForm::Table => {
                 let version = object.meta().resource_version.unwrap_or_default().into_owned();
                 let head = self.list_head(&json!({"resourceVersion": version}));
-                format!("{head}{}]}}", self.row(object, self.store.now()))
+                format!("{head}{}]}}", self.row(object, now))
             }
         }
     }

@@ -83,7 +83,8 @@ impl ApiError {
         ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message)
     }
 
-    pub(crate) fn method_not_allowed(message: String) -> ApiError {
+    /// The server does not do this with anything of the kind.
+    pub fn method_not_allowed(message: String) -> ApiError {
         ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     }
 

@@ -46,6 +46,11 @@ pub trait Store: Send + Sync + 'static {
 pub trait EventSource: Send {
     /// The next events; waits until there is one. Nothing is lost if the future is dropped.
     fn next(&mut self) -> EventFuture<'_>;
+
+    /// The moment of the last events, from which ages are counted, where it is not that of the store.
+    fn moment(&self) -> Option<Moment> {
+        None
+    }
 }
 
 /// The next events of an [`EventSource`].

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use model::Moment;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
@@ -71,7 +72,7 @@ impl Watch {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let sent = tokio::select! {
-                events = events.next() => self.send_events(&sender, events).await,
+                next = events.next() => self.send_events(&sender, next, events.moment()).await,
                 _ = ticks.tick() => match self.options.allow_watch_bookmarks {
                     true => self.send_bookmark(&sender, false).await,
                     false => Ok(()),
@@ -101,11 +102,12 @@ impl Watch {
         Ok(())
     }
 
-    /// Sends events, or the reason why there are no more.
+    /// Sends events, or the reason why there are no more. `moment` is theirs, if it is not the store's.
     async fn send_events(
         &mut self,
         sender: &ChunkSender,
         events: Result<Vec<StoreEvent>, StoreError>,
+        moment: Option<Moment>,
     ) -> Result<(), Ended> {
         let events = match events {
             Ok(events) => events,
@@ -120,10 +122,11 @@ impl Watch {
                 return Err(Ended);
             }
         };
+        let now = moment.unwrap_or_else(|| self.store.now());
         let mut chunk = String::new();
         for event in &events {
             self.version = event.version;
-            self.push_event(&mut chunk, event);
+            self.push_event(&mut chunk, event, now);
             if chunk.len() > CHUNK_BYTES {
                 send(sender, std::mem::take(&mut chunk)).await?;
             }
@@ -132,7 +135,7 @@ impl Watch {
     }
 
     /// An object that begins to match the selectors is added for this watch, one that ceases to is deleted.
-    fn push_event(&self, chunk: &mut String, event: &StoreEvent) {
+    fn push_event(&self, chunk: &mut String, event: &StoreEvent, now: Moment) {
         if self.namespace.as_ref().is_some_and(|namespace| *event.new.meta().namespace != **namespace) {
             return;
         }
@@ -146,7 +149,7 @@ impl Watch {
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
         };
-        push_line(chunk, event_type, &self.renderer.object(&event.new));
+        push_line(chunk, event_type, &self.renderer.object_at(&event.new, now));
     }
 
     async fn send_bookmark(&self, sender: &ChunkSender, ends_initial: bool) -> Result<(), Ended> {

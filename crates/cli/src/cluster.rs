@@ -9,11 +9,12 @@ mod virtual_cluster;
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use model::Moment;
+use query::OpenHistory;
 use virtualcluster::ComponentSet;
 
 use super::output::Printer;
-use super::{Outcome, history_arg};
+use super::{InvalidArguments, Outcome, history_arg};
 use serving::ServingOptions;
 
 const AFTER: &str = "\
@@ -62,6 +63,7 @@ pub(super) struct Cluster {
     /// Serve the history as it was, without changes
     #[arg(long, conflicts_with_all = [
         "nodes", "node_template", "load", "controllers", "scheduler_config", "node_groups", "autoscaler_flags", "record", "scheduling_annotations",
+        "clock",
     ])]
     read_only: bool,
     /// Move all times by now minus the moment, for clients that count ages themselves
@@ -70,13 +72,14 @@ pub(super) struct Cluster {
     /// Recorded seconds that pass in one for each watch, from the moment on [default: time stands still]
     #[arg(long, value_name = "FACTOR", requires = "read_only", value_parser = parse_speed)]
     speed: Option<f64>,
-    /// Number of nodes to create
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    /// Number of nodes to create, at most 100,000
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = parse_node_count)]
     nodes: usize,
     /// Manifest of a Node that new nodes are made of [default: 32 CPUs, 256Gi, 110 pods]
     #[arg(long, value_name = "FILE")]
     node_template: Option<PathBuf>,
-    /// Manifests of objects to create
+    /// Manifests of objects to create, files or folders; - for standard input. Those read from a cluster, with a
+    /// resourceVersion, are added as they were
     #[arg(long, value_name = "FILE", num_args = 1..)]
     load: Vec<PathBuf>,
     /// Components that run: scheduler, kubelet, gc, pv, workloads, autoscaler, or none
@@ -107,6 +110,9 @@ pub(super) struct Cluster {
     serving: ServingOptions,
 }
 
+/// The most nodes that are created: larger clusters do not fit into memory.
+const MAX_NODES: usize = 100_000;
+
 /// The clock of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ClockKind {
@@ -120,6 +126,14 @@ fn parse_speed(text: &str) -> Result<f64, String> {
     speed.ok_or_else(|| format!("{text:?} is not a speed: expected a number above 0, such as 10"))
 }
 
+fn parse_node_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().map_err(|_| format!("{text:?} is not a number of nodes"))?;
+    if count > MAX_NODES {
+        return Err("a cluster has at most 100,000 nodes".to_owned());
+    }
+    Ok(count)
+}
+
 impl Cluster {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         if let Some(control) = &self.control {
@@ -130,9 +144,41 @@ impl Cluster {
             return past::serve(&self, out);
         }
         if self.at.len() > 1 {
-            bail!("--at is given {} times: only --read-only serves several moments", self.at.len());
+            let message =
+                format!("--at is given {} times: only --read-only serves several moments", self.at.len());
+            return Err(InvalidArguments(message).into());
         }
         virtual_cluster::serve(&self, out)
+    }
+
+    /// The moments of a history that were asked for, each once; its end by default. A moment after the end is the end,
+    /// since nothing is known of what came next.
+    fn moments(&self, open_history: &OpenHistory, out: &mut Printer) -> anyhow::Result<Vec<Moment>> {
+        let (start, end) = (open_history.times.start, open_history.times.end);
+        let mut moments: Vec<Moment> = Vec::new();
+        for text in &self.at {
+            let moment = open_history.times.parse(text);
+            let moment = moment.map_err(|error| InvalidArguments(format!("--at: {error}")))?;
+            // Users copy times without fractions of a second.
+            if moment < kubernetes::time::whole_second(start) {
+                let message =
+                    format!("--at {text}: {moment} is before the history, which is from {start} to {end}");
+                return Err(InvalidArguments(message).into());
+            }
+            if moment > end {
+                out.print_to_stderr(&format!(
+                    "--at {text}: the history ends before {moment}; its end is served: {end}"
+                ));
+            }
+            let moment = moment.clamp(start, end);
+            if !moments.contains(&moment) {
+                moments.push(moment);
+            }
+        }
+        if moments.is_empty() {
+            moments.push(end);
+        }
+        Ok(moments)
     }
 
     /// The history to begin with, if there is one.

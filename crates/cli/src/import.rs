@@ -1,11 +1,8 @@
 //! `kinescope import`: reads files of other programs into a history.
 
 mod audit;
-mod input_files;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -23,7 +20,7 @@ use recorder::secret_key;
 use serde_json::json;
 
 use self::audit::AuditLogs;
-use self::input_files::{InputFile, expand_folders, file_stem};
+use super::input_files::{InputFile, expand_folders, file_stem, open_file};
 use super::output::{Printer, count_noun, format_bytes, group_digits};
 use super::progress::Progress;
 use super::{Outcome, format_arg, signals};
@@ -463,16 +460,8 @@ fn write(bulk: &mut BulkWriter, messages: Receiver<ReaderMessage>) -> anyhow::Re
 }
 
 fn open(path: &Path, progress: &Progress) -> anyhow::Result<Input> {
-    let reader: Box<dyn Read + Send> = if path == Path::new("-") {
-        Box::new(progress.wrap_reader(io::stdin()))
-    } else {
-        Box::new(
-            progress
-                .wrap_reader(File::open(path).with_context(|| format!("cannot open {}", path.display()))?),
-        )
-    };
-    let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-    let input = Input::open(&name, reader)?;
+    let (name, reader) = open_file(path)?;
+    let input = Input::open(&name, Box::new(progress.wrap_reader(reader)))?;
     // Only a regular file has a path that a reader may open again.
     Ok(if path != Path::new("-") && path.is_file() { input.with_path(path) } else { input })
 }

@@ -13,6 +13,7 @@ mod get;
 mod history_arg;
 mod import;
 mod info;
+mod input_files;
 mod lines;
 mod listener;
 mod log;
@@ -112,10 +113,22 @@ enum Outcome {
     Negative,
 }
 
+/// Arguments that are well-formed, but cannot be used, or not together: exit code 2.
+#[derive(Debug)]
+struct InvalidArguments(String);
+
+impl std::fmt::Display for InvalidArguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidArguments {}
+
 fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     let arguments = Arguments::parse();
-    let failure_code = if matches!(arguments.command, Command::Diff(_)) { 2 } else { 1 };
+    let is_diff = matches!(arguments.command, Command::Diff(_));
     let mut out = Printer::new();
     let outcome = run(arguments.command, &mut out).and_then(|outcome| {
         out.flush()?;
@@ -128,7 +141,8 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             out.print_to_stderr(&format!("error: {error:#}"));
-            ExitCode::from(failure_code)
+            let is_of_arguments = error.is::<InvalidArguments>();
+            ExitCode::from(if is_diff || is_of_arguments { 2 } else { 1 })
         }
     }
 }

@@ -7,6 +7,8 @@
     reason = "a test stops where something is not as it should be, and prints its seed"
 )]
 
+#[path = "cluster/arguments.rs"]
+mod arguments;
 mod common;
 #[path = "cluster/components.rs"]
 mod components;
@@ -18,6 +20,12 @@ mod go_client;
 mod judge;
 #[path = "cluster/kube_client.rs"]
 mod kube_client;
+#[path = "cluster/loading.rs"]
+mod loading;
+#[path = "cluster/playing.rs"]
+mod playing;
+#[path = "cluster/real_components.rs"]
+mod real_components;
 #[path = "serve/server.rs"]
 #[allow(dead_code, reason = "these tests use parts of it")]
 mod server;
@@ -312,7 +320,7 @@ fn only_clients_with_the_token_are_served() {
     let folder = demo_history("shop.kine");
     let folder = folder.path();
     let failed = run(folder, &["cluster", "shop.kine", "--read-only", "--insecure", "--listen", "0.0.0.0:0"])
-        .failure(1);
+        .failure(2);
     assert!(failed.contains("0.0.0.0:0 is not a loopback address"), "{failed}");
     std::fs::write(folder.join("mine.yaml"), "mine").unwrap();
     let failed =

@@ -117,9 +117,20 @@ impl Connection {
     /// Posts a JSON document to a path beside the Kubernetes API, and returns the response. `doing` is for the message
     /// of an error.
     pub async fn post_json(&self, path: &str, document: &Value, doing: &'static str) -> Result<Value> {
-        let body = document.to_string().into_bytes();
-        let request = WriteRequest { method: Method::POST, content_type: JSON, body };
+        let request = WriteRequest::post_json(document);
         let response = self.write(path, &request).await;
+        parse_json(&response.map_err(|failure| Error::Server { doing, failure })?, doing)
+    }
+
+    /// The same for an operation that may take any time: waits for the response until the server ends the connection.
+    pub async fn post_json_without_timeout(
+        &self,
+        path: &str,
+        document: &Value,
+        doing: &'static str,
+    ) -> Result<Value> {
+        let request = WriteRequest::post_json(document);
+        let response = self.read_body(path, JSON, Some(&request)).await;
         parse_json(&response.map_err(|failure| Error::Server { doing, failure })?, doing)
     }
 
@@ -194,7 +205,7 @@ impl Connection {
 
     /// Sends a GET request and returns the body.
     pub(crate) async fn get(&self, path: &str, accept: &str) -> std::result::Result<Vec<u8>, RequestFailure> {
-        self.read_body(path, accept, None).await
+        in_time(self.read_body(path, accept, None)).await
     }
 
     /// Sends a write request and returns the body.
@@ -203,7 +214,7 @@ impl Connection {
         path: &str,
         write_request: &WriteRequest,
     ) -> std::result::Result<Vec<u8>, RequestFailure> {
-        self.read_body(path, JSON, Some(write_request)).await
+        in_time(self.read_body(path, JSON, Some(write_request))).await
     }
 
     async fn read_body(
@@ -212,28 +223,23 @@ impl Connection {
         accept: &str,
         write_request: Option<&WriteRequest>,
     ) -> std::result::Result<Vec<u8>, RequestFailure> {
-        let read = async {
-            let mut body = self.send(path, accept, write_request).await?.into_body();
-            let mut bytes = Vec::new();
-            while let Some(chunk) = next_chunk(&mut body).await? {
-                if bytes.len() + chunk.len() > MAX_BODY_BYTES {
-                    return Err(RequestFailure::from_message(format!(
-                        "response larger than {} MiB",
-                        MAX_BODY_BYTES >> 20
-                    )));
-                }
-                bytes.extend_from_slice(&chunk);
+        let mut body = self.send(path, accept, write_request).await?.into_body();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = next_chunk(&mut body).await? {
+            if bytes.len() + chunk.len() > MAX_BODY_BYTES {
+                return Err(RequestFailure::from_message(format!(
+                    "response larger than {} MiB",
+                    MAX_BODY_BYTES >> 20
+                )));
             }
-            Ok(bytes)
-        };
-        timeout(RESPONSE_TIMEOUT, read).await.unwrap_or_else(|_| Err(timed_out()))
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
     }
 
     /// Opens a watch.
     pub(crate) async fn watch(&self, path: &str) -> std::result::Result<WatchLines, RequestFailure> {
-        let response = timeout(RESPONSE_TIMEOUT, self.send(path, JSON, None))
-            .await
-            .unwrap_or_else(|_| Err(timed_out()))?;
+        let response = in_time(self.send(path, JSON, None)).await?;
         Ok(WatchLines {
             body: response.into_body(),
             buffer: Vec::new(),
@@ -263,6 +269,9 @@ impl Connection {
         match response {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => Err(read_failure(response).await),
+            Err(error) if is_refused(&error) => {
+                Err(RequestFailure::from_message(RequestFailure::CONNECTION_REFUSED.to_owned()))
+            }
             Err(error) => Err(RequestFailure::from_message(with_sources(&error))),
         }
     }
@@ -335,20 +344,35 @@ fn response_date(response: &Response<Body>) -> Option<Moment> {
 fn is_credential_failure(response: &std::result::Result<Response<Body>, kube::Error>) -> bool {
     match response {
         Ok(response) => response.status() == StatusCode::UNAUTHORIZED,
-        Err(error) => {
-            let mut reasons =
-                std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| {
-                    error.source()
-                });
-            reasons.any(is_tls_error)
-        }
+        Err(error) => reasons_of(error).any(is_tls_error),
     }
+}
+
+/// Whether nobody listens at the server's address.
+fn is_refused(error: &kube::Error) -> bool {
+    let refused = std::io::ErrorKind::ConnectionRefused;
+    reasons_of(error)
+        .any(|error| error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == refused))
+}
+
+/// An error and its sources.
+fn reasons_of(error: &kube::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
 /// An io::Error may wrap another error without returning it as its source.
 fn is_tls_error(error: &(dyn std::error::Error + 'static)) -> bool {
     let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     error.is::<rustls::Error>() || inner.is_some_and(|inner| is_tls_error(inner))
+}
+
+// === impl WriteRequest ===
+
+impl WriteRequest {
+    fn post_json(document: &Value) -> WriteRequest {
+        let body = document.to_string().into_bytes();
+        WriteRequest { method: Method::POST, content_type: JSON, body }
+    }
 }
 
 // === impl WatchLines ===
@@ -427,8 +451,14 @@ async fn read_failure(response: Response<Body>) -> RequestFailure {
     }
 }
 
-fn timed_out() -> RequestFailure {
-    RequestFailure::from_message(format!("no response within {} s", RESPONSE_TIMEOUT.as_secs()))
+/// A response within [`RESPONSE_TIMEOUT`].
+async fn in_time<T>(
+    response: impl Future<Output = std::result::Result<T, RequestFailure>>,
+) -> std::result::Result<T, RequestFailure> {
+    timeout(RESPONSE_TIMEOUT, response).await.unwrap_or_else(|_| {
+        let message = format!("no response within {} s", RESPONSE_TIMEOUT.as_secs());
+        Err(RequestFailure::from_message(message))
+    })
 }
 
 /// An error with its sources, of which the last is the most specific.

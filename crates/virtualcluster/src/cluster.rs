@@ -1,6 +1,7 @@
 //! A virtual cluster: a store, the components that work on it, and the control of both.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -13,7 +14,10 @@ use serde_json::Value;
 
 use crate::bootstrap::create_initial_objects;
 use crate::clock::ClusterClock;
-use crate::control_plane::{AdvanceError, AdvanceTarget, Command, ControlPlane, ControlPlaneSettings};
+use crate::control_plane::{
+    AdvanceCancellation, AdvanceError, AdvanceInterrupt, AdvanceTarget, Command, ControlPlane,
+    ControlPlaneSettings, MAX_ADVANCE,
+};
 use crate::node_template::NodeTemplate;
 use crate::recording::{ClusterRecording, RecordingOptions};
 use crate::stage::{Stage, stage_kind};
@@ -65,6 +69,8 @@ pub struct VirtualCluster {
     thread: Mutex<Option<JoinHandle<history::Result<()>>>>,
     /// The state that a reset restores.
     base: Mutex<StoreSnapshot>,
+    /// How often all advances were interrupted.
+    interruptions: Arc<AtomicU64>,
 }
 
 /// A cluster that cannot be started.
@@ -152,8 +158,10 @@ impl VirtualCluster {
         *base = self.store.snapshot();
     }
 
-    /// Restores the state of the last [`set_base`](VirtualCluster::set_base), or of the start.
+    /// Restores the state of the last [`set_base`](VirtualCluster::set_base), or of the start. An advance that runs
+    /// ends.
     pub fn reset(&self) {
+        self.interrupt_advances();
         let base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         self.store.restore(&base);
     }
@@ -168,8 +176,21 @@ impl VirtualCluster {
 
     /// Moves a virtual clock, and lets everything happen that is due meanwhile. Returns the moment that it shows then.
     pub fn advance(&self, target: AdvanceTarget) -> Result<Moment, AdvanceError> {
+        self.advance_unless(target, AdvanceCancellation::default())
+    }
+
+    /// The same, until it is cancelled: then it ends at the next task.
+    pub fn advance_unless(
+        &self,
+        target: AdvanceTarget,
+        cancellation: AdvanceCancellation,
+    ) -> Result<Moment, AdvanceError> {
+        if matches!(target, AdvanceTarget::By(duration) if duration > MAX_ADVANCE) {
+            return Err(AdvanceError::TooFar);
+        }
         let (reply, advanced) = mpsc::channel();
-        self.command(Command::Advance { target, reply });
+        let interrupt = AdvanceInterrupt::new(cancellation, self.interruptions.clone());
+        self.command(Command::Advance { target, interrupt, reply });
         advanced.recv().unwrap_or(Err(AdvanceError::Stopped))
     }
 
@@ -205,12 +226,17 @@ impl VirtualCluster {
     }
 
     /// Ends the components, and closes the history that the cluster is recorded into: then it has every change that
-    /// was made before.
+    /// was made before. An advance that runs ends.
     pub fn stop(&self) -> Result<(), history::Error> {
+        self.interrupt_advances();
         self.command(Command::Stop);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A thread that panicked has reported it.
         thread.and_then(|thread| thread.join().ok()).unwrap_or(Ok(()))
+    }
+
+    fn interrupt_advances(&self) {
+        self.interruptions.fetch_add(1, Ordering::AcqRel);
     }
 
     fn command(&self, command: Command) {
@@ -247,7 +273,8 @@ impl PreparedCluster {
         let thread = std::thread::Builder::new().name("control-plane".to_owned());
         let thread = thread.spawn(move || control_plane.run());
         let thread = Mutex::new(Some(thread.map_err(StartError::Thread)?));
-        Ok(VirtualCluster { store, registry, clock, commands, wake, thread, base })
+        let interruptions = Arc::default();
+        Ok(VirtualCluster { store, registry, clock, commands, wake, thread, base, interruptions })
     }
 
     /// Creates nodes from a template.

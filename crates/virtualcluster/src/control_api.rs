@@ -9,16 +9,16 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Json, Router};
-use model::Kind;
+use model::{Kind, Moment};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::cluster::VirtualCluster;
-use crate::control_plane::{AdvanceError, AdvanceTarget};
+use crate::control_plane::{AdvanceCancellation, AdvanceError, AdvanceTarget};
 
 /// The path below which a cluster is controlled.
 pub const CONTROL_PATH: &str = "/kinescope/v1/cluster";
@@ -33,6 +33,15 @@ pub struct AdvanceRequest {
     pub until_idle: bool,
 }
 
+/// Cancels an advance when the client that waits for it has gone: then its request is dropped.
+struct CancelOnDrop(AdvanceCancellation);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// The routes that control a cluster.
 pub fn control_routes(cluster: Arc<VirtualCluster>) -> Router {
     let routes = Router::new()
@@ -41,6 +50,17 @@ pub fn control_routes(cluster: Arc<VirtualCluster>) -> Router {
         .route("/dump", get(dump))
         .with_state(cluster);
     Router::new().nest(CONTROL_PATH, routes)
+}
+
+/// The same routes of a cluster of the past, which refuse everything.
+pub fn read_only_control_routes(moment: Moment) -> Router {
+    let refuse = move || async move {
+        ApiError::method_not_allowed(format!(
+            "this is the cluster as it was at {moment}, which is read-only; `kinescope export --format manifests --at \
+             {moment}` prints its objects"
+        ))
+    };
+    Router::new().route(&format!("{CONTROL_PATH}/{{*path}}"), any(refuse))
 }
 
 async fn reset(State(cluster): State<Arc<VirtualCluster>>) -> Response {
@@ -58,23 +78,26 @@ async fn advance(State(cluster): State<Arc<VirtualCluster>>, body: Bytes) -> Res
         AdvanceRequest { seconds: None, until_idle: true } => AdvanceTarget::UntilIdle,
         _ => return Err(ApiError::bad_request("expected either seconds or untilIdle")),
     };
-    if let Some(holder) = lease_holder(&cluster) {
+    if let Some((lease, holder)) = held_lease(&cluster) {
         return Err(ApiError::bad_request(format!(
-            "{holder} holds a Lease: a controller outside of the cluster would not notice that its clock moves"
+            "{holder} holds the Lease {lease}: a controller outside of the cluster would not notice that its clock moves"
         )));
     }
-    let moved = tokio::task::spawn_blocking(move || cluster.advance(target)).await;
+    let cancellation = AdvanceCancellation::default();
+    let _guard = CancelOnDrop(cancellation.clone());
+    let moved = tokio::task::spawn_blocking(move || cluster.advance_unless(target, cancellation)).await;
     let now = moved.unwrap_or(Err(AdvanceError::Stopped));
     let now = now.map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok(Json(json!({"now": now.to_string()})).into_response())
 }
 
-/// The holder of a Lease in `kube-system`, where controllers elect their leaders.
-fn lease_holder(cluster: &VirtualCluster) -> Option<String> {
+/// A Lease in `kube-system`, where controllers elect their leaders, and its holder.
+fn held_lease(cluster: &VirtualCluster) -> Option<(String, String)> {
     let leases = cluster.store().objects(&Kind::new("coordination.k8s.io", "Lease"));
     let mut holders = leases.range(Some("kube-system"), None).filter_map(|lease| {
-        let lease: Value = lease.value().ok()?;
-        lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
+        let (meta, value): (_, Value) = (lease.meta(), lease.value().ok()?);
+        let holder = value["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;
+        Some((format!("{}/{}", meta.namespace, meta.name), holder.to_owned()))
     });
     holders.next()
 }

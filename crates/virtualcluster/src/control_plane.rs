@@ -18,6 +18,7 @@ mod workloads;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ use workloads::Workloads;
 
 pub use autoscaling::AutoscalerSettings;
 pub use stage_player::EndlessStages;
-pub use tasks::ComponentSet;
+pub use tasks::{ComponentSet, InvalidComponents};
 
 /// The settings of a cluster's components.
 #[derive(Clone, Debug)]
@@ -103,6 +104,8 @@ pub(crate) struct ControlPlane {
     recording: Option<ClusterRecording>,
     /// The last change that was read.
     last_change: Option<Arc<StoreChange>>,
+    /// What may end the advance that runs.
+    advance_interrupt: Option<AdvanceInterrupt>,
 }
 
 /// A command to the thread of a control plane.
@@ -115,10 +118,25 @@ pub(crate) enum Command {
     Advance {
         /// How far.
         target: AdvanceTarget,
+        /// What may end it before.
+        interrupt: AdvanceInterrupt,
         /// Where the reply goes.
         reply: Sender<Result<Moment, AdvanceError>>,
     },
 }
+
+/// What ends an advance before its target: its own cancellation, or an interruption of all advances.
+#[derive(Clone, Debug)]
+pub(crate) struct AdvanceInterrupt {
+    cancellation: AdvanceCancellation,
+    /// The number of interruptions of all advances, now and when this one was requested.
+    interruptions: Arc<AtomicU64>,
+    interruptions_before: u64,
+}
+
+/// The cancellation of one advance, by the caller who no longer waits for it. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct AdvanceCancellation(Arc<AtomicBool>);
 
 /// A clock that cannot be moved, or not so far.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -146,15 +164,28 @@ pub enum AdvanceError {
         /// The object that was changed last.
         last: String,
     },
+    /// The duration is longer than [`MAX_ADVANCE`].
+    #[error("the clock moves by at most {MAX_ADVANCE_DAYS} days (10 years) at once")]
+    TooFar,
+    /// It was cancelled, or the cluster was reset meanwhile.
+    #[error("interrupted: the clock stays at {at}")]
+    Interrupted {
+        /// The moment that it had reached.
+        at: Moment,
+    },
     /// The cluster has ended.
     #[error("the cluster has ended")]
     Stopped,
 }
 
+/// The longest duration by which a virtual clock moves at once: 10 years.
+pub const MAX_ADVANCE: Duration = Duration::from_secs(MAX_ADVANCE_DAYS * 24 * 3600);
+const MAX_ADVANCE_DAYS: u64 = 3650;
+
 /// How far a virtual clock moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdvanceTarget {
-    /// By a duration.
+    /// By a duration of at most [`MAX_ADVANCE`].
     By(Duration),
     /// Until nothing is about to happen by itself; at most by a day.
     UntilIdle,
@@ -198,6 +229,30 @@ const MAX_ROUNDS: usize = if cfg!(test) { 1_000 } else { 10_000 };
 /// for each; a ReplicaSet whose pods fail at once never ends, and is slower with each pod.
 const MAX_ATTEMPTS_TO_SETTLE: usize = 3;
 
+// === impl AdvanceInterrupt ===
+
+impl AdvanceInterrupt {
+    /// That of an advance which is requested now. `interruptions` counts those of all advances.
+    pub(crate) fn new(cancellation: AdvanceCancellation, interruptions: Arc<AtomicU64>) -> AdvanceInterrupt {
+        let interruptions_before = interruptions.load(Ordering::Acquire);
+        AdvanceInterrupt { cancellation, interruptions, interruptions_before }
+    }
+
+    fn is_set(&self) -> bool {
+        self.cancellation.0.load(Ordering::Acquire)
+            || self.interruptions.load(Ordering::Acquire) != self.interruptions_before
+    }
+}
+
+// === impl AdvanceCancellation ===
+
+impl AdvanceCancellation {
+    /// Ends the advance at the next task.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 // === impl ControlPlane ===
 
 impl ControlPlane {
@@ -221,6 +276,7 @@ impl ControlPlane {
             components,
             recording,
             last_change: None,
+            advance_interrupt: None,
         }
     }
 
@@ -249,8 +305,10 @@ impl ControlPlane {
                 match command {
                     Command::Stop => return self.close(),
                     Command::Settle(reply) => waiting.push(reply),
-                    Command::Advance { target, reply } => {
+                    Command::Advance { target, interrupt, reply } => {
+                        self.advance_interrupt = Some(interrupt);
                         let advanced = self.advance(target);
+                        self.advance_interrupt = None;
                         let _ = reply.send(advanced.map(|()| self.clock.now()));
                     }
                 }
@@ -274,6 +332,9 @@ impl ControlPlane {
     /// Works at the present moment until nothing is left to do. Returns whether that was reached.
     fn work(&mut self) -> bool {
         for _ in 0..MAX_ROUNDS {
+            if self.is_interrupted() {
+                return false;
+            }
             let has_worked = self.components.work(&self.registry, self.clock.now());
             let has_read = self.read_changes(Duration::ZERO);
             if !has_worked && !has_read {
@@ -341,7 +402,12 @@ impl ControlPlane {
         due.map_or(MAX_WAIT, |due| nanos_between(now, due).min(MAX_WAIT))
     }
 
-    /// Moves the clock. It stays where a moment does not end.
+    /// Whether the advance that runs is to end.
+    fn is_interrupted(&self) -> bool {
+        self.advance_interrupt.as_ref().is_some_and(AdvanceInterrupt::is_set)
+    }
+
+    /// Moves the clock. It stays where a moment does not end, and where it is interrupted.
     fn advance(&mut self, target: AdvanceTarget) -> Result<(), AdvanceError> {
         if !self.clock.is_virtual() {
             return Err(AdvanceError::RealClock);
@@ -353,6 +419,9 @@ impl ControlPlane {
         let patience = kubernetes::time::after(self.clock.now(), MAX_UNTIL_IDLE);
         loop {
             self.finish_moment()?;
+            if self.is_interrupted() {
+                return Err(AdvanceError::Interrupted { at: self.clock.now() });
+            }
             let next = self.components.next_due(self.clock.now());
             match (next, end) {
                 (Some(next), Some(end)) if next <= end => self.clock.set(next),
@@ -370,6 +439,9 @@ impl ControlPlane {
     fn finish_moment(&mut self) -> Result<(), AdvanceError> {
         let at = self.clock.now();
         let is_finished = (0..MAX_ATTEMPTS_TO_SETTLE).any(|_| self.work());
+        if !is_finished && self.is_interrupted() {
+            return Err(AdvanceError::Interrupted { at });
+        }
         if let Some(stages) = self.components.endless_stages() {
             return Err(AdvanceError::EndlessStages { at, stages });
         }

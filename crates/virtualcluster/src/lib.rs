@@ -21,10 +21,10 @@ mod time_shift;
 
 pub use clock::ClusterClock;
 pub use cluster::{PreparedCluster, SchedulingOutcome, StartError, VirtualCluster, VirtualClusterOptions};
-pub use control_api::{AdvanceRequest, CONTROL_PATH, control_routes};
+pub use control_api::{AdvanceRequest, CONTROL_PATH, control_routes, read_only_control_routes};
 pub use control_plane::{
-    AdvanceError, AdvanceTarget, AutoscalerSettings, ComponentSet, ControlPlaneSettings, EndlessStages,
-    default_scheduler_configuration,
+    AdvanceCancellation, AdvanceError, AdvanceTarget, AutoscalerSettings, ComponentSet, ControlPlaneSettings,
+    EndlessStages, InvalidComponents, MAX_ADVANCE, default_scheduler_configuration,
 };
 pub use credentials::Credentials;
 pub use kubeconfig::{Kubeconfig, KubeconfigCluster};

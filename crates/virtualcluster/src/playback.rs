@@ -29,6 +29,8 @@ pub(crate) struct PlaybackSource {
     /// A change that is not due yet.
     pending: Option<Change>,
     started: Instant,
+    /// The moment of the last event.
+    moment: Option<Moment>,
     /// The objects before the next event.
     objects: ObjectMap,
     kind: Kind,
@@ -49,7 +51,8 @@ impl PlaybackSource {
                 let _ = sender.blocking_send(Err(error.to_string()));
             }
         });
-        PlaybackSource { changes, pending: None, started: Instant::now(), objects, kind, playback }
+        let started = Instant::now();
+        PlaybackSource { changes, pending: None, started, moment: None, objects, kind, playback }
     }
 
     /// When a change is due.
@@ -62,6 +65,7 @@ impl PlaybackSource {
 
     fn event(&mut self, change: Change) -> StoreEvent {
         let version = u64::try_from(change.at.nanos()).unwrap_or(1);
+        self.moment = Some(self.playback.shift.map_or(change.at, |shift| shift.moved_moment(change.at)));
         let shifted = |object| match &self.playback.shift {
             Some(shift) => shift.apply(object),
             None => object.clone(),
@@ -98,6 +102,10 @@ impl EventSource for PlaybackSource {
                 }
             }
         })
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        self.moment
     }
 }
 

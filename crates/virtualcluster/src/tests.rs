@@ -12,8 +12,8 @@ use model::{Kind, Moment, NamespacedName};
 use serde_json::{Value, json};
 
 use crate::{
-    AdvanceError, AdvanceTarget, ClusterClock, ComponentSet, ControlPlaneSettings, NodeTemplate,
-    VirtualCluster, VirtualClusterOptions,
+    AdvanceCancellation, AdvanceError, AdvanceTarget, ClusterClock, ComponentSet, ControlPlaneSettings,
+    MAX_ADVANCE, NodeTemplate, VirtualCluster, VirtualClusterOptions,
 };
 
 const START: &str = "2026-11-02T14:20:00Z";
@@ -439,4 +439,56 @@ fn the_same_writes_lead_to_the_same_cluster() {
         pods.iter().map(|pod| pod.as_str().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(run(), run());
+}
+
+/// Runs an advance that takes very long, and does something while it runs. Returns its outcome, and the moment then.
+fn interrupted_by(
+    interrupt: impl FnOnce(&VirtualCluster, &AdvanceCancellation),
+) -> Result<Moment, AdvanceError> {
+    let cluster = cluster(1);
+    let template = json!({"spec": {"template": {"spec": {
+        "containers": [{"name": "c", "image": "busybox:1"}], "restartPolicy": "Never",
+    }}}});
+    let spec = json!({"schedule": "* * * * *", "jobTemplate": template});
+    let job =
+        json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"}, "spec": spec});
+    cluster.create(job).unwrap();
+    let changes = cluster.store().read_changes();
+    let cancellation = AdvanceCancellation::default();
+    let target = AdvanceTarget::By(MAX_ADVANCE);
+    let outcome = std::thread::scope(|scope| {
+        let advance = scope.spawn(|| cluster.advance_unless(target, cancellation.clone()));
+        while cluster.now() < START.parse::<Moment>().unwrap().plus_nanos(120_000_000_000) {
+            assert!(!advance.is_finished());
+            changes.next(usize::MAX, TIMEOUT);
+        }
+        interrupt(&cluster, &cancellation);
+        advance.join().unwrap()
+    });
+    if let Err(AdvanceError::Interrupted { at }) = outcome {
+        assert_eq!(at, cluster.now());
+    }
+    outcome
+}
+
+#[test]
+fn an_advance_ends_when_it_is_cancelled_and_with_a_reset_or_the_cluster() {
+    for outcome in [
+        interrupted_by(|_, cancellation| cancellation.cancel()),
+        interrupted_by(|cluster, _| cluster.reset()),
+        interrupted_by(|cluster, _| cluster.stop().unwrap()),
+    ] {
+        assert!(matches!(outcome, Err(AdvanceError::Interrupted { .. })), "{outcome:?}");
+    }
+}
+
+#[test]
+fn an_advance_has_an_upper_bound() {
+    let cluster = cluster(0);
+    let too_far = AdvanceTarget::By(MAX_ADVANCE + Duration::from_secs(1));
+    assert_eq!(cluster.advance(too_far), Err(AdvanceError::TooFar));
+    assert_eq!(cluster.now(), START.parse().unwrap());
+    // An interruption is not one of later advances.
+    cluster.reset();
+    assert!(cluster.advance(AdvanceTarget::By(Duration::from_secs(60))).is_ok());
 }

@@ -19,6 +19,11 @@ impl TimeShift {
         TimeShift { nanos: to.nanos().saturating_sub(from.nanos()) }
     }
 
+    /// The moment, moved.
+    pub(crate) fn moved_moment(self, moment: Moment) -> Moment {
+        moment.plus_nanos(self.nanos)
+    }
+
     /// The object with all its times moved.
     pub(crate) fn apply(self, object: &Object) -> Object {
         let Ok(mut value) = object.value() else { return object.clone() };
@@ -45,7 +50,7 @@ impl TimeShift {
             && text.as_bytes().get(10) == Some(&b'T')
             && text.ends_with('Z');
         let moment: Moment = text.parse().ok().filter(|_| is_time)?;
-        let moved = moment.plus_nanos(self.nanos);
+        let moved = self.moved_moment(moment);
         Some(match text.split_once('.').map(|(_, digits)| digits.len() - 1) {
             None => kubernetes::time::whole_second(moved).to_string(),
             Some(6) => kubernetes::time::micro_time(moved),

@@ -4,10 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use jiff::tz::TimeZone;
 use live::Connection;
+use live::list_watch::RequestFailure;
+use model::{Moment, TimeParser};
 use serde_json::{Value, json};
-use virtualcluster::{AdvanceRequest, CONTROL_PATH};
+use virtualcluster::{AdvanceRequest, CONTROL_PATH, MAX_ADVANCE};
 
 use crate::Outcome;
 use crate::output::Printer;
@@ -27,16 +30,23 @@ pub(super) enum Control {
     },
     /// Move the clock of a cluster that was started with --clock virtual
     Advance {
-        /// How far: `7d`, `90m`
-        #[arg(required_unless_present = "until_idle", conflicts_with = "until_idle", value_name = "TIME",
-            value_parser = recorder::parse_duration)]
-        by: Option<Duration>,
-        /// Until nothing is about to happen by itself
-        #[arg(long)]
-        until_idle: bool,
+        #[command(flatten)]
+        distance: AdvanceDistance,
         #[command(flatten)]
         target: ControlTarget,
     },
+}
+
+/// How far a clock is moved.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct AdvanceDistance {
+    /// How far: `7d`, `90m`, `1d12h`; at most 10 years
+    #[arg(value_name = "TIME", value_parser = parse_distance)]
+    by: Option<Duration>,
+    /// Until nothing is about to happen by itself
+    #[arg(long)]
+    until_idle: bool,
 }
 
 /// The cluster that is controlled.
@@ -55,17 +65,20 @@ impl Control {
                 Control::Reset { target } => {
                     let connection = target.connect().await?;
                     let path = format!("{CONTROL_PATH}/reset");
-                    let reset = connection.post_json(&path, &json!({}), "reset the cluster").await?;
+                    let reset = connection.post_json(&path, &json!({}), "reset the cluster").await;
+                    let reset = reset.map_err(|error| target.explain(error))?;
                     writeln!(out, "cluster reset: {} objects", reset["objects"])?;
                 }
-                Control::Dump { target } => dump(&target.connect().await?, out).await?,
-                Control::Advance { by, until_idle, target } => {
+                Control::Dump { target } => dump(target, out).await?,
+                Control::Advance { distance: AdvanceDistance { by, until_idle }, target } => {
                     let request =
                         AdvanceRequest { seconds: by.map(|by| by.as_secs()), until_idle: *until_idle };
                     let path = format!("{CONTROL_PATH}/advance");
                     let connection = target.connect().await?;
                     let document = serde_json::to_value(request)?;
-                    let moved = connection.post_json(&path, &document, "move the clock").await?;
+                    let moved =
+                        connection.post_json_without_timeout(&path, &document, "move the clock").await;
+                    let moved = moved.map_err(|error| target.explain(error))?;
                     writeln!(out, "now {}", moved["now"].as_str().unwrap_or_default())?;
                 }
             }
@@ -85,9 +98,46 @@ impl ControlTarget {
         }
         Connection::open(Some(path), None).await.with_context(|| path.display().to_string())
     }
+
+    /// An error of a request, in the user's words.
+    fn explain(&self, error: live::Error) -> anyhow::Error {
+        let path = self.kubeconfig.display();
+        let live::Error::Server { failure, .. } = &error else { return error.into() };
+        match failure.status {
+            // A cluster of the past says what can be done instead.
+            Some(405) => anyhow!("{}", failure.message),
+            Some(403 | 404) => {
+                anyhow!("{path} is not the kubeconfig of a cluster that `kinescope cluster` runs")
+            }
+            None if failure.message == RequestFailure::CONNECTION_REFUSED => {
+                anyhow!("no server listens at the address in {path}: the cluster has ended")
+            }
+            Some(_) | None => error.into(),
+        }
+    }
 }
 
-async fn dump(connection: &Connection, out: &mut Printer) -> anyhow::Result<()> {
+/// A duration of whole seconds, such as `7d`, `90` or `1d12h`.
+fn parse_distance(text: &str) -> Result<Duration, String> {
+    let distance = recorder::parse_duration(text).or_else(|_| {
+        // The durations that times are given with: `start+1d12h`.
+        let zero = Moment::default();
+        let times = TimeParser { start: zero, end: zero, zone: TimeZone::UTC };
+        let reached = times.parse(&format!("start+{text}")).ok();
+        let nanos = reached.and_then(|reached| u64::try_from(reached.nanos()).ok());
+        let whole = nanos.filter(|nanos| *nanos > 0 && nanos % 1_000_000_000 == 0).map(Duration::from_nanos);
+        whole.ok_or_else(|| {
+            format!("invalid duration {text:?}: expected 60, 60s, 5m, 1.5h, 30d or 1d12h, for example")
+        })
+    })?;
+    if distance > MAX_ADVANCE {
+        return Err("the clock moves by at most 10 years (3650d) at once".to_owned());
+    }
+    Ok(distance)
+}
+
+async fn dump(target: &ControlTarget, out: &mut Printer) -> anyhow::Result<()> {
+    let connection = target.connect().await?;
     let mut is_complete = false;
     let mut written = Ok(());
     let path = format!("{CONTROL_PATH}/dump");
@@ -101,10 +151,37 @@ async fn dump(connection: &Connection, out: &mut Printer) -> anyhow::Result<()> 
                 .map_err(anyhow::Error::from)
                 .and_then(|object| Ok(write!(out, "---\n{}", formats::manifests::to_yaml(&object))?));
         })
-        .await?;
+        .await
+        .map_err(|error| target.explain(error))?;
     written?;
     if !is_complete {
         bail!("the server stopped in the middle of the objects: what was printed is not all of them");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_durations_of_whole_seconds() {
+        for (text, seconds) in [
+            ("90", Some(90)),
+            ("7d", Some(7 * 86_400)),
+            ("7d3h", Some(7 * 86_400 + 3 * 3600)),
+            ("1.5h", Some(5400)),
+            ("1w", Some(7 * 86_400)),
+            ("3650d", Some(3650 * 86_400)),
+            ("3651d", None),
+            ("9999999d", None),
+            ("1.5s", None),
+            ("0s", None),
+            ("-1h", None),
+            ("", None),
+            ("soon", None),
+        ] {
+            assert_eq!(parse_distance(text).ok().map(|time| time.as_secs()), seconds, "{text}");
+        }
+    }
 }

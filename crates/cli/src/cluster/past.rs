@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use apiserver::Registry;
-use axum::Router;
-use virtualcluster::{ClusterClock, PastOptions, PastStore};
+use virtualcluster::{ClusterClock, PastOptions, PastStore, read_only_control_routes};
 
 use super::Cluster;
 use super::serving::ServedCluster;
@@ -16,14 +15,9 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let path = history_arg::resolve(options.history()?.as_deref())?;
     let open_history = history_arg::open(Some(&path))?;
     let source = open_history.source(options.source.as_deref(), "--source")?;
-    let mut times: Vec<Option<&str>> = options.at.iter().map(|at| Some(&**at)).collect();
-    if times.is_empty() {
-        times.push(None);
-    }
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut clusters: Vec<ServedCluster> = Vec::new();
-    for time in times {
-        let moment = open_history.moment(time)?;
+    for moment in options.moments(&open_history, out)? {
         let shift_to = options.shift_times.then(|| ClusterClock::Real.now());
         let past = PastOptions { speed: options.speed, shift_to };
         let store = PastStore::open(&path, source.clone(), moment, past)?;
@@ -36,7 +30,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
             context,
             description,
             registry,
-            Router::new(),
+            read_only_control_routes(moment),
         )?);
     }
     options.serving.serve(out, clusters, &name, "get pods -A -o wide")

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use apiserver::{ApiServer, Registry, ServeOptions};
 use axum::Router;
 use virtualcluster::{Credentials, Kubeconfig, KubeconfigCluster};
 
 use super::kubeconfig_file::KubeconfigFile;
 use crate::output::Printer;
-use crate::{Outcome, signals};
+use crate::{InvalidArguments, Outcome, signals};
 
 /// How long open watches may delay the end of the program.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
@@ -55,10 +55,11 @@ impl ServingOptions {
     /// Whether everyone may be served.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.insecure && !self.listen.ip().is_loopback() {
-            bail!(
+            let message = format!(
                 "{} is not a loopback address: --insecure would serve the cluster to everyone",
                 self.listen
             );
+            return Err(InvalidArguments(message).into());
         }
         Ok(())
     }

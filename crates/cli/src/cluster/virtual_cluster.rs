@@ -1,14 +1,15 @@
 //! A virtual cluster: new, or continued from a moment of a history.
 
-use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use apiserver::ApiError;
 use formats::Input;
 use history::Selection;
 use kubernetes::kinds;
-use model::Object;
+use model::{Kind, Moment, Object};
+use query::OpenHistory;
 use query::autoscaler_choice::{AutoscalerChoice, AutoscalerOptions};
 use recorder::secret_key;
 use serde_json::json;
@@ -18,8 +19,16 @@ use virtualcluster::{
 };
 
 use super::{ClockKind, Cluster};
+use crate::input_files::{InputFile, expand_folders, open_file};
 use crate::output::Printer;
-use crate::{Outcome, history_arg};
+use crate::{InvalidArguments, Outcome, history_arg};
+
+/// A moment of a history, with which a cluster begins.
+struct HistoryMoment {
+    open_history: OpenHistory,
+    source: Option<Arc<str>>,
+    moment: Moment,
+}
 
 /// Serves a cluster until the program is asked to stop.
 pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outcome> {
@@ -37,10 +46,11 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let history = options.history()?;
     let name = history.as_deref().and_then(Path::file_stem);
     let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
+    let beginning = history.as_deref().map(|path| HistoryMoment::open(path, options, out)).transpose()?;
     let clock = match options.clock {
         ClockKind::Real => ClusterClock::Real,
-        ClockKind::Virtual => ClusterClock::starting_at(match &history {
-            Some(path) => history_arg::open(Some(path))?.moment(options.at.first().map(String::as_str))?,
+        ClockKind::Virtual => ClusterClock::starting_at(match &beginning {
+            Some(beginning) => beginning.moment,
             None => ClusterClock::Real.now(),
         }),
     };
@@ -50,12 +60,10 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
         recording: recording_options(options, &name)?,
         ..VirtualClusterOptions::default()
     })?;
-    if let Some(path) = &history {
-        load_history(&cluster, path, options)?;
+    if let Some(beginning) = beginning {
+        beginning.load_into(&cluster)?;
     }
-    for path in &options.load {
-        load_manifests(&cluster, path)?;
-    }
+    load_manifests(&cluster, &options.load).context("--load")?;
     cluster.add_nodes(options.nodes, &template).context("--nodes")?;
     let cluster = Arc::new(cluster.start()?);
     let registry = Arc::clone(cluster.registry());
@@ -122,12 +130,14 @@ fn autoscaler_settings(options: &Cluster, out: &mut Printer) -> anyhow::Result<O
     let path = match (&options.node_groups, options.controllers.autoscaler) {
         (Some(path), true) => path,
         (None, false) => return Ok(None),
-        (None, true) => bail!(
-            "the component autoscaler has no node groups to scale: name a file of them with --node-groups, \
-            see docs/node-groups.md"
-        ),
+        (None, true) => {
+            let message = "the component autoscaler has no node groups to scale: name a file of them with \
+                --node-groups, see docs/node-groups.md";
+            return Err(InvalidArguments(message.to_owned()).into());
+        }
         (Some(_), false) => {
-            bail!("--node-groups is for the autoscaler, which does not run: add it to --controllers")
+            let message = "--node-groups is for the autoscaler, which does not run: add it to --controllers";
+            return Err(InvalidArguments(message.to_owned()).into());
         }
     };
     let autoscaler_options = AutoscalerOptions {
@@ -145,39 +155,80 @@ fn autoscaler_settings(options: &Cluster, out: &mut Printer) -> anyhow::Result<O
     Ok(Some(AutoscalerSettings { settings, groups, pricing, gpu_label }))
 }
 
-/// Adds the objects of a history at a moment, as they were.
-fn load_history(cluster: &PreparedCluster, path: &Path, options: &Cluster) -> anyhow::Result<()> {
-    let open_history = history_arg::open(Some(path))?;
-    let source = open_history.source(options.source.as_deref(), "--source")?;
-    let moment = open_history.moment(options.at.first().map(String::as_str))?;
-    let selection = Selection { source, ..Selection::default() };
-    let mut objects: Vec<Object> = Vec::new();
-    open_history.history.for_each_at(moment, &selection, |version| objects.push(version.object))?;
-    // Definitions come first, so that the cluster knows the kinds of the others.
-    let is_definition = |object: &Object| object.meta().kind == "CustomResourceDefinition";
-    objects.sort_by_key(|object| !is_definition(object));
-    for object in objects {
-        let meta = object.meta();
-        let kind = model::Kind::of(&meta.api_version, &meta.kind);
-        if kinds::is_secret(&kind) || &*kind.group == "kinescope.io" {
-            continue;
+// === impl HistoryMoment ===
+
+impl HistoryMoment {
+    fn open(path: &Path, options: &Cluster, out: &mut Printer) -> anyhow::Result<HistoryMoment> {
+        let open_history = history_arg::open(Some(path))?;
+        let source = open_history.source(options.source.as_deref(), "--source")?;
+        let moment = options.moments(&open_history, out)?[0];
+        Ok(HistoryMoment { open_history, source, moment })
+    }
+
+    /// Adds the objects, as they were.
+    fn load_into(self, cluster: &PreparedCluster) -> anyhow::Result<()> {
+        let selection = Selection { source: self.source, ..Selection::default() };
+        let mut objects: Vec<Object> = Vec::new();
+        let history = self.open_history.history;
+        history.for_each_at(self.moment, &selection, |version| objects.push(version.object))?;
+        objects.retain(|object| !kinds::is_secret(&kind_of(object)) && !is_setting(object));
+        objects.sort_by_key(loading_order);
+        for object in objects {
+            cluster.import(&object).map_err(|error| anyhow!("{}", refusal_of(&object, &error)))?;
         }
-        cluster.import(&object).map_err(|error| anyhow!("{} {}: {error}", meta.kind, meta.name))?;
+        Ok(())
+    }
+}
+
+/// Adds the objects of manifests. One with a resourceVersion was read from a cluster, and is added as it was; the others
+/// are created.
+fn load_manifests(cluster: &PreparedCluster, paths: &[PathBuf]) -> anyhow::Result<()> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let mut objects: Vec<(Arc<str>, Object)> = Vec::new();
+    for InputFile { path, .. } in expand_folders(paths)? {
+        let (name, reader) = open_file(&path)?;
+        let input = Input::open(&name, reader)?;
+        let name: Arc<str> = name.into();
+        formats::manifests::for_each_new_object(input, |object| objects.push((name.clone(), object)))?;
+    }
+    objects.retain(|(_, object)| !is_setting(object));
+    objects.sort_by_key(|(_, object)| loading_order(object));
+    for (file, object) in objects {
+        let was_read = object.meta().resource_version.is_some_and(|version| !version.is_empty());
+        let added = if was_read { cluster.import(&object) } else { cluster.create(object.value()?) };
+        added.map_err(|error| anyhow!("{file}: {}", refusal_of(&object, &error)))?;
     }
     Ok(())
 }
 
-/// Creates the objects of a manifest.
-fn load_manifests(cluster: &PreparedCluster, path: &Path) -> anyhow::Result<()> {
-    let name = path.display().to_string();
-    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-    let input = Input::open(&name, Box::new(file))?;
-    let mut objects = Vec::new();
-    formats::manifests::for_each_new_object(input, |object| objects.push(object))?;
-    for object in objects {
-        let meta = object.meta();
-        let created = cluster.create(object.value()?);
-        created.map_err(|error| anyhow!("{name}: {} {}: {error}", meta.kind, meta.name))?;
+fn kind_of(object: &Object) -> Kind {
+    let meta = object.meta();
+    Kind::of(&meta.api_version, &meta.kind)
+}
+
+/// Whether an object is a setting that a history has beside the objects of its cluster.
+fn is_setting(object: &Object) -> bool {
+    &*kind_of(object).group == "kinescope.io"
+}
+
+/// The order in which objects are added: those that others cannot be created without come first.
+fn loading_order(object: &Object) -> u8 {
+    let kind = kind_of(object);
+    match (&*kind.group, &*kind.kind) {
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => 0,
+        ("", "Namespace") => 1,
+        ("scheduling.k8s.io", "PriorityClass") | ("storage.k8s.io", "StorageClass") => 2,
+        _ => 3,
     }
-    Ok(())
+}
+
+/// Why an object was refused. Most errors name it.
+fn refusal_of(object: &Object, error: &ApiError) -> String {
+    let (meta, error) = (object.meta(), error.to_string());
+    if error.contains(&format!("{:?}", meta.name)) {
+        return error;
+    }
+    format!("{} {:?}: {error}", meta.kind, meta.name)
 }

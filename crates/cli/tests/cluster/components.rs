@@ -88,12 +88,12 @@ fn a_cluster_is_scaled_up_and_down() {
 fn an_autoscaler_needs_node_groups_and_node_groups_an_autoscaler() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("groups.yaml"), GROUPS).unwrap();
-    let refused = run(folder.path(), &["cluster", "--controllers", "scheduler,autoscaler"]).failure(1);
+    let refused = run(folder.path(), &["cluster", "--controllers", "scheduler,autoscaler"]).failure(2);
     assert!(
         refused.contains("has no node groups to scale: name a file of them with --node-groups"),
         "{refused}"
     );
-    let refused = run(folder.path(), &["cluster", "--node-groups", "groups.yaml"]).failure(1);
+    let refused = run(folder.path(), &["cluster", "--node-groups", "groups.yaml"]).failure(2);
     assert!(refused.contains("add it to --controllers"), "{refused}");
     std::fs::write(folder.path().join("wrong.yaml"), "groups: [{name: a}]").unwrap();
     let arguments = ["cluster", "--controllers", "autoscaler", "--node-groups", "wrong.yaml"];

@@ -40,6 +40,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 // === impl RequestFailure ===
 
 impl RequestFailure {
+    /// The message where nobody listens at the server's address.
+    pub const CONNECTION_REFUSED: &str = "Connection refused";
+
     /// A failure without a usable response.
     pub fn from_message(message: String) -> RequestFailure {
         RequestFailure { message, ..RequestFailure::default() }

@@ -65,10 +65,16 @@ pub(super) struct StagePlay {
     pub(super) is_immediate: bool,
 }
 
-/// A component that does not exist.
-#[derive(Debug, thiserror::Error)]
-#[error("unknown component {0:?}: expected scheduler, kubelet, gc, pv, workloads, autoscaler, or none")]
-pub struct UnknownComponent(String);
+/// A text that is not a set of components.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidComponents {
+    /// A component that does not exist.
+    #[error("unknown component {0:?}: expected scheduler, kubelet, gc, pv, workloads, autoscaler, or none")]
+    Unknown(String),
+    /// `none`, and components.
+    #[error("none cannot be combined with components: {0:?}")]
+    NoneAndOthers(String),
+}
 
 // === impl ComponentSet ===
 
@@ -98,11 +104,12 @@ impl ComponentSet {
 }
 
 impl FromStr for ComponentSet {
-    type Err = UnknownComponent;
+    type Err = InvalidComponents;
 
     /// Parses a list of names, separated by commas.
-    fn from_str(text: &str) -> Result<ComponentSet, UnknownComponent> {
+    fn from_str(text: &str) -> Result<ComponentSet, InvalidComponents> {
         let mut set = ComponentSet::NONE;
+        let mut is_none = false;
         for name in text.split(',').map(str::trim) {
             match name {
                 "scheduler" => set.scheduler = true,
@@ -111,9 +118,12 @@ impl FromStr for ComponentSet {
                 "pv" => set.volumes = true,
                 "workloads" => set.workloads = true,
                 "autoscaler" => set.autoscaler = true,
-                "none" => {}
-                other => return Err(UnknownComponent(other.to_owned())),
+                "none" => is_none = true,
+                other => return Err(InvalidComponents::Unknown(other.to_owned())),
             }
+        }
+        if is_none && set != ComponentSet::NONE {
+            return Err(InvalidComponents::NoneAndOthers(text.to_owned()));
         }
         Ok(set)
     }
@@ -137,6 +147,27 @@ impl Task for ClusterTask {
             | ClusterTask::FinishPod(_)
             | ClusterTask::RemovePod(_)
             | ClusterTask::SyncWorkloads => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_are_named_or_none() {
+        let gc = ComponentSet { garbage_collection: true, ..ComponentSet::NONE };
+        for (text, expected) in [
+            ("none", Ok(ComponentSet::NONE)),
+            ("gc", Ok(gc.clone())),
+            (" gc, gc", Ok(gc)),
+            ("gc,none", Err(InvalidComponents::NoneAndOthers("gc,none".to_owned()))),
+            ("none,scheduler", Err(InvalidComponents::NoneAndOthers("none,scheduler".to_owned()))),
+            ("gc,cloud", Err(InvalidComponents::Unknown("cloud".to_owned()))),
+            ("", Err(InvalidComponents::Unknown(String::new()))),
+        ] {
+            assert_eq!(text.parse::<ComponentSet>(), expected, "{text}");
         }
     }
 }

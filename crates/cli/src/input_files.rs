@@ -1,11 +1,12 @@
-//! The input files of an import, with folders expanded.
+//! The input files of a command, with folders expanded.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// A file to be imported.
+/// A file to be read.
 pub(super) struct InputFile {
     pub(super) path: PathBuf,
     /// The name of the file, or of the folder given that contains it.
@@ -48,9 +49,20 @@ pub(super) fn expand_folders(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>
         }
     }
     if files.is_empty() {
-        bail!("no .yaml, .yml or .json files found in the folders to import");
+        let folders: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        bail!("no .yaml, .yml or .json files found in {}", folders.join(", "));
     }
     Ok(files)
+}
+
+/// Opens a file, `-` for standard input. Returns its name for messages, too.
+pub(super) fn open_file(path: &Path) -> anyhow::Result<(String, Box<dyn Read + Send>)> {
+    if path == Path::new("-") {
+        return Ok(("standard input".to_owned(), Box::new(io::stdin())));
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    Ok((name, Box::new(file)))
 }
 
 /// The file name up to its first dot: `small` for `small.jsonl.gz`.
