@@ -33,10 +33,11 @@ pub(crate) struct Finding {
 const CRATES: &[(&str, AllowedDependencies)] = &[
     ("model", AllowedDependencies::Only(&[])),
     ("kubernetes", AllowedDependencies::Only(&["model"])),
+    ("apimachinery", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("history", AllowedDependencies::Only(&["model"])),
-    ("formats", AllowedDependencies::Only(&["model", "kubernetes"])),
+    ("formats", AllowedDependencies::Only(&["model", "kubernetes", "apimachinery"])),
     ("live", AllowedDependencies::Only(&["model", "kubernetes"])),
-    ("apiserver", AllowedDependencies::Only(&["model", "kubernetes"])),
+    ("apiserver", AllowedDependencies::Only(&["model", "kubernetes", "apimachinery"])),
     ("scheduler", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("controllers", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("autoscaler", AllowedDependencies::Only(&["model", "kubernetes", "scheduler"])),
@@ -93,6 +94,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&[
             "model",
             "kubernetes",
+            "apimachinery",
             "history",
             "formats",
             "apiserver",

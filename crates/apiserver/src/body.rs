@@ -1,9 +1,9 @@
 //! Bodies of requests.
 
+use apimachinery::decoding::decode_any;
+use apimachinery::protobuf::{ProtobufError, decode_protobuf};
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, header};
-use kubernetes::decoding::decode_any;
-use kubernetes::protobuf::{ProtobufError, decode_protobuf};
 use serde_json::Value;
 
 use crate::status::ApiError;

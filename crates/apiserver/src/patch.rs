@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use apimachinery::decoding::{decode_json_patch, decode_merge_patch};
+use apimachinery::strategic_merge::{self, BadPatch};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
-use kubernetes::decoding::{decode_json_patch, decode_merge_patch};
 use kubernetes::go::text::format_value;
-use kubernetes::strategic_merge::{self, BadPatch};
 use model::Kind;
 use serde_json::Value;
 

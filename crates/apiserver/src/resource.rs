@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use apimachinery::strategy;
 use kubernetes::event_conversion::{EVENT_GROUPS, converted_event};
 use kubernetes::kinds::{self, KindInfo};
-use kubernetes::strategy;
 use kubernetes::table::TableConvertor;
 use model::{Kind, Object};
 use serde::Deserialize;

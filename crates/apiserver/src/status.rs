@@ -1,10 +1,10 @@
 //! Status errors, as Kubernetes API servers answer them.
 
+use apimachinery::protobuf::ProtobufError;
+use apimachinery::validation::{FieldError, aggregate_message};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kubernetes::go::text::quote;
-use kubernetes::protobuf::ProtobufError;
-use kubernetes::validation::{FieldError, aggregate_message};
 use serde_json::{Value, json};
 
 use crate::resource::Resource;

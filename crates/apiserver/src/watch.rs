@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use model::Moment;
+use model::{Moment, Object};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
@@ -143,13 +143,19 @@ impl Watch {
             event.old.as_ref().is_some_and(|old| is_selected(&self.renderer.resource, old, &self.options));
         let is_selected =
             !event.is_deletion && is_selected(&self.renderer.resource, &event.new, &self.options);
-        let event_type = match (was_selected, is_selected) {
+        let (event_type, object) = match (was_selected, is_selected) {
             (false, false) => return,
-            (false, true) => "ADDED",
-            (true, true) => "MODIFIED",
-            (true, false) => "DELETED",
+            (false, true) => ("ADDED", None),
+            (true, true) => ("MODIFIED", None),
+            (true, false) => ("DELETED", event.old.as_ref().filter(|_| !event.is_deletion)),
         };
-        push_line(chunk, event_type, &self.renderer.object_at(&event.new, now));
+        // What ceases to match is sent as it was, with the new version.
+        let last_match = object.map(|object| with_version(object, event.version));
+        push_line(
+            chunk,
+            event_type,
+            &self.renderer.object_at(last_match.as_ref().unwrap_or(&event.new), now),
+        );
     }
 
     async fn send_bookmark(&self, sender: &ChunkSender, ends_initial: bool) -> Result<(), Ended> {
@@ -157,6 +163,14 @@ impl Watch {
         push_line(&mut chunk, "BOOKMARK", &bookmark(&self.renderer.resource, self.version, ends_initial));
         send(sender, chunk).await
     }
+}
+
+fn with_version(object: &Object, version: u64) -> Object {
+    let with_version = object.value().ok().and_then(|mut value| {
+        value["metadata"]["resourceVersion"] = version.to_string().into();
+        Object::parse(&value.to_string()).ok()
+    });
+    with_version.unwrap_or_else(|| object.clone())
 }
 
 async fn send(sender: &ChunkSender, chunk: String) -> Result<(), Ended> {

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use apimachinery::decoding::{DecodeError, decode_delete_options, decode_object};
 use axum::extract::{Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use kubernetes::decoding::{DecodeError, decode_delete_options, decode_object};
 use kubernetes::go::text::quote;
 use kubernetes::owners::remove_duplicate_references;
 use model::{Kind, NamespacedName, Object};

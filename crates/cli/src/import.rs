@@ -144,6 +144,7 @@ impl Import {
             Some(path) => path.clone(),
             None => default_history(&self.files[0])?,
         };
+        history::require_folder(&into)?;
         let existed = history::exists(&into)?;
         let at = self.at.as_deref().map(parse_time).transpose()?;
         let filter = self.strip.then(|| self.filter()).transpose()?;

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Write};
 use std::path::Path;
 
+use apimachinery::strategic_merge::{diff, merge};
 use formats::{Error, Format, ImportItem, Input, ReadOptions, WriteSummary, Writer, jsonl, kwok};
-use kubernetes::strategic_merge::{diff, merge};
 use model::{Change, Gap, IncomingChange, Key, Moment, Object, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

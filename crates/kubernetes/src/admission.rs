@@ -1,13 +1,14 @@
 //! Pod admission: a pod built from a workload's template, with the defaults and the priority that an API server sets,
 //! and without runtime state.
 
+mod containers;
 mod limit_range;
 mod priority;
 mod runtime_class;
 
 use serde_json::{Map, Value, json};
 
-use crate::defaults::pods::default_containers;
+pub use containers::default_containers;
 pub use limit_range::{set_default_resources, violations};
 pub use priority::resolve_priority;
 pub use runtime_class::apply_runtime_class;

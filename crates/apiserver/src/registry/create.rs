@@ -1,9 +1,10 @@
 //! Creation of objects.
 
+use apimachinery::defaults;
+use apimachinery::strategy::{prepare_custom_for_create, prepare_for_create};
+use apimachinery::validation::validate_create;
 use kubernetes::event_conversion::converted_event;
-use kubernetes::strategy::{prepare_custom_for_create, prepare_for_create};
-use kubernetes::validation::validate_create;
-use kubernetes::{defaults, kinds};
+use kubernetes::kinds;
 use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 

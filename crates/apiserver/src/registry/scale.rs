@@ -1,7 +1,7 @@
 //! The subresource `scale` of workloads.
 
+use apimachinery::strategy::has_scale;
 use kubernetes::selector::{LabelSelector, Selector};
-use kubernetes::strategy::has_scale;
 use model::{NamespacedName, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,11 +1,11 @@
 //! Updates of objects and of their subresources.
 
-use kubernetes::defaults;
-use kubernetes::strategy::{
+use apimachinery::defaults;
+use apimachinery::strategy::{
     allows_unconditional_update, prepare_custom_for_status_update, prepare_custom_for_update,
     prepare_for_status_update, prepare_for_update, set_times,
 };
-use kubernetes::validation::validate_update;
+use apimachinery::validation::validate_update;
 use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 

@@ -88,6 +88,8 @@ fn recording_options(options: &Cluster, name: &str) -> anyhow::Result<Option<Rec
     if path.exists() {
         bail!("{} exists: a new cluster needs a history of its own, so name another file", path.display());
     }
+    // Before the redaction key is read, which creates it if it is missing.
+    history::require_folder(path)?;
     let scheduler_config = match &options.scheduler_config {
         Some(path) => recorder::read_scheduler_config(path)?,
         None => {

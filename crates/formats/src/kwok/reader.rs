@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
+use apimachinery::strategic_merge::{BadPatch, merge, merge_custom};
 use kubernetes::kinds::guess_plural;
-use kubernetes::strategic_merge::{BadPatch, merge, merge_custom};
 use model::{IncomingChange, Key, Kind, Moment, Object, What};
 
 use super::patch::{Method, ResourcePatch, naive_plural};

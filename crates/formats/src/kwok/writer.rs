@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
-use kubernetes::strategic_merge::diff;
+use apimachinery::strategic_merge::diff;
 use model::{Change, Gap, Key, Moment, Object, What};
 use serde::Serialize;
 use serde_json::Value;

@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::strategic_merge;
 use apiserver::{DeleteOptions, Preconditions, Registry, UpdatedPart, resource_version_of};
-use kubernetes::strategic_merge;
 use kubernetes::time::{after, whole_second};
 use model::{Moment, NamespacedName, What};
 use rand::SeedableRng;

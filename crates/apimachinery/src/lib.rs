@@ -1,0 +1,12 @@
+//! The rules of a Kubernetes API server about a single object: decoding, defaults, strategies, validation, patches.
+//!
+//! Pure functions over JSON, and one table of the built-in kinds' Go types. Rules that need other objects are in
+//! `apiserver`.
+
+pub mod decoding;
+pub mod defaults;
+pub mod protobuf;
+mod schema;
+pub mod strategic_merge;
+pub mod strategy;
+pub mod validation;
