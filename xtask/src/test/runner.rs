@@ -55,8 +55,7 @@ pub(crate) fn run(root: &Path, selection: &Selection<'_>) -> (bool, BTreeSet<Str
         for _ in 0..PARALLEL_PROGRAMS {
             scope.spawn(|| {
                 loop {
-                    let has_failed = lock(&outcomes).values().any(|outcome| !outcome.passed);
-                    let Some(program) = lock(&queue).pop().filter(|_| !has_failed) else { return };
+                    let Some(program) = lock(&queue).pop() else { return };
                     let outcome = program.run(selection);
                     lock(&outcomes).insert(program.name.clone(), outcome);
                 }
@@ -64,7 +63,12 @@ pub(crate) fn run(root: &Path, selection: &Selection<'_>) -> (bool, BTreeSet<Str
         }
     });
     let outcomes = lock(&outcomes);
-    let passed = outcomes.values().all(|outcome| outcome.passed);
+    let failed: Vec<&str> =
+        outcomes.iter().filter(|(_, outcome)| !outcome.passed).map(|(name, _)| name.as_str()).collect();
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(", "));
+    }
+    let passed = failed.is_empty();
     write_times(&times, &outcomes);
     let skipped = outcomes.values().flat_map(|outcome| outcome.skipped.iter().cloned()).collect();
     (passed && run_doc_tests(root, selection), skipped)

@@ -215,7 +215,7 @@ fn preconditions_and_propagation_are_heeded() {
     fixture.create_pod("a", json!({}));
     let preconditions = Some(Preconditions { uid: Some("other".to_owned()), resource_version: None });
     let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
-    check_refused(fixture.delete("pods", "a", &options), 409, "UID in precondition: other");
+    check_refused(fixture.delete("pods", "a", &options), 409, "the UID in the precondition (other)");
     let policy = Some(PropagationPolicy::Foreground);
     let options = DeleteOptions { propagation_policy: policy, ..DeleteOptions::default() };
     let Ok(Deletion::Terminating(pod)) = fixture.delete("pods", "a", &options) else { panic!() };
