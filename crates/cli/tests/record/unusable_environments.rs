@@ -195,7 +195,7 @@ async fn the_destination_must_be_writable() {
     std::fs::write(folder.join("letter.kine"), "Dear diary").unwrap();
     let into = |path: &'static str| ["--kubeconfig", "config", "--into", path];
     check(folder, &into("letter.kine"), &["letter.kine is not a Kinescope history"]).await;
-    check(folder, &into("no/such/h.kine"), &["no/such/h.kine: ", "No such file or directory"]).await;
+    check(folder, &into("no/such/h.kine"), &["no/such/h.kine: ", "there is no folder no/such;"]).await;
     check(folder, &into("letter.kine/h.kine"), &["letter.kine/h.kine: ", "Not a directory"]).await;
     check(folder, &into("."), &[". is a folder"]).await;
     let simulator = ["--kubeconfig", "config", "--format", "sched-record", "--path", "no/such/record.jsonl"];
