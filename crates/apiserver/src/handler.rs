@@ -51,6 +51,9 @@ async fn get(registry: &Arc<Registry>, request: Request) -> Result<Response, Api
     if let Some(response) = get_document(&**store, path, request.headers())? {
         return Ok(response);
     }
+    if let Some(document) = registry.issuer_document(path) {
+        return Ok(json_response("application/json", document.to_string()));
+    }
     let info =
         RequestInfo::parse(path.strip_suffix('/').unwrap_or(path)).ok_or_else(ApiError::unknown_path)?;
     let resource = find_resource(&**store, &info)?;

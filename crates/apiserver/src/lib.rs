@@ -23,12 +23,14 @@ mod resource;
 mod response;
 mod reviews;
 mod server;
+mod service_account_token;
 mod status;
 mod store;
 mod subresource;
 mod table;
 #[cfg(test)]
 mod tests;
+mod user;
 mod watch;
 mod write_handler;
 
@@ -41,6 +43,7 @@ pub use registry::{
 pub use request_info::RequestInfo;
 pub use resource::{Resource, ResourceTable};
 pub use server::{ApiServer, ServeOptions, ServerSecurity};
+pub use service_account_token::TokenSigner;
 pub use status::ApiError;
 pub use store::{
     EventFuture, EventSource, ObjectList, Store, StoreError, StoreEvent, Write, resource_version_of,

@@ -12,6 +12,7 @@ mod eviction;
 mod metadata;
 mod scale;
 mod service_ip;
+mod token;
 mod update;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ pub use delete::{DeleteOptions, Deletion, Preconditions, PropagationPolicy};
 pub use update::UpdatedPart;
 
 use crate::resource::{Resource, ResourceTable};
+use crate::service_account_token::TokenSigner;
 use crate::status::ApiError;
 use crate::store::{Store, StoreError, Write, resource_version_of};
 
@@ -37,6 +39,8 @@ pub struct Registry {
     rng: Mutex<Pcg64>,
     /// Checks of custom objects, by kind.
     validators: Vec<(Kind, Validator)>,
+    /// Signs the tokens of service accounts, if there are any.
+    token_signer: Option<TokenSigner>,
 }
 
 /// A check of an object. The error names the field, what is wrong, and what would be right.
@@ -61,7 +65,8 @@ const MAX_ATTEMPTS: usize = 16;
 impl Registry {
     /// Writes to this store. Names and uids follow from the seed.
     pub fn new(store: Arc<dyn Store>, seed: u64) -> Registry {
-        Registry { store, rng: Mutex::new(Pcg64::seed_from_u64(seed)), validators: Vec::new() }
+        let rng = Mutex::new(Pcg64::seed_from_u64(seed));
+        Registry { store, rng, validators: Vec::new(), token_signer: None }
     }
 
     /// Refuses objects of a custom kind that do not pass a check.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::registry::Registry;
 use crate::request_info::RequestInfo;
-use crate::reviews::{GROUPS, USER};
+use crate::user::UserInfo;
 
 /// What is known of the requests so far.
 pub(crate) struct RequestLog {
@@ -55,6 +55,7 @@ pub(crate) async fn log_request(
     let verb = verb_of(request.method(), info.as_ref(), query);
     let uri = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
     let received = log.registry.store().now();
+    let user = request.extensions().get().cloned().unwrap_or_else(UserInfo::admin);
     let response = next.run(request).await;
     let code = response.status().as_u16();
     if let Some(audit) = &log.audit {
@@ -63,7 +64,7 @@ pub(crate) async fn log_request(
         let mut event = json!({
             "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{id:08}"),
             "stage": "ResponseComplete", "requestURI": uri, "verb": verb,
-            "user": {"username": USER, "groups": GROUPS}, "responseStatus": {"metadata": {}, "code": code},
+            "user": user.to_json(), "responseStatus": {"metadata": {}, "code": code},
             "requestReceivedTimestamp": micro_time(received), "stageTimestamp": micro_time(now),
         });
         if let Some(info) = &info {

@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::registry::Registry;
+use crate::service_account_token::ISSUER;
 use crate::status::{ApiError, InvalidField};
-
-/// The user that every client with the token is.
-pub(crate) const USER: &str = "kinescope:admin";
-pub(crate) const GROUPS: [&str; 2] = ["system:masters", "system:authenticated"];
+use crate::user::UserInfo;
 
 /// A kind of review, which can only be created.
 pub(crate) struct Review {
@@ -57,7 +56,13 @@ impl ReviewRequest<'_> {
     }
 
     /// The answer.
-    pub(crate) fn answer(&self, mut review: Value, is_read_only: bool) -> Result<Value, ApiError> {
+    pub(crate) fn answer(
+        &self,
+        mut review: Value,
+        user: &UserInfo,
+        registry: &Registry,
+        is_read_only: bool,
+    ) -> Result<Value, ApiError> {
         if !review.is_object() {
             return Err(ApiError::bad_request("a review is a JSON object"));
         }
@@ -65,11 +70,11 @@ impl ReviewRequest<'_> {
         review["kind"] = self.review.kind.into();
         let spec = &review["spec"];
         match self.review.kind {
-            "SelfSubjectReview" => Ok(subject_review(review)),
+            "SelfSubjectReview" => Ok(subject_review(review, user)),
             "TokenReview" if spec["token"].as_str().is_none_or(str::is_empty) => {
                 Err(ApiError::bad_request("token is required for TokenReview in authentication"))
             }
-            "TokenReview" => Ok(token_review(review)),
+            "TokenReview" => Ok(token_review(review, registry)),
             "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
                 Err(ApiError::bad_request("no namespace on request"))
             }
@@ -110,7 +115,11 @@ impl ReviewRequest<'_> {
             let why = "must match metadata.namespace";
             errors.push(InvalidField::invalid("spec.resourceAttributes.namespace", &value, why));
         }
-        if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_fields(self.review.group, "", &errors)) }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(ApiError::invalid_fields(self.review.group, "", "", &errors))
+        }
     }
 }
 
@@ -133,24 +142,34 @@ fn rules_review(mut review: Value, is_read_only: bool) -> Value {
     review
 }
 
-fn subject_review(mut review: Value) -> Value {
-    review["status"] = json!({"userInfo": {"username": USER, "groups": GROUPS}});
+fn subject_review(mut review: Value, user: &UserInfo) -> Value {
+    review["status"] = json!({"userInfo": user.to_json()});
     review
 }
 
-/// No token but the client's own is known, and that one is not compared: the review says that it is not authenticated.
-fn token_review(mut review: Value) -> Value {
-    review["status"] =
-        json!({"authenticated": false, "user": {}, "error": "this server knows no other tokens"});
+/// The tokens of service accounts are known. Of the server's own token a review does not say that it is valid.
+fn token_review(mut review: Value, registry: &Registry) -> Value {
+    let token = review["spec"]["token"].as_str().unwrap_or_default();
+    review["status"] = match registry.user_of_token(token) {
+        Some(user) => json!({"authenticated": true, "user": user.to_json(), "audiences": [ISSUER]}),
+        None => json!({"user": {}, "error": "invalid bearer token"}),
+    };
     review
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use model::Moment;
+
     use super::*;
+    use crate::memory_store::MemoryStore;
 
     fn answer(path: &str, body: Value, is_read_only: bool) -> Result<Value, ApiError> {
-        ReviewRequest::parse(path).unwrap().answer(body, is_read_only)
+        let store = MemoryStore::new(Box::new(|| Moment::from_nanos(0)), "v1.36.4");
+        let registry = Registry::new(Arc::new(store), 1);
+        ReviewRequest::parse(path).unwrap().answer(body, &UserInfo::admin(), &registry, is_read_only)
     }
 
     fn allowed(verb: &str, is_read_only: bool) -> Value {

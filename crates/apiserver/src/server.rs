@@ -19,6 +19,7 @@ use crate::listener::HttpListener;
 use crate::registry::Registry;
 use crate::request_log::{RequestLog, log_request};
 use crate::status::ApiError;
+use crate::user::UserInfo;
 
 /// A server that listens, and does not answer yet.
 pub struct ApiServer {
@@ -33,6 +34,12 @@ pub struct ServerSecurity {
     pub tls: Arc<rustls::ServerConfig>,
     /// The bearer token.
     pub token: String,
+}
+
+/// The tokens that a server accepts: its own, and those of service accounts.
+struct Authenticator {
+    token: String,
+    registry: Arc<Registry>,
 }
 
 /// What a server does besides serving a store.
@@ -69,16 +76,34 @@ impl ApiServer {
         options: ServeOptions,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let router = router(registry, options);
+        let router = router(registry.clone(), options);
         let (router, tls) = match self.security {
             Some(ServerSecurity { tls, token }) => {
-                let authenticated = middleware::from_fn_with_state(Arc::<str>::from(token), authenticate);
+                let authenticator = Arc::new(Authenticator { token, registry });
+                let authenticated = middleware::from_fn_with_state(authenticator, authenticate);
                 (router.layer(authenticated), Some(tls))
             }
             None => (router.layer(middleware::from_fn(refuse_other_hosts)), None),
         };
         HttpListener::new(self.listener, tls, self.limits, router)?.run(stop).await;
         Ok(())
+    }
+}
+
+// === impl Authenticator ===
+
+impl Authenticator {
+    /// The user whose token a request has.
+    fn user_of(&self, request: &Request) -> Option<UserInfo> {
+        let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes)?;
+        let (scheme, token) = authorization.split_at_checked(BEARER.len())?;
+        if !scheme.eq_ignore_ascii_case(BEARER) {
+            return None;
+        }
+        if is_equal(token, self.token.as_bytes()) {
+            return Some(UserInfo::admin());
+        }
+        self.registry.user_of_token(std::str::from_utf8(token).ok()?)
     }
 }
 
@@ -89,14 +114,19 @@ pub(crate) fn router(registry: Arc<Registry>, options: ServeOptions) -> Router {
     router.layer(middleware::from_fn_with_state(log, log_request))
 }
 
-/// Middleware that refuses requests without the token.
-async fn authenticate(State(token): State<Arc<str>>, request: Request, next: Next) -> Response {
-    let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let authorization = authorization.and_then(|value| value.split_at_checked(BEARER.len()));
-    let is_authenticated = authorization.is_some_and(|(scheme, candidate)| {
-        scheme.eq_ignore_ascii_case(BEARER) && is_equal(candidate, token.as_bytes())
-    });
-    if is_authenticated { pass(request, next).await } else { refuse(&request, ApiError::unauthorized()) }
+/// Middleware that refuses requests without a valid token.
+async fn authenticate(
+    State(authenticator): State<Arc<Authenticator>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match authenticator.user_of(&request) {
+        Some(user) => {
+            request.extensions_mut().insert(user);
+            pass(request, next).await
+        }
+        None => refuse(&request, ApiError::unauthorized()),
+    }
 }
 
 /// Middleware that prevents DNS rebinding: without a token, a page in a browser on this machine could read the cluster

@@ -220,15 +220,18 @@ impl ApiError {
 
     /// The options of a request contradict each other.
     pub(crate) fn invalid_options(kind: &str, errors: &[InvalidField]) -> ApiError {
-        ApiError::invalid_fields("meta.k8s.io", kind, errors)
+        ApiError::invalid_fields("meta.k8s.io", kind, "", errors)
     }
 
-    /// Something that has no name, such as options or a review, is invalid.
-    pub(crate) fn invalid_fields(group: &str, kind: &str, errors: &[InvalidField]) -> ApiError {
+    /// Something that is not stored, such as options or a review, is invalid. Most have no name.
+    pub(crate) fn invalid_fields(group: &str, kind: &str, name: &str, errors: &[InvalidField]) -> ApiError {
         let cause = |error: &InvalidField| json!({"reason": error.reason, "message": error.detail, "field": error.field});
         let mut details = json!({"group": group, "causes": errors.iter().map(cause).collect::<Value>()});
         if !kind.is_empty() {
             details["kind"] = kind.into();
+        }
+        if !name.is_empty() {
+            details["name"] = name.into();
         }
         let messages: Vec<String> =
             errors.iter().map(|error| format!("{}: {}", error.field, error.detail)).collect();
@@ -236,7 +239,7 @@ impl ApiError {
             [message] => message.clone(),
             messages => format!("[{}]", messages.join(", ")),
         };
-        let message = format!("{kind}.{group} \"\" is invalid: {message}");
+        let message = format!("{kind}.{group} {name:?} is invalid: {message}");
         ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
     }
 

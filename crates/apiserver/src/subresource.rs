@@ -31,6 +31,9 @@ pub(crate) fn subresources_of(resource: &Resource) -> Vec<Subresource> {
             add("log", None, &["get"]);
             add("resize", None, GET_AND_UPDATE);
         }
+        ("", "ServiceAccount") => {
+            add("token", Some(("authentication.k8s.io", "v1", "TokenRequest")), &["create"]);
+        }
         _ => {}
     }
     if resource.has_scale {

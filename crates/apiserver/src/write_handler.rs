@@ -30,6 +30,7 @@ use crate::resource::Resource;
 use crate::response::{accept, find_resource, json_response, no_container};
 use crate::reviews::ReviewRequest;
 use crate::status::ApiError;
+use crate::user::UserInfo;
 
 /// A request that writes a resource.
 struct WriteRequest<'a> {
@@ -65,7 +66,9 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
     }
     let body = body::make_json(&mut parts.headers, body::read(body).await?)?;
     if let Some(request) = review {
-        let reviewed = request.answer(parse_json(&parts.headers, &body)?, read_only.is_some())?;
+        let user = parts.extensions.get().cloned().unwrap_or_else(UserInfo::admin);
+        let review = parse_json(&parts.headers, &body)?;
+        let reviewed = request.answer(review, &user, registry, read_only.is_some())?;
         return Ok(created(json_response("application/json", reviewed.to_string())));
     }
     let mut info = RequestInfo::parse(path).ok_or_else(ApiError::unknown_path)?;
@@ -128,6 +131,11 @@ impl WriteRequest<'_> {
                 };
                 registry.evict(resource, &name, options, self.options)?;
                 Ok(created(success()))
+            }
+            Some("token") if resource.kind.is("", "ServiceAccount") => {
+                let request = self.decode_body(&Kind::new("authentication.k8s.io", "TokenRequest"))?;
+                let request = registry.create_token(resource, &name, request)?;
+                Ok(created(json_response("application/json", request.to_string())))
             }
             Some(subresource) => Err(no_container(resource, subresource, &**registry.store())),
         }

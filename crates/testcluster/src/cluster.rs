@@ -9,6 +9,7 @@ use std::{fs, thread};
 
 use tempfile::TempDir;
 
+use crate::components::Components;
 use crate::credentials::{Credentials, TOKEN};
 use crate::error::{Error, IoContext, Result};
 use crate::process::Process;
@@ -27,14 +28,14 @@ pub struct ClusterOptions {
     pub apiserver_flags: Vec<String>,
 }
 
-/// A real control plane on loopback: etcd and kube-apiserver, empty at first. All programs end when this is dropped.
+/// A real control plane on loopback: etcd and kube-apiserver, empty at first. All programs end when this is dropped, in
+/// the order of the fields, so that none logs errors about a missing server.
 ///
 /// There are no kubelets: nodes are plain objects, ready if their creator says so in their status. Without
 /// [`Cluster::start_controller_manager`] a namespace never finishes being deleted.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Further programs, in the order in which they were started.
-    other_programs: Vec<Process>,
+    components: Components,
     /// `None` while it is stopped.
     apiserver: Option<Process>,
     etcd: Process,
@@ -82,15 +83,16 @@ impl Cluster {
         let folder = folder.io_context("create", &std::env::temp_dir())?;
         let credentials = Credentials::write(folder.path())?;
         let etcd = start_etcd(programs, folder.path(), ports)?;
+        let kubeconfig = folder.path().join("kubeconfig");
         let mut cluster = Cluster {
-            other_programs: Vec::new(),
+            components: Components::new(&kubeconfig, folder.path()),
             apiserver: None,
             etcd,
             ports,
             credentials,
             options: options.clone(),
             programs_folder: programs.to_owned(),
-            kubeconfig: folder.path().join("kubeconfig"),
+            kubeconfig,
             url: format!("https://127.0.0.1:{}", ports.apiserver),
             folder,
         };
@@ -142,63 +144,31 @@ impl Cluster {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Starts kube-scheduler. With a parallelism of 1 and `--feature-gates=WatchListClient=false` it decides in an
-    /// order that can be reproduced; its default is 16.
+    /// Starts kube-scheduler; see [`Components::start_scheduler`].
     pub fn start_scheduler(&mut self, parallelism: u32, flags: &[&str]) -> Result<()> {
-        let kubeconfig = self.kubeconfig.display();
-        let path = self.folder.path().join("scheduler.yaml");
-        let config = format!(
-            "apiVersion: kubescheduler.config.k8s.io/v1\n\
-             kind: KubeSchedulerConfiguration\n\
-             clientConnection: {{kubeconfig: \"{kubeconfig}\", qps: 5000, burst: 5000}}\n\
-             leaderElection: {{leaderElect: false}}\n\
-             parallelism: {parallelism}\n"
-        );
-        fs::write(&path, config).io_context("write", &path)?;
-        let mut all = vec![format!("--config={}", path.display()), "--secure-port=0".to_owned()];
-        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        self.start_program(Program::KubeScheduler, &all)
+        self.components.start_scheduler(parallelism, flags)
     }
 
     /// Starts kube-controller-manager, without the node lifecycle controller, which treats nodes without a kubelet as
     /// dead.
     pub fn start_controller_manager(&mut self) -> Result<()> {
-        let flags = [
-            format!("--kubeconfig={}", self.kubeconfig.display()),
+        self.components.start_controller_manager(&[
             format!("--service-account-private-key-file={}", self.credentials.signing_key.display()),
-            "--leader-elect=false".to_owned(),
-            "--secure-port=0".to_owned(),
             "--controllers=*,-node-lifecycle-controller".to_owned(),
-            "--kube-api-qps=5000".to_owned(),
-            "--kube-api-burst=5000".to_owned(),
-        ];
-        self.start_program(Program::KubeControllerManager, &flags)
+        ])
     }
 
-    /// Starts KWOK, which simulates the kubelets of all nodes. It has no built-in stages;
-    /// `crates/testcluster/stages.yaml` has some.
+    /// Starts KWOK; see [`Components::start_kwok`].
     pub fn start_kwok(&mut self, stages: &Path) -> Result<()> {
-        let flags = [
-            format!("--kubeconfig={}", self.kubeconfig.display()),
-            format!("--config={}", stages.display()),
-            "--manage-all-nodes=true".to_owned(),
-        ];
-        self.start_program(Program::Kwok, &flags)
-    }
-
-    fn start_program(&mut self, program: Program, flags: &[String]) -> Result<()> {
-        // Go exists, since the other programs were built.
-        build(&[program])?;
-        let process = Process::start(&program.in_folder(&self.programs_folder), flags, self.folder.path())?;
-        self.other_programs.push(process);
-        Ok(())
+        self.components.start_kwok(stages)
     }
 
     /// Returns an error with the end of its log if a program has ended. Only kube-apiserver's start is waited for: a
     /// failed start of the other programs is reported here.
     pub fn check_running(&mut self) -> Result<()> {
-        let servers = [&mut self.etcd].into_iter().chain(&mut self.apiserver);
-        servers.chain(&mut self.other_programs).try_for_each(Process::check_running)
+        let mut servers = [&mut self.etcd].into_iter().chain(&mut self.apiserver);
+        servers.try_for_each(Process::check_running)?;
+        self.components.check_running()
     }
 
     /// Compacts etcd at its latest revision, and returns that revision.
@@ -309,14 +279,6 @@ impl Cluster {
 
     pub(crate) fn port(&self) -> u16 {
         self.ports.apiserver
-    }
-}
-
-impl Drop for Cluster {
-    /// Stops the latest program first, so that none logs errors about a missing server.
-    fn drop(&mut self) {
-        while self.other_programs.pop().is_some() {}
-        self.stop_apiserver();
     }
 }
 

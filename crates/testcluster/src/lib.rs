@@ -4,6 +4,7 @@
 //! them print "skipped: no go".
 
 mod cluster;
+mod components;
 mod credentials;
 mod error;
 mod http;
@@ -13,6 +14,7 @@ mod programs;
 mod proxy;
 
 pub use cluster::{Cluster, ClusterOptions};
+pub use components::Components;
 pub use error::{Error, Result};
 pub use programs::{Program, build, build_module};
 pub use proxy::plan::{ErrorResponse, FaultKind, FaultPlan, PlannedFault, RequestKind, WatchFault};

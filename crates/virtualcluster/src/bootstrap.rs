@@ -9,8 +9,11 @@ use crate::stage::stage_definition;
 /// The namespaces that a cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Creates the objects that every cluster has, unless they exist.
-pub(crate) fn create_initial_objects(registry: &Registry) -> Result<(), ApiError> {
+/// Creates the objects that every cluster has, unless they exist. `certificate_authority` is that of the API server, PEM.
+pub(crate) fn create_initial_objects(
+    registry: &Registry,
+    certificate_authority: Option<&str>,
+) -> Result<(), ApiError> {
     for name in NAMESPACES {
         create(registry, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
     }
@@ -35,6 +38,17 @@ pub(crate) fn create_initial_objects(registry: &Registry) -> Result<(), ApiError
         )?;
     }
     create(registry, stage_definition())?;
+    if let Some(certificate_authority) = certificate_authority {
+        // kube-scheduler and kube-controller-manager read it to authenticate their own clients.
+        create(
+            registry,
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+                "data": {"client-ca-file": certificate_authority},
+            }),
+        )?;
+    }
     create(
         registry,
         json!({

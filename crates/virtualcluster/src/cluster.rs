@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use apiserver::{ApiError, MemoryStore, Registry, Store, StoreError, StoreSnapshot, Write};
+use apiserver::{ApiError, MemoryStore, Registry, Store, StoreError, StoreSnapshot, TokenSigner, Write};
 use kubernetes::objects::PodView;
 use model::{Kind, Moment, NamespacedName, Object};
 use serde_json::Value;
@@ -82,6 +82,9 @@ pub enum StartError {
     /// The objects that every cluster has could not be created.
     #[error("cannot create the first objects of the cluster")]
     Objects(#[from] ApiError),
+    /// The system has no randomness for the key that signs tokens.
+    #[error("cannot generate the key of service account tokens")]
+    Random,
     /// The history of the recording could not be created.
     #[error("cannot record the cluster")]
     Recording(#[from] history::Error),
@@ -118,10 +121,11 @@ impl VirtualCluster {
         let store_clock = clock.clone();
         let store = Arc::new(MemoryStore::new(Box::new(move || store_clock.now()), options.git_version));
         let registry = Registry::new(store.clone(), options.control_plane.seed);
-        let registry = Arc::new(registry.with_validator(stage_kind(), |object| {
+        let signer = TokenSigner::generate().map_err(|_| StartError::Random)?;
+        let registry = Arc::new(registry.with_token_signer(signer).with_validator(stage_kind(), |object| {
             Stage::parse(object).map(drop).map_err(|error| error.to_string())
         }));
-        create_initial_objects(&registry)?;
+        create_initial_objects(&registry, options.control_plane.certificate_authority.as_deref())?;
         let recording = options.recording.map(|recording| ClusterRecording::create(recording, &store));
         let recording = recording.transpose()?;
         Ok(PreparedCluster { store, registry, clock, control_plane: options.control_plane, recording })

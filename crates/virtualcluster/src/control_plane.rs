@@ -8,6 +8,7 @@ mod event_recorder;
 mod garbage_collection;
 mod kubelet;
 mod namespaces;
+mod node_leases;
 mod pod_addresses;
 mod pod_scheduling;
 mod scheduling_annotations;
@@ -56,6 +57,8 @@ pub struct ControlPlaneSettings {
     pub scheduling_annotations: bool,
     /// The settings of the autoscaler, without which it cannot run.
     pub autoscaler: Option<AutoscalerSettings>,
+    /// The certificate authority of the API server, PEM, which is published in every namespace.
+    pub certificate_authority: Option<String>,
     /// Seeds what components choose at random.
     pub seed: u64,
 }
@@ -87,6 +90,7 @@ impl Default for ControlPlaneSettings {
                 .expect("the configuration is valid"),
             scheduling_annotations: false,
             autoscaler: None,
+            certificate_authority: None,
             seed: 1,
         }
     }
@@ -265,7 +269,7 @@ impl ControlPlane {
         commands: Receiver<Command>,
     ) -> ControlPlane {
         let reader = store.read_changes();
-        let components = Components::new(&settings, clock.now());
+        let components = Components::new(&settings, &clock);
         ControlPlane {
             registry,
             store,
@@ -357,7 +361,7 @@ impl ControlPlane {
                     self.components.observe(&self.registry, now, event);
                 }
                 StoreChange::Reset => {
-                    self.components = Components::new(&self.settings, now);
+                    self.components = Components::new(&self.settings, &self.clock);
                     self.list();
                 }
             }
@@ -467,7 +471,7 @@ fn nanos_between(from: Moment, to: Moment) -> Duration {
 // === impl Components ===
 
 impl Components {
-    fn new(settings: &ControlPlaneSettings, now: Moment) -> Components {
+    fn new(settings: &ControlPlaneSettings, clock: &ClusterClock) -> Components {
         let enabled = &settings.components;
         let autoscaler = settings.autoscaler.as_ref().filter(|_| enabled.autoscaler);
         Components {
@@ -476,15 +480,16 @@ impl Components {
             pod_specs: PodSpecCache::default(),
             nodes: HashMap::new(),
             event_recorder: EventRecorder::default(),
-            namespaces: Namespaces::default(),
+            namespaces: Namespaces::new(settings.certificate_authority.clone()),
             scheduling: enabled
                 .scheduler
                 .then(|| PodScheduling::new(settings.scheduler.clone(), settings.scheduling_annotations)),
-            kubelet: enabled.kubelet.then(|| Kubelet::new(settings.seed)),
+            kubelet: enabled.kubelet.then(|| Kubelet::new(settings.seed, !clock.is_virtual())),
             garbage_collection: enabled.garbage_collection.then(GarbageCollection::default),
             volumes: enabled.volumes.then(Volumes::default),
             workloads: enabled.workloads.then(|| Workloads::new(settings.seed)),
-            autoscaling: autoscaler.map(|autoscaler| Autoscaling::new(autoscaler, settings.seed, now)),
+            autoscaling: autoscaler
+                .map(|autoscaler| Autoscaling::new(autoscaler, settings.seed, clock.now())),
         }
     }
 

@@ -27,6 +27,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
         let context = format!("{name}@{moment}");
         clusters.push(options.serving.listen(
             clusters.is_empty(),
+            options.serving.credentials()?,
             context,
             description,
             registry,

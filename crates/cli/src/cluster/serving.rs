@@ -64,10 +64,16 @@ impl ServingOptions {
         Ok(())
     }
 
+    /// New credentials of a server; none for plain HTTP.
+    pub(super) fn credentials(&self) -> anyhow::Result<Option<Credentials>> {
+        if self.insecure { Ok(None) } else { Credentials::generate(self.listen.ip()).map(Some) }
+    }
+
     /// Listens for a cluster. The first one has the port that the user named.
     pub(super) fn listen(
         &self,
         is_first: bool,
+        credentials: Option<Credentials>,
         context: String,
         description: String,
         registry: Arc<Registry>,
@@ -77,7 +83,6 @@ impl ServingOptions {
         let options = ServeOptions { other_routes, audit_log };
         let port = if is_first { self.listen.port() } else { 0 };
         let address = SocketAddr::new(self.listen.ip(), port);
-        let credentials = if self.insecure { None } else { Some(Credentials::generate(address.ip())?) };
         let security = credentials.as_ref().map(Credentials::server_security);
         let server =
             ApiServer::listen(address, security).with_context(|| format!("cannot listen on {address}"))?;

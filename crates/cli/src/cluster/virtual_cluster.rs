@@ -33,6 +33,7 @@ struct HistoryMoment {
 /// Serves a cluster until the program is asked to stop.
 pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outcome> {
     let template = options.node_template.as_deref().map(read_node_template).transpose()?.unwrap_or_default();
+    let credentials = options.serving.credentials()?;
     let control_plane = ControlPlaneSettings {
         components: options.controllers.clone(),
         scheduler: match &options.scheduler_config {
@@ -41,6 +42,9 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
         },
         scheduling_annotations: options.scheduling_annotations,
         autoscaler: autoscaler_settings(options, out)?,
+        certificate_authority: credentials
+            .as_ref()
+            .map(|credentials| credentials.certificate_authority.clone()),
         seed: options.seed.map_or_else(random_seed, Ok)?,
     };
     let history = options.history()?;
@@ -69,6 +73,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let registry = Arc::clone(cluster.registry());
     let served = options.serving.listen(
         true,
+        credentials,
         name.to_string(),
         match &options.record {
             Some(path) => format!("virtual cluster, recorded into {},", path.display()),

@@ -1,13 +1,14 @@
-//! kubectl on a virtual cluster and on a real control plane: the same commands must print the same.
+//! kubectl on virtual clusters and on a real control plane: the same commands must print the same.
 //!
-//! The real one has kube-apiserver, etcd, kube-scheduler, kube-controller-manager, and KWOK for kubelets. Times, uids,
-//! versions, addresses and generated names are replaced before the comparison.
+//! The real one has kube-apiserver, etcd, kube-scheduler, kube-controller-manager, and KWOK for kubelets. One virtual
+//! cluster has components of its own, on the other one the real components work. Times, uids, versions, addresses and
+//! generated names are replaced before the comparison.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use regex::Regex;
-use testcluster::{Cluster, ClusterOptions, Program};
+use testcluster::{Cluster, ClusterOptions, Components, Program};
 
 use crate::common::{command, program_output};
 use crate::server::Server;
@@ -107,6 +108,39 @@ fn split_words(line: &str) -> Vec<&str> {
     words
 }
 
+/// A virtual cluster with its server, and the real components if they work on it.
+struct VirtualJudged {
+    judged: Judged,
+    /// Before the server, so that none logs errors about it.
+    components: Components,
+    _server: Server,
+}
+
+impl VirtualJudged {
+    /// Starts a virtual cluster with these components of its own.
+    fn start(kubectl: &Path, folder: &Path, controllers: &str) -> VirtualJudged {
+        std::fs::create_dir(folder).unwrap();
+        let server = Server::of(command(folder).args(["cluster", "--controllers", controllers]));
+        let kubeconfig = folder.join("kinescope.kubeconfig");
+        let components = Components::new(&kubeconfig, folder);
+        let judged = Judged { kubectl: kubectl.to_owned(), kubeconfig };
+        VirtualJudged { judged, components, _server: server }
+    }
+
+    /// Starts one without components of its own, on which the real ones work with their default controllers.
+    fn start_with_real_components(kubectl: &Path, folder: &Path) -> VirtualJudged {
+        let mut cluster = VirtualJudged::start(kubectl, folder, "none");
+        cluster.components.start_controller_manager(&[]).unwrap();
+        cluster.components.start_scheduler(16, &[]).unwrap();
+        cluster.components.start_kwok(&stages()).unwrap();
+        cluster
+    }
+}
+
+fn stages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testcluster/stages.yaml")
+}
+
 #[test]
 fn kubectl_prints_the_same_as_on_a_real_cluster() {
     let Some(mut real) =
@@ -118,22 +152,29 @@ fn kubectl_prints_the_same_as_on_a_real_cluster() {
     };
     real.start_controller_manager().unwrap();
     real.start_scheduler(16, &[]).unwrap();
-    real.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../testcluster/stages.yaml")).unwrap();
+    real.start_kwok(&stages()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let programs = testcluster::build(&[Program::Kubectl]).unwrap().unwrap();
     let kubectl = Program::Kubectl.in_folder(&programs);
-    let controllers = "scheduler,kubelet,gc,pv,workloads";
-    let _server = Server::of(command(folder.path()).args(["cluster", "--controllers", controllers]));
-    let ours = Judged { kubectl: kubectl.clone(), kubeconfig: folder.path().join("kinescope.kubeconfig") };
+    let all = "scheduler,kubelet,gc,pv,workloads";
+    let own = VirtualJudged::start(&kubectl, &folder.path().join("own"), all);
+    let mut hosting = VirtualJudged::start_with_real_components(&kubectl, &folder.path().join("hosting"));
     let real = Judged { kubectl, kubeconfig: real.kubeconfig().to_owned() };
     let normalizer = Normalizer::new();
     let mut differences = String::new();
     for step in steps(include_str!("judge.script")) {
-        let (real, ours) = (normalizer.normalize(&real.run(&step)), normalizer.normalize(&ours.run(&step)));
-        if real != ours && step.is_compared {
-            differences +=
-                &format!("$ kubectl {}\n--- real\n{real}--- ours\n{ours}\n", step.arguments.join(" "));
+        let clusters = [&real, &own.judged, &hosting.judged];
+        let [real, own, hosting] = std::thread::scope(|scope| {
+            let runs = clusters.map(|cluster| scope.spawn(|| normalizer.normalize(&cluster.run(&step))));
+            runs.map(|run| run.join().unwrap())
+        });
+        for (name, ours) in [("ours", own), ("ours, with the real components", hosting)] {
+            if real != ours && step.is_compared {
+                let command = step.arguments.join(" ");
+                differences += &format!("$ kubectl {command}\n--- real\n{real}--- {name}\n{ours}\n");
+            }
         }
     }
     assert!(differences.is_empty(), "{differences}");
+    hosting.components.check_running().unwrap();
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use simulation::components::TaintEviction;
 
 use super::ComponentContext;
+use super::node_leases::NodeLeases;
 use super::pod_addresses::{NODE_ADDRESS, PodAddresses};
 use super::stage_player::{EndlessStages, StagePlayer};
 use super::tasks::{ClusterTask, PodRef};
@@ -27,6 +28,7 @@ pub(super) struct Kubelet {
     taint_eviction: TaintEviction<NamespacedName>,
     addresses: PodAddresses,
     stages: StagePlayer,
+    leases: NodeLeases,
 }
 
 /// The time from a node's deletion until its pods are deleted: a period of pod GC, and its quarantine.
@@ -35,12 +37,13 @@ const POD_GC_DELAY: Duration = Duration::from_secs(60);
 const STAGE_SUFFIX: &str = ".stage.kwok.x-k8s.io/delay";
 
 impl Kubelet {
-    pub(super) fn new(seed: u64) -> Kubelet {
+    pub(super) fn new(seed: u64, has_heartbeats: bool) -> Kubelet {
         Kubelet {
             pods_by_node: BTreeMap::new(),
             taint_eviction: TaintEviction::default(),
             addresses: PodAddresses::default(),
             stages: StagePlayer::new(seed),
+            leases: NodeLeases::new(has_heartbeats),
         }
     }
 
@@ -96,6 +99,7 @@ impl Kubelet {
             }
             return;
         }
+        self.leases.observe_node(context, &node.name);
         if self.stages.has_stages_of(StagedKind::Node) {
             self.stages.observe(context, StagedKind::Node, &name);
         } else if node.condition("Ready").is_none() {
@@ -169,6 +173,7 @@ impl Kubelet {
                     evict_by_taint(context, &pod);
                 }
             }
+            ClusterTask::RenewLease(node) => self.leases.renew(context, node),
             ClusterTask::PlayStage(play) => self.stages.play(context, &play, &mut self.addresses),
             ClusterTask::SyncWorkloads => {}
         }

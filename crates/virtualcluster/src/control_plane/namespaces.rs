@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::ComponentContext;
 
 /// Namespaces that are new, or that are being deleted.
-#[derive(Default)]
 pub(super) struct Namespaces {
+    /// The certificate authority of the API server, PEM; empty without TLS.
+    certificate_authority: String,
     new: BTreeSet<Arc<str>>,
     terminating: BTreeSet<Arc<str>>,
     /// Whether something changed in the cluster that may have been the last object of a terminating namespace.
@@ -20,6 +21,15 @@ pub(super) struct Namespaces {
 }
 
 impl Namespaces {
+    pub(super) fn new(certificate_authority: Option<String>) -> Namespaces {
+        Namespaces {
+            certificate_authority: certificate_authority.unwrap_or_default(),
+            new: BTreeSet::new(),
+            terminating: BTreeSet::new(),
+            is_changed: false,
+        }
+    }
+
     pub(super) fn observe(&mut self, event: &StoreEvent) {
         if !event.kind.is("", "Namespace") {
             self.is_changed |= event.is_deletion;
@@ -43,7 +53,7 @@ impl Namespaces {
     pub(super) fn work(&mut self, context: &mut ComponentContext<'_>) -> bool {
         let new = std::mem::take(&mut self.new);
         for name in &new {
-            fill(context, name);
+            self.fill(context, name);
         }
         let is_due = std::mem::take(&mut self.is_changed) && !self.terminating.is_empty();
         if is_due {
@@ -55,26 +65,26 @@ impl Namespaces {
         }
         !new.is_empty() || is_due
     }
-}
 
-/// Creates what every namespace has, unless it exists.
-fn fill(context: &mut ComponentContext<'_>, namespace: &str) {
-    for (kind, name, extra) in [
-        ("ServiceAccount", "default", None),
-        ("ConfigMap", "kube-root-ca.crt", Some(("data", json!({"ca.crt": ""})))),
-    ] {
-        let key = NamespacedName::new(namespace, name);
-        if context.registry.get(&Kind::new("", kind), &key).is_some() {
-            continue;
+    /// Creates what every namespace has, unless it exists.
+    fn fill(&self, context: &mut ComponentContext<'_>, namespace: &str) {
+        for (kind, name, extra) in [
+            ("ServiceAccount", "default", None),
+            ("ConfigMap", "kube-root-ca.crt", Some(("data", json!({"ca.crt": self.certificate_authority})))),
+        ] {
+            let key = NamespacedName::new(namespace, name);
+            if context.registry.get(&Kind::new("", kind), &key).is_some() {
+                continue;
+            }
+            let mut object = json!({
+                "apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace},
+            });
+            if let Some((field, value)) = extra {
+                object[field] = value;
+            }
+            // The namespace may be terminating already.
+            let _ = context.registry.create_object(object);
         }
-        let mut object = json!({
-            "apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace},
-        });
-        if let Some((field, value)) = extra {
-            object[field] = value;
-        }
-        // The namespace may be terminating already.
-        let _ = context.registry.create_object(object);
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) enum ClusterTask {
     EvictByTaint(PodRef, Moment),
     /// The controllers work.
     SyncWorkloads,
+    /// The Lease of a node is renewed.
+    RenewLease(Arc<str>),
     /// An object has waited for a stage.
     PlayStage(Box<StagePlay>),
 }
@@ -142,6 +144,7 @@ impl Task for ClusterTask {
         match self {
             ClusterTask::CollectPods(_) | ClusterTask::EvictByTaint(..) => false,
             // Heartbeats of nodes never end.
+            ClusterTask::RenewLease(_) => false,
             ClusterTask::PlayStage(play) => play.is_of_pod(),
             ClusterTask::StartPod(_)
             | ClusterTask::FinishPod(_)
