@@ -9,12 +9,16 @@ import (
 )
 
 func main() {
+	seed := flag.Int64("seed", 1, "seed of the random cases")
+	count := flag.Int("count", 3, "so many random objects of each kind")
 	flag.Parse()
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	switch command := flag.Arg(0); command {
 	case "types":
 		printMergeTypes(out)
+	case "cases":
+		printCases(out, *seed, *count)
 	default:
 		check(fmt.Errorf("unknown command %q", command))
 	}

@@ -5,6 +5,7 @@
 
 pub mod decoding;
 pub mod defaults;
+pub mod managed_fields;
 pub mod protobuf;
 mod schema;
 pub mod strategic_merge;
