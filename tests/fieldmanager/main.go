@@ -11,6 +11,8 @@ import (
 func main() {
 	seed := flag.Int64("seed", 1, "seed of the random cases")
 	count := flag.Int("count", 3, "so many random objects of each kind")
+	server := flag.String("server", "", "URL of an API server")
+	token := flag.String("token", "admintoken", "token of its administrator")
 	flag.Parse()
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
@@ -19,6 +21,8 @@ func main() {
 		printMergeTypes(out)
 	case "cases":
 		printCases(out, *seed, *count)
+	case "requests":
+		recordResponses(out, os.Stdin, *server, *token)
 	default:
 		check(fmt.Errorf("unknown command %q", command))
 	}

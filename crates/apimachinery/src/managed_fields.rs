@@ -1,7 +1,7 @@
 //! The field managers of objects (`metadata.managedFields`) and server-side apply, as in an API server of Kubernetes 1.36.
 //!
-//! Of several versions of a kind only the one that is served is known: the fields of managers that used another one are
-//! forgotten.
+//! Of several versions of a built-in kind only the one that is served is known: the fields of managers that used another
+//! one are forgotten.
 
 mod compare;
 mod field_set;
@@ -308,6 +308,7 @@ impl<'a> FieldManager<'a> {
         Updater {
             type_: self.object_type,
             api_version: self.api_version,
+            is_built_in: self.object_type.is_built_in(),
             reset_fields: ResetFields::of(self.kind, self.subresource, self.has_status),
         }
     }

@@ -165,6 +165,11 @@ impl<'s> TypeRef<'s> {
         TypeRef(Reference::Untyped)
     }
 
+    /// Whether it is that of a built-in kind.
+    pub(super) fn is_built_in(self) -> bool {
+        matches!(self.0, Reference::Struct(..))
+    }
+
     /// Whether it is that of [`TypeRef::deduced`].
     pub(super) fn is_deduced(self) -> bool {
         matches!(self.0, Reference::Deduced)

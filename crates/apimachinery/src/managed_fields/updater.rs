@@ -16,6 +16,8 @@ use super::typed::field_set;
 pub(super) struct Updater<'a> {
     pub(super) type_: TypeRef<'a>,
     pub(super) api_version: &'a str,
+    /// Whether the kind is built in. The versions of a custom one differ in nothing but their name.
+    pub(super) is_built_in: bool,
     pub(super) reset_fields: ResetFields,
 }
 
@@ -90,10 +92,10 @@ impl Updater<'_> {
         remove(self.type_, merged, &dangling)
     }
 
-    /// Brings the managers' fields into the shape of the type: what is atomic now has no fields of its own. Fields of
-    /// versions that are not served are forgotten.
+    /// Brings the managers' fields into the shape of the type: what is atomic now has no fields of its own. Those of
+    /// another version of a built-in kind are forgotten.
     fn reconcile(&self, managers: &mut Managers) {
-        managers.0.retain(|_, set| set.api_version == self.api_version);
+        managers.0.retain(|_, set| !self.is_built_in || set.api_version == self.api_version);
         for set in managers.0.values_mut() {
             set.fields = reconcile(self.type_, &set.fields);
         }

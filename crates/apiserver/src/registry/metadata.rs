@@ -9,10 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Fields that clients cannot set when they create an object.
-const SERVER_FIELDS: [&str; 7] = [
+const SERVER_FIELDS: [&str; 6] = [
     "resourceVersion",
     "selfLink",
-    "managedFields",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "uid",
@@ -66,7 +65,6 @@ pub(super) fn prepare_updated(object: &mut Value, old: &Value) {
             None => metadata.remove(field),
         };
     }
-    metadata.remove("managedFields");
     metadata.remove("selfLink");
     // Generations are the strategies' business; where there are none, there is nothing to change.
     match old["metadata"].get("generation") {
