@@ -24,9 +24,9 @@ type recordedRequest struct {
 	Body json.RawMessage `json:"body,omitempty"`
 	// Whether the response is left out.
 	Unchecked bool     `json:"unchecked,omitempty"`
-	Status    int      `json:"status"`
+	Status    int      `json:"status,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
-	Response  any      `json:"response"`
+	Response  any      `json:"response,omitempty"`
 }
 
 // recordResponses sends the requests of a file to a server, and prints them with the responses.
@@ -42,9 +42,9 @@ func recordResponses(out *bufio.Writer, in io.Reader, server, token string) {
 		check(json.Unmarshal(lines.Bytes(), &line))
 		if path, isWait := strings.CutPrefix(line.Request, "WAIT "); isWait {
 			waitFor(client, server+path, token)
-			continue
+		} else {
+			line.send(client, server, token, normalizer)
 		}
-		line.send(client, server, token, normalizer)
 		check(encoder.Encode(line))
 	}
 	check(lines.Err())

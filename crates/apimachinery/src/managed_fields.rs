@@ -16,6 +16,8 @@ mod tests;
 mod typed;
 mod updater;
 
+use std::sync::LazyLock;
+
 use kubernetes::time::whole_second;
 use model::{Kind, Moment};
 use serde_json::{Map, Value};
@@ -54,6 +56,9 @@ pub enum ApplyError {
     /// The configuration does not have the type of the object.
     #[error("{0}")]
     Untyped(String),
+    /// The managers of the object would have too many fields.
+    #[error("the managed fields of the object are too large")]
+    TooLarge,
     /// Other managers have fields that would change.
     #[error("{message}")]
     Conflict {
@@ -81,6 +86,12 @@ const KUBECTL: &str = "kubectl";
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The most bytes of all annotations.
 const MAX_ANNOTATION_BYTES: usize = 256 << 10;
+/// The most bytes of the managed fields of an object with several managers, and the longest path in them: an object has
+/// to remain one that can be parsed.
+const MAX_MANAGED_BYTES: usize = 3 << 20;
+const MAX_PATH_LENGTH: usize = 100;
+/// The length from which on conflicts are counted, but not listed.
+const MAX_CONFLICT_BYTES: usize = 1 << 20;
 
 /// Fields that have no manager.
 const STRIPPED_FIELDS: [&[&str]; 12] = [
@@ -167,7 +178,8 @@ impl<'a> FieldManager<'a> {
         if !(managers.0.is_empty() && live.is_some()) {
             self.track_update(live_or_empty, new, &mut managers, manager, now);
         }
-        set_managed_fields(new, &managers);
+        // As in the original, an object that would become too large is written without managers.
+        set_managed_fields(new, encoded(&managers).unwrap_or_default());
     }
 
     /// Applies a configuration for a manager. Returns the object with its managers, not yet in its canonical form.
@@ -198,7 +210,7 @@ impl<'a> FieldManager<'a> {
         if manager == KUBECTL && last_applied(&object).is_some() {
             update_last_applied(&mut object, config);
         }
-        set_managed_fields(&mut object, &managers);
+        set_managed_fields(&mut object, encoded(&managers)?);
         Ok(object)
     }
 
@@ -263,7 +275,7 @@ impl<'a> FieldManager<'a> {
             Err(conflicts) => return Ok(Err(conflicts)),
         };
         if let Some(applied) = managers.0.get_mut(&id) {
-            applied.fields = without_stripped(&applied.fields);
+            applied.fields = without_stripped(std::mem::take(&mut applied.fields));
             if changed.is_some() {
                 applied.time = Some(time_text(now));
             }
@@ -274,12 +286,12 @@ impl<'a> FieldManager<'a> {
 
     /// Adds the fields that an update changes to those of its manager.
     fn track_update(&self, live: &Value, new: &Value, managers: &mut Managers, manager: &str, now: Moment) {
-        let changed = without_stripped(&self.updater().update(live, new, managers));
+        let changed = without_stripped(self.updater().update(live, new, managers));
         if !changed.is_empty() {
             let manager = if manager.is_empty() { "unknown" } else { manager };
             let id = ManagerId::new(manager, false, self.api_version, self.subresource);
-            let fields = match managers.0.get(&id) {
-                Some(previous) => changed.union(&previous.fields),
+            let fields = match managers.0.remove(&id) {
+                Some(previous) => changed.union(previous.fields),
                 None => changed,
             };
             let api_version = self.api_version.to_owned();
@@ -322,16 +334,32 @@ impl<'a> FieldManager<'a> {
     }
 }
 
-fn without_stripped(fields: &FieldSet) -> FieldSet {
-    let mut stripped = FieldSet::default();
-    for path in STRIPPED_FIELDS {
-        stripped.insert(path);
-    }
-    fields.difference(&stripped)
+fn without_stripped(fields: FieldSet) -> FieldSet {
+    static STRIPPED: LazyLock<FieldSet> = LazyLock::new(|| {
+        let mut stripped = FieldSet::default();
+        STRIPPED_FIELDS.iter().for_each(|path| stripped.insert(path));
+        stripped
+    });
+    fields.difference(&STRIPPED)
 }
 
-fn set_managed_fields(object: &mut Value, managers: &Managers) {
-    match managers.encode() {
+/// The form of `metadata.managedFields`.
+fn encoded(managers: &Managers) -> Result<Option<Value>, ApplyError> {
+    if managers.0.values().any(|set| set.fields.depth() > MAX_PATH_LENGTH) {
+        return Err(ApplyError::TooLarge);
+    }
+    let entries = managers.encode();
+    let has_several = managers.0.len() > 1;
+    match entries {
+        Some(entries) if has_several && entries.to_string().len() > MAX_MANAGED_BYTES => {
+            Err(ApplyError::TooLarge)
+        }
+        entries => Ok(entries),
+    }
+}
+
+fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
+    match entries {
         Some(entries) => object["metadata"]["managedFields"] = entries,
         None => {
             if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -376,20 +404,26 @@ fn gvk_text(api_version: &str, kind: &str) -> String {
 }
 
 fn conflict_error(conflicts: &Conflicts) -> ApplyError {
-    let mut causes = Vec::new();
-    let mut lines = Vec::new();
+    let (mut causes, mut lines) = (Vec::new(), Vec::new());
+    let (mut count, mut bytes) = (0, 0);
     for (id, fields) in &conflicts.0 {
         let manager = id.describe();
         lines.push(format!("conflicts with {manager}:"));
         fields.each_path(&mut String::new(), &mut |path| {
-            lines.push(format!("- {path}"));
-            let message = format!("conflict with {manager}");
-            causes.push(FieldConflict { field: path.to_owned(), message });
+            count += 1;
+            if bytes < MAX_CONFLICT_BYTES {
+                bytes += path.len() + manager.len();
+                lines.push(format!("- {path}"));
+                let message = format!("conflict with {manager}");
+                causes.push(FieldConflict { field: path.to_owned(), message });
+            }
         });
     }
     let message = match causes.as_slice() {
-        [cause] => format!("Apply failed with 1 conflict: {}: {}", cause.message, cause.field),
-        causes => format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n")),
+        [cause] if count == 1 => {
+            format!("Apply failed with 1 conflict: {}: {}", cause.message, cause.field)
+        }
+        _ => format!("Apply failed with {count} conflicts: {}", lines.join("\n")),
     };
     ApplyError::Conflict { message, causes }
 }

@@ -37,7 +37,7 @@ pub(super) fn compare(type_: TypeRef<'_>, old: &Value, new: &Value) -> Compariso
 impl Comparison {
     pub(super) fn filter(&mut self, reset_fields: ResetFields) {
         for set in [&mut self.removed, &mut self.modified, &mut self.added] {
-            *set = reset_fields.filter(set);
+            *set = reset_fields.filter(std::mem::take(set));
         }
     }
 

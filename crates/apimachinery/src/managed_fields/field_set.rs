@@ -85,67 +85,12 @@ impl FieldSet {
             .is_some_and(|(is_member, children)| if rest.is_empty() { is_member } else { children.has(rest) })
     }
 
-    pub(super) fn union(&self, other: &FieldSet) -> FieldSet {
-        self.zip(other, |left, right| match (left, right) {
-            (Some(node), None) | (None, Some(node)) => Some(node.clone()),
-            (Some(left), Some(right)) => Some(Node {
-                element: left.element.clone(),
-                is_member: left.is_member || right.is_member,
-                children: left.children.union(&right.children),
-            }),
-            (None, None) => None,
-        })
-    }
-
-    pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
-        self.zip(other, |left, right| {
-            let (left, right) = (left?, right?);
-            Node {
-                element: left.element.clone(),
-                is_member: left.is_member && right.is_member,
-                children: left.children.intersection(&right.children),
-            }
-            .non_empty()
-        })
-    }
-
-    /// The paths that are not in the other set.
-    pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
-        self.zip(other, |left, right| {
-            let (left, Some(right)) = (left?, right) else { return left.cloned() };
-            Node {
-                element: left.element.clone(),
-                is_member: left.is_member && !right.is_member,
-                children: left.children.difference(&right.children),
-            }
-            .non_empty()
-        })
-    }
-
-    /// The paths that are not in the other set, and not behind one that is.
-    pub(super) fn recursive_difference(&self, other: &FieldSet) -> FieldSet {
-        self.zip(other, |left, right| {
-            let (left, Some(right)) = (left?, right) else { return left.cloned() };
-            if right.is_member {
-                return None;
-            }
-            Node {
-                element: left.element.clone(),
-                is_member: left.is_member,
-                children: left.children.recursive_difference(&right.children),
-            }
-            .non_empty()
-        })
-    }
-
-    /// Two sorted lists of nodes merged.
-    fn zip(
-        &self,
-        other: &FieldSet,
-        mut merge: impl FnMut(Option<&Node>, Option<&Node>) -> Option<Node>,
-    ) -> FieldSet {
-        let (mut left, mut right) = (self.nodes.iter().peekable(), other.nodes.iter().peekable());
-        let mut nodes = Vec::new();
+    pub(super) fn union(self, other: FieldSet) -> FieldSet {
+        if self.is_empty() {
+            return other;
+        }
+        let mut nodes = Vec::with_capacity(self.nodes.len() + other.nodes.len());
+        let (mut left, mut right) = (self.nodes.into_iter().peekable(), other.nodes.into_iter().peekable());
         loop {
             let order = match (left.peek(), right.peek()) {
                 (None, None) => return FieldSet { nodes },
@@ -155,8 +100,59 @@ impl FieldSet {
             };
             let left = if order.is_le() { left.next() } else { None };
             let right = if order.is_ge() { right.next() } else { None };
-            nodes.extend(merge(left, right));
+            match (left, right) {
+                (Some(left), Some(right)) => nodes.push(Node {
+                    element: left.element,
+                    is_member: left.is_member || right.is_member,
+                    children: left.children.union(right.children),
+                }),
+                (left, right) => nodes.extend(left.or(right)),
+            }
         }
+    }
+
+    pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
+        let mut both = FieldSet::default();
+        for node in &self.nodes {
+            if let Some((is_member, children)) = other.get(&node.element) {
+                let children = node.children.intersection(children);
+                both.push(node.element.clone(), node.is_member && is_member, children);
+            }
+        }
+        both
+    }
+
+    /// The paths that are not in the other set.
+    pub(super) fn difference(mut self, other: &FieldSet) -> FieldSet {
+        self.retain_parts(other, |node, is_member, children| {
+            node.is_member &= !is_member;
+            node.children = std::mem::take(&mut node.children).difference(children);
+        });
+        self
+    }
+
+    /// The paths that are not in the other set, and not behind one that is.
+    pub(super) fn recursive_difference(mut self, other: &FieldSet) -> FieldSet {
+        self.retain_parts(other, |node, is_member, children| {
+            node.is_member &= !is_member;
+            node.children = match is_member {
+                true => FieldSet::default(),
+                false => std::mem::take(&mut node.children).recursive_difference(children),
+            };
+        });
+        self
+    }
+
+    /// Changes the nodes that another set has too, and removes those that are empty then.
+    fn retain_parts(&mut self, other: &FieldSet, mut change: impl FnMut(&mut Node, bool, &FieldSet)) {
+        if other.is_empty() {
+            return;
+        }
+        self.nodes.retain_mut(|node| {
+            let Some((is_member, children)) = other.get(&node.element) else { return true };
+            change(node, is_member, children);
+            node.is_member || !node.children.is_empty()
+        });
     }
 
     /// The same set, with each declared field of a struct that has a path behind it.
@@ -206,7 +202,8 @@ impl FieldSet {
                 true => node.children.clone(),
                 false => node.children.matching(&rests),
             };
-            Node { element: node.element.clone(), is_member: node.is_member, children }.non_empty()
+            let is_empty = !node.is_member && children.is_empty();
+            (!is_empty).then(|| Node { element: node.element.clone(), is_member: node.is_member, children })
         });
         FieldSet { nodes: nodes.collect() }
     }
@@ -224,6 +221,11 @@ impl FieldSet {
             node.children.each_path(prefix, each);
             prefix.truncate(length);
         }
+    }
+
+    /// The length of the longest path.
+    pub(super) fn depth(&self) -> usize {
+        self.nodes.iter().map(|node| 1 + node.children.depth()).max().unwrap_or(0)
     }
 
     /// The form in `fieldsV1`.
@@ -260,13 +262,5 @@ impl FieldSet {
         }
         set.sort();
         Ok(set)
-    }
-}
-
-// === impl Node ===
-
-impl Node {
-    fn non_empty(self) -> Option<Node> {
-        (self.is_member || !self.children.is_empty()).then_some(self)
     }
 }

@@ -136,7 +136,7 @@ impl Managers {
             }
             if let Some(merged) = self.0.remove(&id) {
                 let target = self.0.entry(bucket).or_insert_with(|| merged.clone());
-                target.fields = merged.fields.union(&target.fields);
+                target.fields = merged.fields.union(std::mem::take(&mut target.fields));
                 target.time = merged.time;
             }
             count -= 1;
@@ -180,6 +180,11 @@ impl ManagerId {
 // === impl ManagedSet ===
 
 impl ManagedSet {
+    /// Removes fields that another manager changed or removed.
+    pub(super) fn lose(&mut self, changed: &FieldSet, removed: &FieldSet) {
+        self.fields = std::mem::take(&mut self.fields).difference(changed).difference(removed);
+    }
+
     /// The time in seconds since 1970; 0 if there is none.
     fn seconds(&self) -> i64 {
         let time = self.time.as_deref().and_then(|time| time.parse::<Timestamp>().ok());

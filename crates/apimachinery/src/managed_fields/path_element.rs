@@ -1,10 +1,10 @@
 //! The elements of field paths: their order, their text in messages, and their keys in `fieldsV1`.
 
 use std::cmp::Ordering;
-use std::fmt;
+use std::fmt::{self, Write};
 
 use kubernetes::go::text::quote;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// One step of a path into an object.
 #[derive(Clone, Debug)]
@@ -64,11 +64,16 @@ impl PathElement {
     /// The key in `fieldsV1`.
     pub(crate) fn to_key(&self) -> String {
         match self {
-            PathElement::Field(name) => format!("f:{name}"),
+            PathElement::Field(name) => ["f:", name].concat(),
             PathElement::Key(fields) => {
-                let fields: Map<String, Value> =
-                    fields.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
-                format!("k:{}", Value::Object(fields))
+                let mut key = "k:{".to_owned();
+                for (index, (name, value)) in fields.iter().enumerate() {
+                    let before = if index == 0 { "\"" } else { ",\"" };
+                    // Names of keys are names of fields. Writing to a string cannot fail.
+                    let _ = write!(key, "{before}{name}\":{value}");
+                }
+                key.push('}');
+                key
             }
             PathElement::Value(value) => format!("v:{value}"),
             PathElement::Index(index) => format!("i:{index}"),

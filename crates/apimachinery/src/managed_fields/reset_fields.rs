@@ -56,8 +56,9 @@ impl ResetFields {
     }
 
     /// The paths of a set that are not reset.
-    pub(super) fn filter(self, set: &FieldSet) -> FieldSet {
+    pub(super) fn filter(self, set: FieldSet) -> FieldSet {
         match self {
+            _ if set.is_empty() => set,
             ResetFields::Of(paths) => {
                 let mut reset = FieldSet::default();
                 for path in paths {

@@ -16,8 +16,9 @@ pub(super) struct TypeErrors {
     messages: Vec<String>,
 }
 
-/// The most reasons that are collected.
+/// The most reasons that are collected, and the length from which on there are no more: each has its path.
 const MAX_ERRORS: usize = 100;
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Checks the types of a value, and unless duplicates are allowed, that the entries of lists have different keys.
 ///
@@ -122,7 +123,8 @@ impl Validator {
     }
 
     fn report(&mut self, why: &str) {
-        if self.errors.messages.len() < MAX_ERRORS {
+        let bytes: usize = self.errors.messages.iter().map(String::len).sum();
+        if self.errors.messages.len() < MAX_ERRORS && bytes < MAX_ERROR_BYTES {
             let separator = if self.path.is_empty() { "" } else { ": " };
             self.errors.messages.push(format!("{}{separator}{why}", self.path));
         }

@@ -1,4 +1,4 @@
-//! What a write does to the managers of an object: who gains fields, who loses them, and who is in conflict.
+//! The effects of a write on the managers of an object: fields that they gain and lose, and conflicts.
 
 use serde_json::Value;
 
@@ -33,9 +33,9 @@ impl Updater<'_> {
         self.reconcile(managers);
         let mut comparison = compare(self.type_, live, new);
         comparison.filter(self.reset_fields);
-        let changed = comparison.modified.union(&comparison.added);
+        let changed = comparison.modified.union(comparison.added);
         for set in managers.0.values_mut() {
-            set.fields = set.fields.difference(&changed).difference(&comparison.removed);
+            set.lose(&changed, &comparison.removed);
         }
         managers.0.retain(|_, set| !set.fields.is_empty());
         changed
@@ -52,7 +52,7 @@ impl Updater<'_> {
     ) -> Result<Option<Value>, Conflicts> {
         self.reconcile(managers);
         let mut new = merge(self.type_, live, config);
-        let fields = self.reset_fields.filter(&field_set(self.type_, config));
+        let fields = self.reset_fields.filter(field_set(self.type_, config));
         let time = managers.0.get(manager).and_then(|last| last.time.clone());
         let api_version = self.api_version.to_owned();
         let applied = ManagedSet { fields, api_version, is_applied: true, time };
@@ -62,7 +62,7 @@ impl Updater<'_> {
         }
         let mut comparison = compare(self.type_, live, &new);
         comparison.filter(self.reset_fields);
-        let changed = comparison.modified.union(&comparison.added);
+        let changed = comparison.modified.union(comparison.added);
         let others = || managers.0.iter().filter(|(id, _)| *id != manager);
         let conflicts: Vec<(ManagerId, FieldSet)> = others()
             .map(|(id, set)| (id.clone(), set.fields.intersection(&changed)))
@@ -72,7 +72,7 @@ impl Updater<'_> {
             return Err(Conflicts(conflicts));
         }
         for (_, set) in managers.0.iter_mut().filter(|(id, _)| *id != manager) {
-            set.fields = set.fields.difference(&changed).difference(&comparison.removed);
+            set.lose(&changed, &comparison.removed);
         }
         managers.0.retain(|_, set| !set.fields.is_empty());
         Ok(if are_equal(live, &new) { None } else { Some(new) })
@@ -84,9 +84,9 @@ impl Updater<'_> {
         let fields = |value: &Value| named(&field_set(self.type_, value));
         let (merged_fields, last) = (fields(merged), named(last));
         let pruned = remove(self.type_, merged, &last);
-        let managed = managers.0.values().fold(FieldSet::default(), |all, set| all.union(&set.fields));
-        let kept = fields(&pruned).union(&named(&managed));
-        let pruned = remove(self.type_, merged, &merged_fields.difference(&kept));
+        let managed = managers.0.values().fold(FieldSet::default(), |all, set| all.union(set.fields.clone()));
+        let kept = fields(&pruned).union(named(&managed));
+        let pruned = remove(self.type_, merged, &merged_fields.clone().difference(&kept));
         // What is left below a removed entry, and was never applied, keeps that entry.
         let dangling = merged_fields.difference(&fields(&pruned)).intersection(&last);
         remove(self.type_, merged, &dangling)

@@ -9,8 +9,9 @@ use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 
 use super::custom_definitions::{accept_names, is_definition};
-use super::field_managers::take_managed_fields;
-use super::metadata::{generated_name, is_terminating_object, metadata_mut, metadata_text, prepare_new};
+use super::metadata::{
+    generated_name, is_terminating_object, metadata_mut, metadata_text, prepare_new, take_managed_fields,
+};
 use super::{CommitError, Registry, WriteOptions};
 use crate::resource::Resource;
 use crate::status::ApiError;

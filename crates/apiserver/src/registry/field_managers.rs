@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::metadata::{metadata_mut, metadata_text};
 use super::update::check_name;
 use super::{Registry, WriteOptions};
+use crate::body::MAX_BODY_BYTES;
 use crate::resource::Resource;
 use crate::status::ApiError;
 
@@ -41,11 +42,6 @@ pub(crate) struct AppliedConfig<'a> {
     pub(crate) force: bool,
 }
 
-/// The managers that an object of a request has; they are removed from it.
-pub(super) fn take_managed_fields(object: &mut Value) -> Option<Value> {
-    metadata_mut(object).remove("managedFields")
-}
-
 impl Registry {
     /// Sets the managers of an object that is created or updated. `requested` are those of the request.
     pub(super) fn track_write(
@@ -60,7 +56,7 @@ impl Registry {
             FieldWriter::Component => old.and_then(|old| old["metadata"].get("managedFields").cloned()),
             FieldWriter::Manager { .. } | FieldWriter::Recorded => requested,
         };
-        if let Some(managed_fields) = managed_fields {
+        if let Some(managed_fields) = managed_fields.filter(|managed_fields| !managed_fields.is_null()) {
             metadata_mut(new).insert("managedFields".to_owned(), managed_fields);
         }
         if let FieldWriter::Manager { name, subresource } = options.writer {
@@ -87,6 +83,7 @@ impl Registry {
             managers.apply(old, config, manager, force, self.now()).map_err(|error| match error {
                 ApplyError::BadRequest(why) => ApiError::bad_request(why),
                 ApplyError::Untyped(why) => ApiError::internal(why),
+                ApplyError::TooLarge => ApiError::too_large(MAX_BODY_BYTES),
                 ApplyError::Conflict { message, causes } => ApiError::apply_conflict(message, &causes),
             })?;
         let decoded = decode_object(kind, applied.to_string().as_bytes());

@@ -40,6 +40,11 @@ pub(super) fn metadata_text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
+/// The managers that an object of a request has; they are removed from it.
+pub(super) fn take_managed_fields(object: &mut Value) -> Option<Value> {
+    metadata_mut(object).remove("managedFields")
+}
+
 /// Fills in the metadata of a new object.
 pub(super) fn prepare_new(object: &mut Value, namespace: &str, uid: String, now: Moment) {
     let metadata = metadata_mut(object);

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use super::create::check_type;
 use super::custom_definitions::{accept_names, is_definition};
-use super::field_managers::take_managed_fields;
-use super::metadata::{has_finalizers, is_terminating, metadata_mut, metadata_text, prepare_updated};
+use super::metadata::{
+    has_finalizers, is_terminating, metadata_mut, metadata_text, prepare_updated, take_managed_fields,
+};
 use super::{CommitError, MAX_ATTEMPTS, Registry, WriteOptions};
 use crate::resource::Resource;
 use crate::status::ApiError;
