@@ -1,10 +1,12 @@
-//! The rules of a Kubernetes API server about a single object: decoding, defaults, strategies, validation, patches.
+//! The rules of a Kubernetes API server about a single object: decoding, defaults, strategies, validation, patches, field
+//! managers.
 //!
 //! Pure functions over JSON, and one table of the built-in kinds' Go types. Rules that need other objects are in
 //! `apiserver`.
 
 pub mod decoding;
 pub mod defaults;
+pub mod managed_fields;
 pub mod protobuf;
 mod schema;
 pub mod strategic_merge;

@@ -3,6 +3,7 @@
 //! What the store holds, and whether it can be changed, is up to the store. [`MemoryStore`] is one that can; what an API
 //! server does around a write is in [`Registry`].
 
+mod apply_config;
 mod body;
 mod connections;
 mod discovery;
@@ -33,12 +34,14 @@ mod tests;
 mod user;
 mod watch;
 mod write_handler;
+mod write_query;
 
 pub use memory_store::{ChangeReader, Clock, MemoryStore, StoreChange, StoreSnapshot};
 pub use object_map::ObjectMap;
 pub use patch::Patch;
 pub use registry::{
-    DeleteOptions, Deletion, Preconditions, PropagationPolicy, Registry, UpdatedPart, WriteOptions,
+    DeleteOptions, Deletion, FieldWriter, Preconditions, PropagationPolicy, Registry, UpdatedPart,
+    WriteOptions,
 };
 pub use request_info::RequestInfo;
 pub use resource::{Resource, ResourceTable};

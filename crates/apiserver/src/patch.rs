@@ -175,7 +175,7 @@ fn unsupported(content_type: &str) -> ApiError {
     ApiError::unsupported_media_type_of(
         content_type,
         "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json \
-         (built-in kinds)",
+         (built-in kinds), application/apply-patch+yaml",
     )
 }
 
@@ -210,7 +210,7 @@ mod tests {
         check("application/json-patch+json", r#"[{"op": "jump"}]"#, None);
         check("application/merge-patch+json", "[]", None);
         check("application/strategic-merge-patch+json", r#"{"spec": {"$patch": "x"}}"#, None);
-        check("application/apply-patch+yaml", "{}", None);
+        check("application/apply-patch+cbor", "{}", None);
         check("application/json", "{}", None);
     }
 

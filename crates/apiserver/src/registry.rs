@@ -9,6 +9,7 @@ mod create;
 mod custom_definitions;
 mod delete;
 mod eviction;
+mod field_managers;
 mod metadata;
 mod scale;
 mod service_ip;
@@ -25,6 +26,8 @@ use serde_json::Value;
 pub(crate) use create::check_type;
 pub(crate) use delete::success_status;
 pub use delete::{DeleteOptions, Deletion, Preconditions, PropagationPolicy};
+pub(crate) use field_managers::AppliedConfig;
+pub use field_managers::FieldWriter;
 pub use update::UpdatedPart;
 
 use crate::resource::{Resource, ResourceTable};
@@ -48,13 +51,15 @@ type Validator = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
 /// Options of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteOptions {
+pub struct WriteOptions<'a> {
     /// Everything is done but the write itself.
     pub dry_run: bool,
     /// The writer is a component of the cluster: it never has to wait for components that are behind.
     pub is_component: bool,
     /// A new object keeps the uid that it has.
     pub keeps_uid: bool,
+    /// Who manages the fields that are written.
+    pub writer: FieldWriter<'a>,
 }
 
 /// The most attempts of a write that others overtake.
@@ -141,7 +146,7 @@ impl Registry {
         old: Option<&Object>,
         object: Value,
         is_deletion: bool,
-        options: WriteOptions,
+        options: WriteOptions<'_>,
     ) -> Result<Object, CommitError> {
         if options.dry_run {
             let object = Object::parse(&object.to_string());

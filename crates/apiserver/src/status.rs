@@ -1,5 +1,6 @@
 //! Status errors, as Kubernetes API servers answer them.
 
+use apimachinery::managed_fields::FieldConflict;
 use apimachinery::protobuf::ProtobufError;
 use apimachinery::validation::{FieldError, aggregate_message};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -42,6 +43,17 @@ impl InvalidField {
     /// The field must not be set here.
     pub(crate) fn forbidden(field: &'static str, why: &str) -> InvalidField {
         InvalidField { field, reason: "FieldValueForbidden", detail: format!("Forbidden: {why}") }
+    }
+
+    /// The field must be set.
+    pub(crate) fn required(field: &'static str, why: &str) -> InvalidField {
+        InvalidField { field, reason: "FieldValueRequired", detail: format!("Required value: {why}") }
+    }
+
+    /// The text is longer than so many bytes.
+    pub(crate) fn too_long(field: &'static str, limit: usize) -> InvalidField {
+        let detail = format!("Too long: may not be more than {limit} bytes");
+        InvalidField { field, reason: "FieldValueTooLong", detail }
     }
 
     /// The field has a wrong value. It is printed as it is.
@@ -151,6 +163,29 @@ impl ApiError {
         let message =
             format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified_kind(resource));
         ApiError { details, ..ApiError::new(StatusCode::CONFLICT, "Conflict", message) }
+    }
+
+    /// A patch changes the uid of an object. The server checks that twice.
+    pub(crate) fn uid_changed(resource: &Resource, name: &str, uid: &str) -> ApiError {
+        let detail = format!("Invalid value: {}: field is immutable", quote(uid));
+        let cause = json!({"reason": "FieldValueInvalid", "message": detail, "field": "metadata.uid"});
+        let mut details = details_of(resource, name);
+        details["kind"] = (*resource.kind.kind).into();
+        details["causes"] = json!([cause, cause]);
+        let message = format!("{} {name:?} is invalid: metadata.uid: {detail}", qualified_kind(resource));
+        ApiError { details, ..ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message) }
+    }
+
+    /// A configuration would change fields of other managers.
+    pub(crate) fn apply_conflict(message: String, conflicts: &[FieldConflict]) -> ApiError {
+        let cause = |conflict: &FieldConflict| json!({"reason": "FieldManagerConflict", "message": conflict.message, "field": conflict.field});
+        let details = json!({"causes": conflicts.iter().map(cause).collect::<Value>()});
+        ApiError { details, ..ApiError::new(StatusCode::CONFLICT, "Conflict", message) }
+    }
+
+    /// An error that the original does not expect.
+    pub(crate) fn internal(message: String) -> ApiError {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
     /// The write is based on an old version of the object.
@@ -290,6 +325,11 @@ impl ApiError {
     }
 
     /// Whether another writer was first.
+    pub(crate) fn is_already_exists(&self) -> bool {
+        self.reason == "AlreadyExists"
+    }
+
+    /// Whether another write was first.
     pub fn is_conflict(&self) -> bool {
         self.code == StatusCode::CONFLICT
     }
@@ -298,8 +338,11 @@ impl ApiError {
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
+            "message": self.message, "code": self.code.as_u16(),
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }

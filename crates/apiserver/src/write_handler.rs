@@ -4,25 +4,25 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use apimachinery::decoding::{DecodeError, decode_delete_options, decode_object};
-use axum::extract::{Query, Request};
+use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use kubernetes::go::text::quote;
 use kubernetes::owners::remove_duplicate_references;
 use model::{Kind, NamespacedName, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::apply_config::{self, decode_config};
 use crate::body::{self, check_is_json, parse_json};
-use crate::field_validation::{FIELD_VALIDATIONS, FieldValidation, add_warnings};
+use crate::field_validation::{FieldValidation, add_warnings};
 use crate::list::{ObjectRenderer, is_selected};
 use crate::list_options::{IncludeObject, ListOptions};
 use crate::media_type::ObjectForm;
 use crate::object_map::name_of;
 use crate::patch::Patch;
 use crate::registry::{
-    DeleteOptions, Deletion, PropagationPolicy, Registry, UpdatedPart, WriteOptions, check_type,
+    AppliedConfig, DeleteOptions, Deletion, FieldWriter, Registry, UpdatedPart, WriteOptions, check_type,
     success_status,
 };
 use crate::request_info::RequestInfo;
@@ -31,6 +31,11 @@ use crate::response::{accept, find_resource, json_response, no_container};
 use crate::reviews::ReviewRequest;
 use crate::status::ApiError;
 use crate::user::UserInfo;
+use crate::write_query::{WriteQuery, bad_options, check_policy};
+
+/// The most attempts to apply a configuration to an object that others create and delete.
+const MAX_APPLY_ATTEMPTS: usize = 4;
+const DUPLICATES_AFTER_ADMISSION: &str = "contains duplicate entries after mutating admission happens";
 
 /// A request that writes a resource.
 struct WriteRequest<'a> {
@@ -39,18 +44,12 @@ struct WriteRequest<'a> {
     body: &'a [u8],
     info: RequestInfo,
     resource: Resource,
-    options: WriteOptions,
+    options: WriteOptions<'a>,
+    /// Whether an applied configuration takes fields from other managers.
+    force: bool,
     field_validation: FieldValidation,
     /// Those of the response.
     warnings: RefCell<Vec<String>>,
-}
-
-/// Options of a write in the query of a URL.
-#[derive(Default)]
-struct WriteQuery {
-    is_dry_run: bool,
-    field_validation: FieldValidation,
-    delete: DeleteOptions,
 }
 
 /// Answers a request with any method but GET.
@@ -81,12 +80,23 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
         info.subresource = Some("binding".to_owned());
     }
     let query = WriteQuery::parse(&parts)?;
+    let manager = query.manager(&parts.headers);
+    let subresource = info.subresource.clone().unwrap_or_default();
+    let writer = match parts.method {
+        // What is created there has no managers.
+        Method::POST if !subresource.is_empty() => FieldWriter::Component,
+        Method::POST | Method::PUT | Method::PATCH => {
+            FieldWriter::Manager { name: &manager, subresource: &subresource }
+        }
+        _ => FieldWriter::Component,
+    };
     let request = WriteRequest {
         registry,
         resource: find_resource(&**store, &info)?,
         info,
         body: &body,
-        options: WriteOptions { dry_run: query.is_dry_run, ..WriteOptions::default() },
+        options: WriteOptions { dry_run: query.is_dry_run, writer, ..WriteOptions::default() },
+        force: query.force == Some(true),
         parts: &parts,
         field_validation: query.field_validation,
         warnings: RefCell::default(),
@@ -143,13 +153,51 @@ impl WriteRequest<'_> {
 
     fn put(&self) -> Result<Response, ApiError> {
         let object = self.decode_body(&self.updated_kind())?;
-        self.update(|_| Ok(object.clone()))
+        self.update(self.options, |_| Ok(object.clone()))
     }
 
     fn patch(&self) -> Result<Response, ApiError> {
+        if body::content_type(&self.parts.headers) == apply_config::MEDIA_TYPE {
+            return self.apply();
+        }
         let patch = Patch::parse(body::content_type(&self.parts.headers), self.body)?;
         let kind = self.updated_kind();
-        self.update(|object| self.decode_patched(&kind, &patch, object))
+        self.update(self.options, |object| self.decode_patched(&kind, &patch, object))
+    }
+
+    /// Applies the configuration in the body. An object that does not exist is created.
+    fn apply(&self) -> Result<Response, ApiError> {
+        let (registry, resource) = (self.registry, &self.resource);
+        let name = self.name().ok_or_else(method_not_allowed)?;
+        let FieldWriter::Manager { name: manager, subresource } = self.options.writer else {
+            return Err(method_not_allowed());
+        };
+        let config = decode_config(self.body)?;
+        let apply = AppliedConfig { config: &config, manager, subresource, force: self.force };
+        let kind = self.updated_kind();
+        let applied = |old: Option<&Value>| {
+            let object = registry.applied(resource, &kind, old, apply)?;
+            self.check_uid(old, &object)?;
+            let warnings = apply_config::warnings(self.body, self.field_validation)?;
+            Ok(self.with_warnings(warnings, object, DUPLICATES_AFTER_ADMISSION))
+        };
+        let options = WriteOptions { writer: FieldWriter::Recorded, ..self.options };
+        for _ in 0..MAX_APPLY_ATTEMPTS {
+            if subresource.is_empty() && registry.store().get(resource, &name)?.is_none() {
+                match registry.create_applied(resource, &name, applied(None)?, options) {
+                    // Someone else was first.
+                    Err(error) if error.is_already_exists() => {}
+                    Err(error) => return Err(error),
+                    Ok(object) => return Ok(created(self.respond(&object)?)),
+                }
+            }
+            match self.update(options, |object| applied(Some(object))) {
+                // It was deleted since.
+                Err(error) if error.is_not_found() && subresource.is_empty() => {}
+                updated => return updated,
+            }
+        }
+        Err(ApiError::modified(resource, &name.name))
     }
 
     /// The kind of the body of an update.
@@ -216,19 +264,34 @@ impl WriteRequest<'_> {
             strict_errors.extend(decoded.strict_errors.into_iter().filter(|error| !earlier.contains(error)));
         }
         let warnings = self.field_validation.warnings(strict_errors).map_err(refused)?;
-        let duplicates = "contains duplicate entries after mutating admission happens";
-        Ok(self.with_warnings(warnings, decoded.value, duplicates))
+        self.check_uid(Some(object), &decoded.value)?;
+        Ok(self.with_warnings(warnings, decoded.value, DUPLICATES_AFTER_ADMISSION))
+    }
+
+    /// The uid is a precondition of updates, but in patches a field that cannot change.
+    fn check_uid(&self, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
+        let uid = |object: &'_ Value| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let (Some(old), new) = (old.map(uid), uid(new)) else { return Ok(()) };
+        if new.is_empty() || new == old {
+            return Ok(());
+        }
+        let name = self.info.name.as_deref().unwrap_or_default();
+        Err(ApiError::uid_changed(&self.resource, name, &new))
     }
 
     /// Updates the object or subresource that the path names.
-    fn update(&self, mut edit: impl FnMut(&Value) -> Result<Value, ApiError>) -> Result<Response, ApiError> {
+    fn update(
+        &self,
+        options: WriteOptions<'_>,
+        mut edit: impl FnMut(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Response, ApiError> {
         let (registry, resource) = (self.registry, &self.resource);
         let name = self.name().ok_or_else(method_not_allowed)?;
         let part = match self.info.subresource.as_deref() {
             None => UpdatedPart::Object,
             Some("status") => UpdatedPart::Status,
             Some("scale") => {
-                let scale = registry.update_scale(resource, &name, self.options, edit)?;
+                let scale = registry.update_scale(resource, &name, options, edit)?;
                 return Ok(json_response("application/json", scale.to_string()));
             }
             Some("resize" | "ephemeralcontainers") if resource.is_pod() => UpdatedPart::Spec,
@@ -240,7 +303,7 @@ impl WriteRequest<'_> {
             let object = resource.converted_value(object.clone());
             edit(&object)
         };
-        let object = registry.update(resource, &name, part, self.options, edited)?;
+        let object = registry.update(resource, &name, part, options, edited)?;
         self.respond(&object)
     }
 
@@ -314,68 +377,6 @@ impl WriteRequest<'_> {
     }
 }
 
-// === impl WriteQuery ===
-
-impl WriteQuery {
-    fn parse(parts: &Parts) -> Result<WriteQuery, ApiError> {
-        let query: Query<Vec<(String, String)>> =
-            Query::try_from_uri(&parts.uri).map_err(|error| ApiError::bad_request(error.to_string()))?;
-        let mut parsed = WriteQuery::default();
-        let options_kind = match parts.method {
-            Method::POST => "CreateOptions",
-            Method::PUT => "UpdateOptions",
-            Method::PATCH => "PatchOptions",
-            _ => "DeleteOptions",
-        };
-        let is_delete = parts.method == Method::DELETE;
-        for (name, value) in &query.0 {
-            match (&**name, &**value) {
-                ("dryRun", "") => {}
-                ("dryRun", "All") => parsed.is_dry_run = true,
-                ("dryRun", other) => {
-                    let value = format!("[{}]", quote(other));
-                    return Err(ApiError::invalid_option(options_kind, "dryRun", &value, &["All"]));
-                }
-                ("fieldValidation", value) if !is_delete => {
-                    parsed.field_validation = FieldValidation::parse(value).ok_or_else(|| {
-                        ApiError::invalid_option(
-                            options_kind,
-                            "fieldValidation",
-                            &quote(value),
-                            &FIELD_VALIDATIONS,
-                        )
-                    })?;
-                }
-                ("gracePeriodSeconds", seconds) if is_delete => {
-                    let message = || format!("strconv.ParseInt: parsing {}: invalid syntax", quote(seconds));
-                    let seconds = seconds.parse().map_err(|_| ApiError::bad_request(message()))?;
-                    parsed.delete.grace_period_seconds = Some(seconds);
-                }
-                ("propagationPolicy", policy) if is_delete => {
-                    check_policy(Some(policy))?;
-                    let policy = PropagationPolicy::deserialize(Value::from(policy)).map_err(bad_options)?;
-                    parsed.delete.propagation_policy = Some(policy);
-                }
-                ("orphanDependents", orphans) => parsed.delete.orphan_dependents = Some(orphans == "true"),
-                // Such as `fieldManager` and `pretty`.
-                _ => {}
-            }
-        }
-        Ok(parsed)
-    }
-}
-
-/// Checks the text of a propagation policy.
-fn check_policy(policy: Option<&str>) -> Result<(), ApiError> {
-    let supported = ["Foreground", "Background", "Orphan", "nil"];
-    match policy {
-        Some(policy) if !supported[..3].contains(&policy) => {
-            Err(ApiError::invalid_option("DeleteOptions", "propagationPolicy", &quote(policy), &supported))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Kinds whose deletion returns the object instead of a Status.
 fn returns_deleted_object(resource: &Resource) -> bool {
     let kind = &resource.kind;
@@ -395,10 +396,6 @@ fn returns_deleted_object(resource: &Resource) -> bool {
             "StorageClass" | "VolumeAttachment" | "CSINode" | "CSIDriver" | "CSIStorageCapacity"
         )
     )
-}
-
-fn bad_options(error: serde_json::Error) -> ApiError {
-    ApiError::bad_request(format!("invalid DeleteOptions: {error}"))
 }
 
 fn method_not_allowed() -> ApiError {

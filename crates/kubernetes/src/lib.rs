@@ -28,3 +28,4 @@ pub mod taints;
 pub mod time;
 pub mod version;
 pub mod well_known;
+pub mod yaml;

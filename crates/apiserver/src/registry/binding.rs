@@ -31,7 +31,7 @@ impl Registry {
         pods: &Resource,
         name: &NamespacedName,
         binding: &Value,
-        options: WriteOptions,
+        options: WriteOptions<'_>,
     ) -> Result<Object, ApiError> {
         let bound_name = metadata_text(binding, "name");
         if *bound_name != *name.name {

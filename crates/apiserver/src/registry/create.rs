@@ -9,7 +9,9 @@ use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 
 use super::custom_definitions::{accept_names, is_definition};
-use super::metadata::{generated_name, is_terminating_object, metadata_mut, metadata_text, prepare_new};
+use super::metadata::{
+    generated_name, is_terminating_object, metadata_mut, metadata_text, prepare_new, take_managed_fields,
+};
 use super::{CommitError, Registry, WriteOptions};
 use crate::resource::Resource;
 use crate::status::ApiError;
@@ -28,7 +30,7 @@ impl Registry {
         self.create_for_component(object, WriteOptions { keeps_uid: true, ..WriteOptions::default() })
     }
 
-    fn create_for_component(&self, object: Value, options: WriteOptions) -> Result<Object, ApiError> {
+    fn create_for_component(&self, object: Value, options: WriteOptions<'_>) -> Result<Object, ApiError> {
         let kind = Kind::of(
             object["apiVersion"].as_str().unwrap_or_default(),
             object["kind"].as_str().unwrap_or_default(),
@@ -49,7 +51,7 @@ impl Registry {
         resource: &Resource,
         namespace: Option<&str>,
         mut object: Value,
-        options: WriteOptions,
+        options: WriteOptions<'_>,
     ) -> Result<Object, ApiError> {
         check_type(resource, &mut object)?;
         let namespace = check_namespace(namespace, &object)?;
@@ -85,7 +87,7 @@ impl Registry {
         namespace: &str,
         name: &str,
         object: Value,
-        options: WriteOptions,
+        options: WriteOptions<'_>,
     ) -> Result<Option<Object>, ApiError> {
         let key = NamespacedName::new(namespace, name);
         if self.store.get(resource, &key)?.is_some() {
@@ -104,16 +106,18 @@ impl Registry {
         resource: &Resource,
         namespace: &str,
         mut object: Value,
-        options: WriteOptions,
+        options: WriteOptions<'_>,
     ) -> Result<Value, ApiError> {
         let kind = &resource.storage_kind();
         if resource.is_event() {
             object = converted_event(object, &kind.group);
         }
+        let requested = take_managed_fields(&mut object);
         let uid = Some(metadata_text(&object, "uid")).filter(|uid| options.keeps_uid && !uid.is_empty());
         let uid = uid.map_or_else(|| self.new_uid(), str::to_owned);
         prepare_new(&mut object, namespace, uid, self.now());
         defaults::set_defaults(kind, &mut object);
+        self.track_write(resource, None, &mut object, requested, options);
         self.admit_new(resource, &mut object)?;
         Ok(object)
     }

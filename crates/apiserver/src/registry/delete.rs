@@ -85,7 +85,7 @@ impl Registry {
         resource: &Resource,
         name: &NamespacedName,
         options: &DeleteOptions,
-        write: WriteOptions,
+        write: WriteOptions<'_>,
     ) -> Result<Deletion, ApiError> {
         let write = WriteOptions { dry_run: write.dry_run || !options.dry_run.is_empty(), ..write };
         if resource.kind.is("", "Namespace") && IMMORTAL_NAMESPACES.contains(&&*name.name) {

@@ -24,7 +24,7 @@ impl Registry {
         pods: &Resource,
         name: &NamespacedName,
         options: DeleteOptions,
-        write: WriteOptions,
+        write: WriteOptions<'_>,
     ) -> Result<Deletion, ApiError> {
         let write = WriteOptions { dry_run: write.dry_run || !options.dry_run.is_empty(), ..write };
         let pod = parsed(&self.current(pods, name)?)?;
@@ -50,7 +50,12 @@ impl Registry {
     }
 
     /// Takes one disruption from the pod's budget.
-    fn spend_budget(&self, name: &NamespacedName, pod: &Value, write: WriteOptions) -> Result<(), ApiError> {
+    fn spend_budget(
+        &self,
+        name: &NamespacedName,
+        pod: &Value,
+        write: WriteOptions<'_>,
+    ) -> Result<(), ApiError> {
         let kind = Kind::new("policy", "PodDisruptionBudget");
         let table = self.table();
         let resource = table.of_kind(&kind).ok_or_else(ApiError::unknown_path)?;

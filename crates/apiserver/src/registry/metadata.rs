@@ -9,10 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Fields that clients cannot set when they create an object.
-const SERVER_FIELDS: [&str; 7] = [
+const SERVER_FIELDS: [&str; 6] = [
     "resourceVersion",
     "selfLink",
-    "managedFields",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "uid",
@@ -41,6 +40,11 @@ pub(super) fn metadata_text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
+/// The managers that an object of a request has; they are removed from it.
+pub(super) fn take_managed_fields(object: &mut Value) -> Option<Value> {
+    metadata_mut(object).remove("managedFields")
+}
+
 /// Fills in the metadata of a new object.
 pub(super) fn prepare_new(object: &mut Value, namespace: &str, uid: String, now: Moment) {
     let metadata = metadata_mut(object);
@@ -66,7 +70,6 @@ pub(super) fn prepare_updated(object: &mut Value, old: &Value) {
             None => metadata.remove(field),
         };
     }
-    metadata.remove("managedFields");
     metadata.remove("selfLink");
     // Generations are the strategies' business; where there are none, there is nothing to change.
     match old["metadata"].get("generation") {

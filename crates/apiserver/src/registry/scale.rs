@@ -6,6 +6,7 @@ use model::{NamespacedName, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::field_managers::{FieldWriter, managers_of_scale};
 use super::metadata::metadata_text;
 use super::update::{UpdatedPart, parsed};
 use super::{Registry, WriteOptions};
@@ -26,17 +27,24 @@ impl Registry {
         &self,
         resource: &Resource,
         name: &NamespacedName,
-        options: WriteOptions,
+        options: WriteOptions<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, ApiError>,
     ) -> Result<Value, ApiError> {
         if !has_scale(&resource.kind) {
             return Err(ApiError::unknown_path());
         }
-        let updated: Object = self.update(resource, name, UpdatedPart::Object, options, |object| {
-            let edited = edit(&scale_of(object))?;
+        let recorded = WriteOptions { writer: FieldWriter::Recorded, ..options };
+        let updated: Object = self.update(resource, name, UpdatedPart::Object, recorded, |object| {
+            let mut scale = scale_of(object);
+            if let Some(managers) = managers_of_scale(resource, object) {
+                scale["metadata"]["managedFields"] = managers;
+            }
+            let mut edited = edit(&scale)?;
+            let managers = self.track_scale(resource, object, &scale, &mut edited, options);
             let replicas = edited["spec"].get("replicas").and_then(Value::as_i64).unwrap_or(0);
             let mut scaled = object.clone();
             scaled["spec"]["replicas"] = replicas.into();
+            scaled["metadata"]["managedFields"] = managers.unwrap_or_default();
             // Preconditions of the Scale are those of the object.
             for field in ["uid", "resourceVersion"] {
                 let wanted = metadata_text(&edited, field);

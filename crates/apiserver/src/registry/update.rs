@@ -1,6 +1,7 @@
 //! Updates of objects and of their subresources.
 
 use apimachinery::defaults;
+use apimachinery::managed_fields::restore_times;
 use apimachinery::strategy::{
     allows_unconditional_update, prepare_custom_for_status_update, prepare_custom_for_update,
     prepare_for_status_update, prepare_for_update, set_times,
@@ -11,7 +12,9 @@ use serde_json::Value;
 
 use super::create::check_type;
 use super::custom_definitions::{accept_names, is_definition};
-use super::metadata::{has_finalizers, is_terminating, metadata_mut, metadata_text, prepare_updated};
+use super::metadata::{
+    has_finalizers, is_terminating, metadata_mut, metadata_text, prepare_updated, take_managed_fields,
+};
 use super::{CommitError, MAX_ATTEMPTS, Registry, WriteOptions};
 use crate::resource::Resource;
 use crate::status::ApiError;
@@ -40,14 +43,14 @@ impl Registry {
         resource: &Resource,
         name: &NamespacedName,
         part: UpdatedPart,
-        options: WriteOptions,
+        options: WriteOptions<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, ApiError>,
     ) -> Result<Object, ApiError> {
         for _ in 0..MAX_ATTEMPTS {
             let old_object = self.current(resource, name)?;
             let old = parsed(&old_object)?;
             let edited = edit(&old)?;
-            let new = self.complete_update(resource, name, part, &old, edited)?;
+            let new = self.complete_update(resource, name, part, &old, edited, options)?;
             if new == old {
                 return Ok(old_object);
             }
@@ -86,6 +89,7 @@ impl Registry {
         part: UpdatedPart,
         old: &Value,
         mut new: Value,
+        options: WriteOptions<'_>,
     ) -> Result<Value, ApiError> {
         let kind = &resource.storage_kind();
         if resource.is_event() {
@@ -96,8 +100,10 @@ impl Registry {
         check_name(resource, name, &mut new)?;
         check_preconditions(resource, name, old, &new)?;
         let generation = new["metadata"].get("generation").cloned();
+        let requested = take_managed_fields(&mut new);
         prepare_updated(&mut new, old);
         defaults::set_defaults(kind, &mut new);
+        self.track_write(resource, Some(old), &mut new, requested, options);
         if part == UpdatedPart::Object {
             Registry::admit_update(resource, old, &mut new);
         }
@@ -139,6 +145,7 @@ impl Registry {
                 accept_names(&mut new, self.now());
             }
         }
+        restore_times(old, &mut new);
         Ok(new)
     }
 }
@@ -158,7 +165,11 @@ pub(super) fn is_gone(resource: &Resource, object: &Value) -> bool {
 }
 
 /// The name of the object must be that of the request.
-fn check_name(resource: &Resource, name: &NamespacedName, object: &mut Value) -> Result<(), ApiError> {
+pub(super) fn check_name(
+    resource: &Resource,
+    name: &NamespacedName,
+    object: &mut Value,
+) -> Result<(), ApiError> {
     let found = metadata_text(object, "name");
     if found.is_empty() {
         return Err(ApiError::name_undeterminable(&name.name));

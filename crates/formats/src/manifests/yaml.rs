@@ -1,9 +1,8 @@
-//! Conversion of YAML to JSON text and back, with the YAML rules of Kubernetes.
+//! The YAML documents of a file as JSON texts, and values as YAML.
 
-use std::fmt::{self, Write};
 use std::io::BufRead;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use kubernetes::yaml::{self, DuplicateKeys, Limits};
 use serde_json::Value;
 
 use super::MAX_VALUE_BYTES;
@@ -83,137 +82,9 @@ impl YamlDocuments {
     }
 }
 
-/// Go's YAML reads `yes` and `on` as true and `012` as ten, and so does this function. The budget bounds the expansion
-/// of aliases; a document's size is bounded already.
 fn to_json(document: &str) -> std::result::Result<String, serde_saphyr::Error> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 20_000_000,
-            max_nodes: 10_000_000,
-            max_total_scalar_bytes: MAX_VALUE_BYTES,
-            max_depth: model::MAX_DEPTH,
-        },
-        legacy_octal_numbers: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options::<JsonText>(document, options).map(|JsonText(text)| text)
-}
-
-/// JSON text built from deserialized values, fields in their order in the input.
-struct JsonText(String);
-
-impl<'de> Deserialize<'de> for JsonText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<JsonText, D::Error> {
-        let mut text = String::new();
-        JsonTextBuilder { text: &mut text, is_key: false }.deserialize(deserializer)?;
-        Ok(JsonText(text))
-    }
-}
-
-struct JsonTextBuilder<'a> {
-    text: &'a mut String,
-    /// Whether the value is a key: JSON keys are strings.
-    is_key: bool,
-}
-
-impl JsonTextBuilder<'_> {
-    fn push_scalar(self, value: impl fmt::Display) {
-        let quote = if self.is_key { "\"" } else { "" };
-        write!(self.text, "{quote}{value}{quote}").expect("writing to a String cannot fail");
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for JsonTextBuilder<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for JsonTextBuilder<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> std::result::Result<(), E> {
-        self.push_scalar("null");
-        Ok(())
-    }
-
-    fn visit_none<E: serde::de::Error>(self) -> std::result::Result<(), E> {
-        self.visit_unit()
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> std::result::Result<(), E> {
-        self.push_scalar(value);
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> std::result::Result<(), E> {
-        self.push_scalar(value);
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> std::result::Result<(), E> {
-        self.push_scalar(value);
-        Ok(())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> std::result::Result<(), E> {
-        if !value.is_finite() {
-            return Err(E::custom("JSON has no number that is not finite"));
-        }
-        self.push_scalar(Value::from(value));
-        Ok(())
-    }
-
-    fn visit_str<E>(self, value: &str) -> std::result::Result<(), E> {
-        self.text.push_str(&serde_json::to_string(value).expect("a string serializes as JSON"));
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> std::result::Result<(), A::Error> {
-        self.text.push('[');
-        let start = self.text.len();
-        loop {
-            let before = self.text.len();
-            if before > start {
-                self.text.push(',');
-            }
-            if entries.next_element_seed(JsonTextBuilder { text: self.text, is_key: false })?.is_none() {
-                self.text.truncate(before);
-                break;
-            }
-        }
-        self.text.push(']');
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<(), A::Error> {
-        self.text.push('{');
-        let start = self.text.len();
-        loop {
-            let before = self.text.len();
-            if before > start {
-                self.text.push(',');
-            }
-            if fields.next_key_seed(JsonTextBuilder { text: self.text, is_key: true })?.is_none() {
-                self.text.truncate(before);
-                break;
-            }
-            self.text.push(':');
-            fields.next_value_seed(JsonTextBuilder { text: self.text, is_key: false })?;
-        }
-        self.text.push('}');
-        Ok(())
-    }
+    let limits = Limits { max_bytes: MAX_VALUE_BYTES, max_depth: model::MAX_DEPTH };
+    yaml::to_json(document, limits, DuplicateKeys::Error)
 }
 
 /// A value as YAML as kubectl prints it: two spaces, lists not indented below their field.

@@ -35,7 +35,7 @@ pub fn quote(text: &str) -> String {
 }
 
 /// Whether Go prints a character as it is (`unicode.IsPrint`). Of all spaces only the ASCII one is.
-fn is_printable(letter: char) -> bool {
+pub fn is_printable(letter: char) -> bool {
     if letter.is_ascii() {
         return letter == ' ' || letter.is_ascii_graphic();
     }
