@@ -1,13 +1,17 @@
-//! The Go types of the built-in kinds, parsed from their one-line descriptions in `types`.
+//! The Go types of the built-in kinds, parsed from their one-line descriptions in `types`, with the marks of their OpenAPI
+//! schemas from `merge_types`.
 
 pub(crate) mod field_numbers;
+mod merge_types;
 mod types;
 
 use std::sync::LazyLock;
 
 use model::Kind;
 use rustc_hash::FxHashMap;
+use serde_json::Value;
 
+use merge_types::MERGE_TYPES;
 use types::{GROUPS, TYPES};
 
 /// A struct type.
@@ -19,6 +23,8 @@ pub(crate) struct StructType {
     pub(crate) fields: Vec<SchemaField>,
     /// Fields that only older versions of the kind have.
     older_fields: Vec<SchemaField>,
+    /// Whether server-side apply replaces it as a whole (`x-kubernetes-map-type`).
+    pub(crate) is_atomic: bool,
 }
 
 /// A field of a struct.
@@ -27,6 +33,9 @@ pub(crate) struct SchemaField {
     pub(crate) presence: Presence,
     pub(crate) type_: Type,
     pub(crate) patch_strategy: PatchStrategy,
+    pub(crate) merge_type: MergeType,
+    /// A default that does not follow from the type. [`SchemaField::default`] has all.
+    own_default: Option<Value>,
     /// The embedded structs that it is a field of, the outer one first.
     pub(crate) embedded: Vec<&'static str>,
 }
@@ -53,6 +62,21 @@ pub(crate) enum PatchStrategy {
     Merge,
     /// The entries of a list are matched by this field and merged.
     MergeBy(&'static str),
+}
+
+/// How server-side apply merges a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MergeType {
+    /// As its type says. Lists are atomic.
+    Default,
+    /// The field is replaced as a whole (`x-kubernetes-list-type` or `x-kubernetes-map-type`).
+    Atomic,
+    /// The fields of the struct or map are merged (`x-kubernetes-map-type`).
+    Granular,
+    /// A list of distinct scalars (`x-kubernetes-list-type`).
+    Set,
+    /// A list whose entries are matched by these fields (`x-kubernetes-list-map-keys`).
+    Map(Vec<&'static str>),
 }
 
 /// The type of a field or of what it contains.
@@ -123,14 +147,22 @@ pub(crate) fn all() -> &'static [StructType] {
 
 static SCHEMA: LazyLock<Vec<StructType>> = LazyLock::new(|| {
     let ids = TYPES.iter().enumerate().map(|(index, (name, _))| (*name, StructId(index))).collect();
-    TYPES.iter().map(|(name, words)| parse_struct(name, words, &ids)).collect()
+    let mut structs: Vec<StructType> =
+        TYPES.iter().map(|(name, words)| parse_struct(name, words, &ids)).collect();
+    for (name, words) in MERGE_TYPES {
+        if let Some(StructId(index)) = ids.get(name) {
+            parse_marks(&mut structs[*index], words);
+        }
+    }
+    structs
 });
 
 type StructIds = FxHashMap<&'static str, StructId>;
 
 /// Parses a line of the table.
 fn parse_struct(name: &'static str, words: &'static str, ids: &StructIds) -> StructType {
-    let mut parsed = StructType { name, package: "v1", fields: Vec::new(), older_fields: Vec::new() };
+    let mut parsed =
+        StructType { name, package: "v1", fields: Vec::new(), older_fields: Vec::new(), is_atomic: false };
     let mut embedded = Vec::new();
     for word in words.split_ascii_whitespace() {
         if let Some(package) = word.strip_prefix('@') {
@@ -164,7 +196,45 @@ fn parse_field(word: &'static str, embedded: &[&'static str], ids: &StructIds) -
     } else {
         (name, Presence::OmitEmpty)
     };
-    SchemaField { name, presence, type_: parse_type(type_, ids), patch_strategy, embedded: embedded.to_vec() }
+    SchemaField {
+        name,
+        presence,
+        type_: parse_type(type_, ids),
+        patch_strategy,
+        merge_type: MergeType::Default,
+        own_default: None,
+        embedded: embedded.to_vec(),
+    }
+}
+
+/// Parses words such as `:atomic` and `ports:map(containerPort,protocol)`.
+fn parse_marks(parsed: &mut StructType, words: &'static str) {
+    for word in words.split_ascii_whitespace() {
+        let (word, mark) = word.split_once(':').unwrap_or((word, ""));
+        let (name, default) = match word.split_once('=') {
+            Some((name, default)) => (name, Some(default)),
+            None => (word, None),
+        };
+        if name.is_empty() {
+            parsed.is_atomic = true;
+        }
+        for field in parsed.fields.iter_mut().filter(|field| field.name == name) {
+            field.merge_type = match mark {
+                "" => MergeType::Default,
+                "atomic" => MergeType::Atomic,
+                "granular" => MergeType::Granular,
+                "set" => MergeType::Set,
+                keys => {
+                    let keys = keys.trim_start_matches("map(").trim_end_matches(')');
+                    MergeType::Map(keys.split(',').collect())
+                }
+            };
+            field.own_default = default.map(|text| match field.type_.pointee() {
+                Type::Text(_) => text.into(),
+                _ => serde_json::from_str(text).unwrap_or_default(),
+            });
+        }
+    }
 }
 
 fn parse_type(text: &'static str, ids: &StructIds) -> Type {
@@ -224,6 +294,22 @@ impl StructType {
     /// Its name in Go, without the package: `PodSpec`.
     pub(crate) fn go_name(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(_, name)| name)
+    }
+}
+
+// === impl SchemaField ===
+
+impl SchemaField {
+    /// The default in its OpenAPI schema.
+    pub(crate) fn default(&self) -> Option<Value> {
+        let is_always_written = self.presence == Presence::Always;
+        self.own_default.clone().or_else(|| match &self.type_ {
+            Type::Struct(_) => Some(Value::Object(serde_json::Map::new())),
+            Type::Text(_) if is_always_written => Some("".into()),
+            Type::Int32 | Type::Int64 | Type::Float if is_always_written => Some(0.into()),
+            Type::Bool if is_always_written => Some(false.into()),
+            _ => None,
+        })
     }
 }
 
@@ -291,6 +377,9 @@ impl Type {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
     use super::*;
     use kubernetes::kinds;
 
@@ -308,6 +397,7 @@ mod tests {
     fn tables_are_sorted_and_every_type_of_a_field_is_known() {
         assert!(GROUPS.is_sorted_by(|a, b| a.0 < b.0));
         assert!(TYPES.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(MERGE_TYPES.is_sorted_by(|a, b| a.0 < b.0));
         for (group, _, kinds) in GROUPS {
             for kind in kinds.split(' ') {
                 let id = type_of(&Kind::new(group, kind)).unwrap();
@@ -347,5 +437,50 @@ mod tests {
         assert_eq!(go_type("autoscaling.HorizontalPodAutoscalerSpec", "metrics"), "[]v2.MetricSpec");
         assert_eq!(go_type("resource.Device", "attributes"), "map[v1.QualifiedName]v1.DeviceAttribute");
         assert_eq!(go_type("core.Secret", "data"), "map[string][]uint8");
+    }
+
+    /// The marks of a struct type as the Go program prints them.
+    fn marks(parsed: &StructType) -> String {
+        let mut fields: Vec<&SchemaField> = parsed.fields.iter().collect();
+        fields.sort_unstable_by_key(|field| field.name);
+        let mut line = parsed.name.to_owned();
+        line.push_str(if parsed.is_atomic { " :atomic" } else { "" });
+        for field in fields {
+            let default = field.default().map_or_else(String::new, |default| format!("={default}"));
+            let mark = match &field.merge_type {
+                MergeType::Default if matches!(field.type_, Type::List(_)) => ":atomic".to_owned(),
+                MergeType::Default => String::new(),
+                MergeType::Atomic => ":atomic".to_owned(),
+                MergeType::Granular => ":granular".to_owned(),
+                MergeType::Set => ":set".to_owned(),
+                MergeType::Map(keys) => format!(":map({})", keys.join(",")),
+            };
+            if !(default.is_empty() && mark.is_empty()) {
+                line.extend([" ", field.name, &default, &mark]);
+            }
+        }
+        line
+    }
+
+    #[test]
+    fn the_merge_types_and_defaults_are_those_of_the_openapi_schemas() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fieldmanager"));
+        let Some(program) = testcluster::build_module("fieldmanager", folder).unwrap() else {
+            println!("skipped: no go");
+            return;
+        };
+        let printed = Command::new(program).arg("types").output().unwrap();
+        let printed = String::from_utf8(printed.stdout).unwrap();
+        // Some types that are not structs are definitions too.
+        let printed = printed.lines().filter(|line| named(line.split(' ').next().unwrap()).is_some());
+        // These are in no OpenAPI document.
+        let is_local = |name: &str| {
+            matches!(name, "handlers.jsonPatchOp" | "node.RuntimeClassSpec" | "resource.BasicDevice")
+        };
+        let ours = all().iter().filter(|parsed| !is_local(parsed.name)).map(marks);
+        for (ours, printed) in ours.zip(printed.clone()) {
+            assert_eq!(ours, printed);
+        }
+        assert_eq!(printed.count(), all().iter().filter(|parsed| !is_local(parsed.name)).count());
     }
 }
