@@ -5,6 +5,7 @@
 
 pub mod decoding;
 pub mod defaults;
+pub mod openapi;
 pub mod protobuf;
 mod schema;
 pub mod strategic_merge;
