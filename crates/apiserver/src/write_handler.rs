@@ -369,7 +369,7 @@ fn check_policy(policy: Option<&str>) -> Result<(), ApiError> {
 }
 
 /// Kinds whose deletion returns the object instead of a Status.
-fn returns_deleted_object(resource: &Resource) -> bool {
+pub(crate) fn returns_deleted_object(resource: &Resource) -> bool {
     let kind = &resource.kind;
     matches!(
         (&*kind.group, &*kind.kind),

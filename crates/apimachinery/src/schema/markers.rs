@@ -1,5 +1,5 @@
-//! What the OpenAPI schemas of Kubernetes 1.36 say of fields beyond their types and merge types, as `tests/openapi` prints
-//! it.
+//! Marks of the OpenAPI schemas of Kubernetes 1.36 that follow neither from types nor from merge types, as `tests/openapi`
+//! prints them.
 //!
 //! A line is a type with its fields, each with its marks:
 //!
