@@ -382,10 +382,11 @@ pub(crate) fn returns_deleted_object(resource: &Resource) -> bool {
                 | "ServiceAccount"
                 | "PersistentVolume"
                 | "PersistentVolumeClaim"
-        ) | (
-            "storage.k8s.io",
-            "StorageClass" | "VolumeAttachment" | "CSINode" | "CSIDriver" | "CSIStorageCapacity"
-        )
+        ) | ("resource.k8s.io", _)
+            | (
+                "storage.k8s.io",
+                "StorageClass" | "VolumeAttachment" | "VolumeAttributesClass" | "CSINode" | "CSIDriver"
+            )
     )
 }
 

@@ -43,15 +43,15 @@ impl Differences {
 }
 
 /// A schema without what may differ: descriptions of lists, of bodies of patches and of the values of enums, the order of
-/// required fields, and the group versions of options and events, of which we serve fewer.
+/// required fields, and the group versions of options, of which we serve fewer.
 fn comparable_schema(name: &str, mut schema: Value) -> Value {
     if let Some(required) = schema["required"].as_array_mut() {
         required.sort_unstable_by_key(Value::to_string);
     }
-    if name.ends_with(".DeleteOptions") || name.ends_with(".WatchEvent") {
+    if name.ends_with(".DeleteOptions") {
         schema["x-kubernetes-group-version-kind"] = Value::Null;
     }
-    let is_described = !name.ends_with("List") && !name.ends_with(".Patch") && !name.ends_with(".WatchEvent");
+    let is_described = !name.ends_with("List") && !name.ends_with(".Patch");
     cut_descriptions(&mut schema, is_described);
     schema
 }
