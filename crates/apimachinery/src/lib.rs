@@ -7,6 +7,7 @@
 pub mod decoding;
 pub mod defaults;
 pub mod managed_fields;
+pub mod openapi;
 pub mod protobuf;
 mod schema;
 pub mod strategic_merge;

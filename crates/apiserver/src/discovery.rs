@@ -7,15 +7,16 @@ use crate::reviews::{REVIEWS, Review};
 use crate::subresource::{Subresource, subresources_of};
 
 /// The version of all reviews.
-const REVIEW_VERSION: &str = "v1";
+pub(crate) const REVIEW_VERSION: &str = "v1";
 const READ_VERBS: &[&str] = &["get", "list", "watch"];
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// `GET /`
 pub(crate) fn root_paths(table: &ResourceTable) -> Value {
-    let mut paths: Vec<String> =
-        ["/api", "/apis", "/healthz", "/livez", "/metrics", "/readyz", "/version"].map(str::to_owned).into();
+    let documents = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"];
+    let state = ["/healthz", "/livez", "/metrics", "/readyz"];
+    let mut paths: Vec<String> = documents.into_iter().chain(state).map(str::to_owned).collect();
     paths.extend(versions(table, "").iter().map(|version| format!("/api/{version}")));
     for group in named_groups(table) {
         paths.push(format!("/apis/{group}"));
@@ -72,7 +73,7 @@ pub(crate) fn aggregated_groups(table: &ResourceTable) -> Value {
 }
 
 /// All groups but the core group, which has a path of its own.
-fn named_groups(table: &ResourceTable) -> impl Iterator<Item = &str> {
+pub(crate) fn named_groups(table: &ResourceTable) -> impl Iterator<Item = &str> {
     let mut groups = table.groups();
     for review in &REVIEWS {
         if !groups.contains(&review.group) {
@@ -83,7 +84,7 @@ fn named_groups(table: &ResourceTable) -> impl Iterator<Item = &str> {
 }
 
 /// The versions of a group, the preferred one first.
-fn versions<'a>(table: &'a ResourceTable, group: &str) -> Vec<&'a str> {
+pub(crate) fn versions<'a>(table: &'a ResourceTable, group: &str) -> Vec<&'a str> {
     let mut versions = table.versions(group);
     if versions.is_empty() && reviews_in(group).next().is_some() {
         versions.push(REVIEW_VERSION);
@@ -91,7 +92,7 @@ fn versions<'a>(table: &'a ResourceTable, group: &str) -> Vec<&'a str> {
     versions
 }
 
-fn reviews_in(group: &str) -> impl Iterator<Item = &'static Review> {
+pub(crate) fn reviews_in(group: &str) -> impl Iterator<Item = &'static Review> {
     REVIEWS.iter().filter(move |review| review.group == group)
 }
 
@@ -141,7 +142,7 @@ fn verbs(table: &ResourceTable, resource: &Resource) -> Vec<&'static str> {
     verbs.iter().filter(is_served).copied().collect()
 }
 
-fn writable_subresources(table: &ResourceTable, resource: &Resource) -> Vec<Subresource> {
+pub(crate) fn writable_subresources(table: &ResourceTable, resource: &Resource) -> Vec<Subresource> {
     if table.is_read_only() { Vec::new() } else { subresources_of(resource) }
 }
 

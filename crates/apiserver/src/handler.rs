@@ -12,6 +12,7 @@ use crate::discovery;
 use crate::list::{ObjectRenderer, RenderedList};
 use crate::list_options::ListOptions;
 use crate::media_type::{DiscoveryForm, ObjectForm};
+use crate::openapi::{OpenApiDocuments, OpenApiRequest};
 use crate::registry::Registry;
 use crate::request_info::RequestInfo;
 use crate::resource::{Resource, ResourceTable};
@@ -36,17 +37,36 @@ struct ReadRequest {
     options: ListOptions,
 }
 
+/// What requests are answered from.
+#[derive(Clone)]
+pub(crate) struct HandlerState {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) documents: Arc<OpenApiDocuments>,
+}
+
 /// Answers a request.
-pub(crate) async fn handle(State(registry): State<Arc<Registry>>, request: Request) -> Response {
+pub(crate) async fn handle(
+    State(HandlerState { registry, documents }): State<HandlerState>,
+    request: Request,
+) -> Response {
     let response = match *request.method() {
-        Method::GET | Method::HEAD => get(&registry, request).await,
+        Method::GET | Method::HEAD => get(&registry, documents, request).await,
         _ => write_handler::handle(&registry, request).await,
     };
     response.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn get(registry: &Arc<Registry>, request: Request) -> Result<Response, ApiError> {
+async fn get(
+    registry: &Arc<Registry>,
+    documents: Arc<OpenApiDocuments>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let store = registry.store();
+    if let Some(request) = OpenApiRequest::parse(request.uri(), request.headers()) {
+        let store = store.clone();
+        let answered = tokio::task::spawn_blocking(move || documents.answer(&*store, &request));
+        return answered.await.map_err(|error| StoreError::Failed(error.to_string()))?;
+    }
     let path = request.uri().path();
     if let Some(response) = get_document(&**store, path, request.headers())? {
         return Ok(response);
@@ -88,7 +108,6 @@ fn get_document(store: &dyn Store, path: &str, headers: &HeaderMap) -> Result<Op
         ["healthz" | "livez" | "readyz", ..] => Ok(Some("ok".into_response())),
         [""] if path == "/" => plain(Some(discovery::root_paths(&table))),
         ["version"] => plain(Some(version(store.git_version()))),
-        ["openapi", "v3"] => plain(Some(json!({"paths": {}}))),
         ["api"] => discovery_response(headers, &table, discovery::api_versions, discovery::aggregated_core),
         ["apis"] => {
             discovery_response(headers, &table, discovery::api_group_list, discovery::aggregated_groups)

@@ -16,6 +16,7 @@ mod listener;
 mod media_type;
 mod memory_store;
 mod object_map;
+mod openapi;
 mod patch;
 mod registry;
 mod request_info;

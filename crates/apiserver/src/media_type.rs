@@ -22,6 +22,14 @@ pub(crate) enum DiscoveryForm {
     Aggregated,
 }
 
+/// The form of OpenAPI documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenApiForm {
+    Json,
+    /// gnostic's messages for OpenAPI v2.
+    ProtobufV2,
+}
+
 /// A media type with the parameters that matter here.
 struct MediaType<'a> {
     name: &'a str,
@@ -65,6 +73,24 @@ impl DiscoveryForm {
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
             }
         }
+    }
+}
+
+// === impl OpenApiForm ===
+
+impl OpenApiForm {
+    /// The first of the accepted forms that is served.
+    pub(crate) fn of(accept: Option<&str>, served: &[OpenApiForm]) -> Result<OpenApiForm, ApiError> {
+        let accept = accept.filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
+        let form = |media_type: &str| match MediaType::parse(media_type).name {
+            "application/json" | "application/*" | "*/*" => Some(OpenApiForm::Json),
+            // The second is the name that client-go knows.
+            "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+            | "application/com.github.proto-openapi.spec.v2@v1.0+protobuf" => Some(OpenApiForm::ProtobufV2),
+            _ => None,
+        };
+        let mut accepted = accept.split(',').filter_map(form);
+        accepted.find(|form| served.contains(form)).ok_or_else(|| ApiError::not_acceptable(accept))
     }
 }
 

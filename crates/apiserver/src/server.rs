@@ -14,7 +14,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
 use crate::connections::{ConnectionLimits, ConnectionSlot};
-use crate::handler::handle;
+use crate::handler::{HandlerState, handle};
 use crate::listener::HttpListener;
 use crate::registry::Registry;
 use crate::request_log::{RequestLog, log_request};
@@ -110,7 +110,8 @@ impl Authenticator {
 /// All routes, without authentication.
 pub(crate) fn router(registry: Arc<Registry>, options: ServeOptions) -> Router {
     let log = Arc::new(RequestLog::new(registry.clone(), options.audit_log));
-    let router = Router::new().fallback(handle).with_state(registry).merge(options.other_routes);
+    let state = HandlerState { registry, documents: Arc::default() };
+    let router = Router::new().fallback(handle).with_state(state).merge(options.other_routes);
     router.layer(middleware::from_fn_with_state(log, log_request))
 }
 

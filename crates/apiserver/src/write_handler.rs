@@ -378,7 +378,7 @@ impl WriteRequest<'_> {
 }
 
 /// Kinds whose deletion returns the object instead of a Status.
-fn returns_deleted_object(resource: &Resource) -> bool {
+pub(crate) fn returns_deleted_object(resource: &Resource) -> bool {
     let kind = &resource.kind;
     matches!(
         (&*kind.group, &*kind.kind),
@@ -391,10 +391,11 @@ fn returns_deleted_object(resource: &Resource) -> bool {
                 | "ServiceAccount"
                 | "PersistentVolume"
                 | "PersistentVolumeClaim"
-        ) | (
-            "storage.k8s.io",
-            "StorageClass" | "VolumeAttachment" | "CSINode" | "CSIDriver" | "CSIStorageCapacity"
-        )
+        ) | ("resource.k8s.io", _)
+            | (
+                "storage.k8s.io",
+                "StorageClass" | "VolumeAttachment" | "VolumeAttributesClass" | "CSINode" | "CSIDriver"
+            )
     )
 }
 

@@ -22,6 +22,8 @@ mod judge;
 mod kube_client;
 #[path = "cluster/loading.rs"]
 mod loading;
+#[path = "cluster/openapi.rs"]
+mod openapi;
 #[path = "cluster/playing.rs"]
 mod playing;
 #[path = "cluster/real_components.rs"]

@@ -65,6 +65,10 @@ impl Normalizer {
             (r"(?m)^kwok\.x-k8s\.io/v1alpha1\n".to_owned(), ""),
             // Only the preferred version of a kind is served.
             (r"(?m)^autoscaling/v1\n".to_owned(), ""),
+            // What the values of an enum mean is not served.
+            (r"\n[ \t]*\n[ \t]*Possible enum values:\n(?:[ \t]*\S.*\n)*".to_owned(), "\n"),
+            (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}".to_owned(), "TIME"),
+            (r"(LIVE|MERGED)-\d+".to_owned(), "$1-NUMBER"),
             (r"[ \t]+".to_owned(), " "),
             (r"(?m) +$".to_owned(), ""),
         ];
