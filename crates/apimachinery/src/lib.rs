@@ -9,4 +9,5 @@ pub mod protobuf;
 mod schema;
 pub mod strategic_merge;
 pub mod strategy;
+pub mod structural;
 pub mod validation;
