@@ -1,4 +1,5 @@
-//! The rules of a Kubernetes API server about a single object: decoding, defaults, strategies, validation, patches.
+//! The rules of a Kubernetes API server about a single object: decoding, defaults, strategies, validation, patches, and
+//! the schemas of custom resources.
 //!
 //! Pure functions over JSON, and one table of the built-in kinds' Go types. Rules that need other objects are in
 //! `apiserver`.

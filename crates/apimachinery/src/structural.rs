@@ -325,6 +325,12 @@ impl ValueValidation {
     }
 }
 
+/// Whether values of a type, by its name, are checked against a format.
+pub fn is_known_format(value_type: &str, format: &str) -> bool {
+    let found = ValueType::from_name(value_type);
+    (found.is_some() || value_type.is_empty()) && formats::is_known(found, format)
+}
+
 fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

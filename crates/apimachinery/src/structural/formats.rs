@@ -181,7 +181,7 @@ fn is_isbn_10(text: &str) -> bool {
     let is_number = body.bytes().all(|byte| byte.is_ascii_digit());
     let sum: u32 =
         (1..).zip(body.bytes()).map(|(weight, digit)| weight * u32::from(digit.wrapping_sub(b'0'))).sum();
-    is_number && (sum + 10 * last) % 11 == 0
+    is_number && (sum + 10 * last).is_multiple_of(11)
 }
 
 fn is_isbn_13(text: &str) -> bool {
@@ -206,14 +206,14 @@ fn is_credit_card(text: &str) -> bool {
             digit % 10 + digit / 10
         })
         .sum();
-    CREDIT_CARD.is_match(&digits) && sum % 10 == 0
+    CREDIT_CARD.is_match(&digits) && sum.is_multiple_of(10)
 }
 
 fn is_base64(text: &str) -> bool {
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     !text.is_empty()
-        && text.len() % 4 == 0
+        && text.len().is_multiple_of(4)
         && padding <= 2
         && text.bytes().take(text.len() - padding).all(is_letter)
 }
@@ -331,7 +331,7 @@ fn is_email(text: &str) -> bool {
         Some((name, address)) => {
             let name = name.trim();
             let is_quoted = name.len() >= 2 && name.starts_with('"') && name.ends_with('"');
-            if !is_quoted && !name.split_whitespace().all(|word| is_dot_atom(word)) {
+            if !is_quoted && !name.split_whitespace().all(is_dot_atom) {
                 return false;
             }
             address

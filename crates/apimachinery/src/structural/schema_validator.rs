@@ -306,11 +306,7 @@ impl SchemaValidator {
                 Some(true) => {}
                 Some(false) => self
                     .add(result, |path| SchemaViolation::wrong_number(path, value, "a multiple of", factor)),
-                None => {
-                    let declared = format!("factor MultipleOf declared for {} must be positive", self.path);
-                    let message = format!("{declared}: {}", factor.text());
-                    self.add(result, |_| SchemaViolation::without_path(message));
-                }
+                None => self.add(result, |path| SchemaViolation::bad_factor(path, factor)),
             }
         }
         // The minimum is reported before the maximum.

@@ -100,6 +100,18 @@ impl SchemaViolation {
         SchemaViolation { path, rule, value, message }
     }
 
+    /// A number that can have no multiples.
+    pub(super) fn bad_factor(path: &str, factor: GoNumber) -> SchemaViolation {
+        let value = match factor {
+            GoNumber::Integer(factor) => factor.into(),
+            GoNumber::Float(factor) => factor.into(),
+        };
+        let mut violation = SchemaViolation::at(path, ViolatedRule::Other, value, String::new());
+        violation.message =
+            format!("factor MultipleOf declared for {path} must be positive: {}", factor.text());
+        violation
+    }
+
     pub(super) fn wrong_type(path: &str, expected: &str, found: &str) -> SchemaViolation {
         let rest = format!("must be of type {expected}: {}", quote(found));
         SchemaViolation::at(path, ViolatedRule::Type, found.into(), rest)
