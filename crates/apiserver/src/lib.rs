@@ -5,6 +5,7 @@
 
 mod body;
 mod connections;
+mod custom_kind;
 mod discovery;
 mod event_window;
 mod field_validation;
@@ -32,6 +33,7 @@ mod tests;
 mod watch;
 mod write_handler;
 
+pub use custom_kind::CustomKind;
 pub use memory_store::{ChangeReader, Clock, MemoryStore, StoreChange, StoreSnapshot};
 pub use object_map::ObjectMap;
 pub use patch::Patch;
