@@ -75,6 +75,11 @@ pub fn decode_any(text: &[u8]) -> Result<Decoded, DecodeError> {
     decode(&Type::Interface, text)
 }
 
+/// Decodes the metadata of an object.
+pub(crate) fn decode_object_meta(metadata: &Value) -> Result<Decoded, DecodeError> {
+    decode(&struct_type("meta.ObjectMeta"), metadata.to_string().as_bytes())
+}
+
 /// The annotation of a DaemonSet that is a number in the server's own type.
 fn check_template_generation(set: &Value) -> Result<(), DecodeError> {
     let annotation = &set["metadata"]["annotations"]["deprecated.daemonset.template.generation"];
@@ -93,7 +98,7 @@ fn struct_type(name: &str) -> Type {
 fn decode_custom(text: &[u8]) -> Result<Decoded, DecodeError> {
     let mut decoded = decode_merge_patch(text)?;
     if let Some(metadata) = decoded.value.get_mut("metadata").filter(|metadata| !metadata.is_null()) {
-        let inner = decode(&struct_type("meta.ObjectMeta"), metadata.to_string().as_bytes())?;
+        let inner = decode_object_meta(metadata)?;
         *metadata = inner.value;
         // Each is `unknown field "name"`.
         let outer = inner.strict_errors.iter().map(|error| error.replacen('"', "\"metadata.", 1));

@@ -1,5 +1,5 @@
 //! The rules of a Kubernetes API server about a single object: decoding, defaults, strategies, validation, patches, field
-//! managers.
+//! managers, and the schemas of custom resources.
 //!
 //! Pure functions over JSON, and one table of the built-in kinds' Go types. Rules that need other objects are in
 //! `apiserver`.
@@ -12,4 +12,5 @@ pub mod protobuf;
 mod schema;
 pub mod strategic_merge;
 pub mod strategy;
+pub mod structural;
 pub mod validation;

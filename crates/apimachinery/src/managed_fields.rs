@@ -11,6 +11,7 @@ mod merge_schema;
 mod path_element;
 mod reset_fields;
 mod scale;
+mod structural_types;
 #[cfg(test)]
 mod tests;
 mod typed;
@@ -22,7 +23,7 @@ use kubernetes::time::whole_second;
 use model::{Kind, Moment};
 use serde_json::{Map, Value};
 
-pub use merge_schema::{CustomType, ListRelationship, ListType, Scalar, TypeRef};
+pub use merge_schema::TypeRef;
 pub use scale::{scale_to_parent, scale_to_subresource};
 
 use compare::compare;

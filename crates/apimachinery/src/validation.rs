@@ -12,8 +12,7 @@
 //!   resizing;
 //! * in pods: Windows options, deprecated annotations, contents of cloud volumes, trust bundles and
 //!   certificates;
-//! * Docker configurations in Secrets, whether a time zone exists, schemas of custom resources and their
-//!   definitions;
+//! * Docker configurations in Secrets, whether a time zone exists, expressions in the schemas of custom resources;
 //! * kinds that are not named in this module, except for their metadata.
 //!
 //! Rules that depend on other objects belong to admission.
@@ -24,6 +23,7 @@ mod config;
 mod containers;
 mod cron_schedule;
 mod custom_definitions;
+mod custom_resources;
 mod events;
 mod field_error;
 mod field_references;
@@ -61,6 +61,8 @@ use std::collections::HashSet;
 use model::Kind;
 use serde_json::Value;
 
+pub use custom_definitions::definition_warnings;
+pub use custom_resources::{CustomResourceRules, ScalePaths, finalizer_warning};
 use field_error::FieldErrors;
 pub use field_error::{FieldError, FieldErrorType};
 use kubernetes::kinds;

@@ -12,6 +12,11 @@ const READ_VERBS: &[&str] = &["get", "list", "watch"];
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
+/// Those of custom resources, in their own order.
+const CUSTOM_VERBS: &[&str] =
+    &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
+
 /// `GET /`
 pub(crate) fn root_paths(table: &ResourceTable) -> Value {
     let documents = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"];
@@ -137,7 +142,12 @@ fn api_resources(table: &ResourceTable, resource: &Resource) -> Vec<Value> {
 }
 
 fn verbs(table: &ResourceTable, resource: &Resource) -> Vec<&'static str> {
-    let verbs = if table.is_read_only() { READ_VERBS } else { ALL_VERBS };
+    let verbs = match &resource.custom {
+        _ if table.is_read_only() => READ_VERBS,
+        Some(_) if resource.is_terminating() => TERMINATING_VERBS,
+        Some(_) => CUSTOM_VERBS,
+        None => ALL_VERBS,
+    };
     let is_served = |verb: &&&str| resource.can_delete_collection() || **verb != "deletecollection";
     verbs.iter().filter(is_served).copied().collect()
 }

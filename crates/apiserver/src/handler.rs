@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 use model::NamespacedName;
 use serde_json::{Value, json};
 
 use crate::discovery;
+use crate::field_validation::add_warnings;
 use crate::list::{ObjectRenderer, RenderedList};
 use crate::list_options::ListOptions;
 use crate::media_type::{DiscoveryForm, ObjectForm};
@@ -77,8 +79,23 @@ async fn get(
     let info =
         RequestInfo::parse(path.strip_suffix('/').unwrap_or(path)).ok_or_else(ApiError::unknown_path)?;
     let resource = find_resource(&**store, &info)?;
-    let options = ListOptions::parse(request.uri(), &resource)?;
-    let form = ObjectForm::of(accept(request.headers()))?;
+    let warnings: Vec<String> = resource.deprecation_warning.iter().cloned().collect();
+    let (parts, _) = request.into_parts();
+    let response = read(registry, &parts, info, resource).await;
+    let mut response = response.unwrap_or_else(IntoResponse::into_response);
+    add_warnings(response.headers_mut(), &warnings);
+    Ok(response)
+}
+
+async fn read(
+    registry: &Arc<Registry>,
+    parts: &Parts,
+    info: RequestInfo,
+    resource: Resource,
+) -> Result<Response, ApiError> {
+    let store = registry.store();
+    let options = ListOptions::parse(&parts.uri, &resource)?;
+    let form = ObjectForm::of(accept(&parts.headers))?;
     let read = ReadRequest { info, resource, form, options };
     // A list may be long even if it is in memory.
     let is_quick = store.is_in_memory() && (read.info.name.is_some() || read.options.watch);
@@ -156,8 +173,10 @@ impl ReadRequest {
             Some("resize" | "ephemeralcontainers") if self.resource.is_pod() => {
                 Ok(ResourceResponse::Json(renderer.object(object)))
             }
-            Some("scale") => Ok(ResourceResponse::Json(registry.scale(&self.resource, &key)?.to_string())),
-            Some(subresource) => Err(no_container(&self.resource, subresource, &**store)),
+            Some("scale") if self.resource.has_scale => {
+                Ok(ResourceResponse::Json(registry.scale(&self.resource, &key)?.to_string()))
+            }
+            Some(subresource) => Err(no_container(&self.resource, name, subresource, &**store)),
         }
     }
 

@@ -6,6 +6,7 @@
 mod apply_config;
 mod body;
 mod connections;
+mod custom_kind;
 mod discovery;
 mod event_window;
 mod field_validation;
@@ -37,6 +38,7 @@ mod watch;
 mod write_handler;
 mod write_query;
 
+pub use custom_kind::CustomKind;
 pub use memory_store::{ChangeReader, Clock, MemoryStore, StoreChange, StoreSnapshot};
 pub use object_map::ObjectMap;
 pub use patch::Patch;

@@ -65,6 +65,10 @@ impl ObjectRenderer {
     ) -> RenderedList {
         let ListPage { objects, next } = ListPage::select(&self.resource, list, namespace, options);
         let mut metadata = json!({"resourceVersion": list.resource_version.to_string()});
+        // Lists of custom resources have the field in any case.
+        if self.form == ObjectForm::Object && self.resource.custom.is_some() {
+            metadata["continue"] = "".into();
+        }
         if let Some((token, remaining)) = next {
             metadata["continue"] = token.into();
             if let Some(remaining) = remaining {
@@ -103,7 +107,7 @@ impl ObjectRenderer {
     /// A list up to its first item.
     fn list_head(&self, metadata: &Value) -> String {
         let (kind, api_version) = match self.form {
-            ObjectForm::Object => (format!("{}List", self.resource.kind.kind), self.resource.api_version()),
+            ObjectForm::Object => (self.resource.list_kind.clone(), self.resource.api_version()),
             ObjectForm::PartialObjectMetadata => {
                 ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
             }

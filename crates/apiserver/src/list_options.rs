@@ -119,7 +119,12 @@ impl ListOptions {
         match name {
             "labelSelector" => self.labels = Some(parse_selector(value, Selector::parse)?),
             "fieldSelector" => {
-                self.fields = Some(parse_selector(value, |text| FieldSelector::parse(text, &resource.kind))?);
+                self.fields = Some(match &resource.custom {
+                    Some(_) => parse_selector(value, |text| {
+                        FieldSelector::parse_custom(text, resource.namespaced, resource.selectable_fields())
+                    })?,
+                    None => parse_selector(value, |text| FieldSelector::parse(text, &resource.kind))?,
+                });
             }
             "limit" => {
                 self.limit = parse_count(value)?.and_then(|limit| usize::try_from(limit).ok());

@@ -1,15 +1,16 @@
 //! A store in memory, which a server and the components of a virtual cluster share.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubernetes::kinds;
 use model::{Kind, Moment, NamespacedName, Object};
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use crate::event_window::EventWindow;
-use crate::object_map::ObjectMap;
+use crate::object_map::{ObjectMap, name_of};
 use crate::resource::{Resource, ResourceTable};
 use crate::store::{
     EventFuture, EventSource, ObjectList, Store, StoreError, StoreEvent, Write, resource_version_of,
@@ -70,6 +71,8 @@ struct StoreState {
     objects: HashMap<Kind, ObjectMap>,
     windows: HashMap<Kind, EventWindow>,
     resources: Arc<ResourceTable>,
+    /// The resources of each CustomResourceDefinition, by its name.
+    custom: BTreeMap<NamespacedName, DefinedResources>,
     /// The resourceVersion of the last change.
     version: u64,
     /// The resourceVersion at which all objects were replaced last.
@@ -80,6 +83,15 @@ struct StoreState {
     dropped: u64,
     /// `None` for those that have gone.
     readers: Vec<Option<ReaderState>>,
+}
+
+/// The resources of a CustomResourceDefinition.
+struct DefinedResources {
+    resources: Vec<Resource>,
+    /// The uid and generation of the definition: what its schemas follow from.
+    generation: (String, i64),
+    /// Objects that were written later were written by its schemas.
+    written_since: u64,
 }
 
 struct ReaderState {
@@ -97,7 +109,8 @@ impl MemoryStore {
         let state = StoreState {
             objects: HashMap::new(),
             windows: HashMap::new(),
-            resources: Arc::new(ResourceTable::of_kinds(&[])),
+            resources: Arc::new(ResourceTable::of_kinds(Vec::new())),
+            custom: BTreeMap::new(),
             version: 1,
             restored: 1,
             backlog: VecDeque::new(),
@@ -144,7 +157,7 @@ impl MemoryStore {
         let version = state.version;
         state.restored = version;
         state.windows.values_mut().for_each(|window| window.clear(version));
-        state.update_resources();
+        state.restore_resources();
         state.append(StoreChange::Reset);
         self.shared.changed.notify_all();
     }
@@ -231,12 +244,14 @@ impl StoreState {
         let failed = |error: &dyn std::error::Error| StoreError::Failed(error.to_string());
         let json = serde_json::to_string(&object).map_err(|error| failed(&error))?;
         let new = Object::parse(&json).map_err(|error| failed(&error))?;
+        let is_definition = kind == kinds::definition_kind();
+        let defined = is_definition.then(|| name.clone());
         let old = if is_deletion { objects.remove(&name) } else { objects.insert(name, new.clone()) };
         self.version = version;
-        let is_definition = kind == kinds::definition_kind();
         let event = StoreEvent { version, kind: kind.clone(), old, new: new.clone(), is_deletion };
         self.window(kind).push(event.clone());
-        if is_definition {
+        if let Some(name) = defined {
+            self.update_definition(name, Some(&new).filter(|_| !is_deletion));
             self.update_resources();
         }
         self.append(StoreChange::Event(event));
@@ -249,11 +264,32 @@ impl StoreState {
         self.windows.entry(kind).or_insert_with(|| EventWindow::new(restored))
     }
 
+    /// Reads a definition that was written, or forgets one that was deleted.
+    fn update_definition(&mut self, name: NamespacedName, definition: Option<&Object>) {
+        let Some(definition) = definition else {
+            self.custom.remove(&name);
+            return;
+        };
+        let generation = generation_of(definition);
+        let earlier = self.custom.get(&name).filter(|earlier| earlier.generation == generation);
+        let written_since = earlier.map_or(self.version, |earlier| earlier.written_since);
+        let resources = Resource::of_custom_kind(definition, Some(written_since));
+        self.custom.insert(name, DefinedResources { resources, generation, written_since });
+    }
+
     /// Custom resources come and go with their definitions.
     fn update_resources(&mut self) {
+        let custom = self.custom.values().flat_map(|defined| defined.resources.iter().cloned());
+        self.resources = Arc::new(ResourceTable::of_kinds(custom.collect()));
+    }
+
+    fn restore_resources(&mut self) {
+        self.custom.clear();
         let definitions = self.objects.get(&kinds::definition_kind()).cloned().unwrap_or_default();
-        let definitions: Vec<Resource> = definitions.iter().flat_map(Resource::of_definition).collect();
-        self.resources = Arc::new(ResourceTable::of_kinds(&definitions));
+        for definition in definitions.iter() {
+            self.update_definition(name_of(definition), Some(definition));
+        }
+        self.update_resources();
     }
 
     fn append(&mut self, change: StoreChange) {
@@ -270,6 +306,22 @@ impl StoreState {
         self.backlog.drain(..count.min(self.backlog.len()));
         self.dropped = read_by_all;
     }
+}
+
+/// The uid and generation of an object.
+fn generation_of(object: &Object) -> (String, i64) {
+    #[derive(Deserialize)]
+    struct View {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        uid: String,
+        #[serde(default)]
+        generation: i64,
+    }
+    object.view::<View>().map(|view| (view.metadata.uid, view.metadata.generation)).unwrap_or_default()
 }
 
 // === impl SharedState ===

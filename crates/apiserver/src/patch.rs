@@ -97,7 +97,7 @@ impl Patch {
             }
             PatchDocument::StrategicMerge(patch) => {
                 strategic_merge::merge(kind, object, patch).map_err(|error| match error {
-                    BadPatch::Unsupported(_) => unsupported("application/strategic-merge-patch+json"),
+                    BadPatch::Unsupported(_) => ApiError::unsupported_custom_patch(),
                     error => ApiError::bad_request(error.to_string()),
                 })
             }

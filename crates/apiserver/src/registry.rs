@@ -161,7 +161,12 @@ impl Registry {
             may_wait: !options.is_component,
         };
         match self.store.commit(write) {
-            Ok(object) => Ok(object),
+            Ok(object) => {
+                if is_deletion && resource.custom.is_some() {
+                    self.finish_definition(&resource.kind)?;
+                }
+                Ok(object)
+            }
             Err(StoreError::Conflict) => Err(CommitError::Overtaken),
             Err(error) => Err(CommitError::Refused(error.into())),
         }

@@ -1,15 +1,18 @@
 //! Resources: the kinds that a server serves, with their names in paths and in discovery.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use apimachinery::strategy;
+use apimachinery::validation::{CustomResourceRules, ScalePaths};
+use kubernetes::custom_definition::{CustomVersion, compare_versions};
 use kubernetes::event_conversion::{EVENT_GROUPS, converted_event};
 use kubernetes::kinds::{self, KindInfo};
 use kubernetes::table::TableConvertor;
 use model::{Kind, Object};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
+
+use crate::custom_kind::CustomKind;
 
 /// A resource in one version of its group.
 #[derive(Clone, Debug)]
@@ -34,6 +37,12 @@ pub struct Resource {
     pub has_scale: bool,
     /// The columns of its tables.
     pub convertor: TableConvertor,
+    /// `DeploymentList`
+    pub list_kind: String,
+    /// What clients are told if the version is deprecated.
+    pub deprecation_warning: Option<String>,
+    /// The kind, if it has a definition.
+    pub custom: Option<Arc<CustomKind>>,
 }
 
 /// All resources of a server, in discovery order: by group, versions with the preferred one first.
@@ -62,6 +71,9 @@ impl Resource {
             short_names: owned(info.short_names),
             categories: owned(info.categories),
             namespaced: info.namespaced,
+            list_kind: format!("{}List", info.kind),
+            deprecation_warning: None,
+            custom: None,
         }
     }
 
@@ -77,38 +89,48 @@ impl Resource {
             short_names: Vec::new(),
             categories: Vec::new(),
             namespaced,
+            list_kind: format!("{}List", kind.kind),
+            deprecation_warning: None,
+            custom: None,
             kind,
         }
     }
 
-    /// The resources of a CustomResourceDefinition, one for each served version, the storage version first. None if it
-    /// is invalid.
+    /// The resources of a CustomResourceDefinition, one for each served version, the preferred one first. None if it is
+    /// invalid. Their objects are as they were recorded.
     pub fn of_definition(definition: &Object) -> Vec<Resource> {
-        let Ok(DefinitionJson { spec }) = definition.view() else { return Vec::new() };
-        let mut versions: Vec<&VersionJson> = spec.versions.iter().filter(|version| version.served).collect();
-        versions.sort_by_key(|version| !version.storage);
-        let NamesJson { kind, plural, singular, short_names, categories } = &spec.names;
-        let resource = |version: &VersionJson| {
+        Resource::of_custom_kind(definition, None)
+    }
+
+    /// The same where objects were written by the schemas of the definition since a resourceVersion.
+    pub(crate) fn of_custom_kind(definition: &Object, written_since: Option<u64>) -> Vec<Resource> {
+        let Some(kind) = CustomKind::of_definition(definition, written_since).map(Arc::new) else {
+            return Vec::new();
+        };
+        let custom = kind.definition();
+        if !custom.is_served() {
+            return Vec::new();
+        }
+        let names = &custom.names;
+        let served = custom.versions.iter().filter(|version| version.served);
+        let resource = |version: &CustomVersion| {
             Some(Resource {
-                has_status: version
-                    .subresources
-                    .as_ref()
-                    .is_some_and(|subresources| subresources.status.is_some()),
-                has_scale: false,
+                has_status: version.has_status(),
+                has_scale: version.scale().is_some(),
                 convertor: TableConvertor::of_crd(definition, &version.name)?,
-                kind: Kind::new(&spec.group, kind),
+                kind: custom.kind.clone(),
                 version: version.name.clone(),
-                plural: plural.clone(),
-                singular: singular
-                    .clone()
-                    .filter(|name| !name.is_empty())
-                    .unwrap_or_else(|| kind.to_lowercase()),
-                short_names: short_names.clone().unwrap_or_default(),
-                categories: categories.clone().unwrap_or_default(),
-                namespaced: spec.scope == "Namespaced",
+                plural: names.plural.clone(),
+                singular: names.singular.clone(),
+                short_names: names.short_names.clone(),
+                categories: names.categories.clone(),
+                namespaced: custom.namespaced,
+                list_kind: names.list_kind.clone(),
+                deprecation_warning: custom.deprecation_warning(version),
+                custom: Some(kind.clone()),
             })
         };
-        versions.into_iter().filter_map(resource).collect()
+        served.filter_map(resource).collect()
     }
 
     /// The kind under which its objects are stored: Events are the same in both of their groups.
@@ -126,15 +148,24 @@ impl Resource {
         self.kind.group.is_empty() && &*self.kind.kind == "Pod"
     }
 
+    /// Whether it is that of CustomResourceDefinitions.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.kind == kinds::definition_kind()
+    }
+
     /// Whether it is one of the two resources of Events.
     pub(crate) fn is_event(&self) -> bool {
         &*self.kind.kind == "Event" && EVENT_GROUPS.contains(&&*self.kind.group)
     }
 
-    /// An object of the resource in the resource's version.
+    /// A stored object in the resource's version.
     pub(crate) fn converted<'a>(&self, object: &'a Object) -> Cow<'a, Object> {
         let api_version = self.api_version();
-        if object.meta().api_version == api_version {
+        let is_current = match &self.custom {
+            Some(custom) => custom.is_current(object, &api_version),
+            None => object.meta().api_version == api_version,
+        };
+        if is_current {
             return Cow::Borrowed(object);
         }
         let Ok(value) = object.value() else { return Cow::Borrowed(object) };
@@ -147,10 +178,60 @@ impl Resource {
         if self.is_event() {
             return converted_event(object, &self.kind.group);
         }
+        if let Some(custom) = &self.custom {
+            return custom.read_stored(object, &self.version);
+        }
         if self.is_custom() {
             object["apiVersion"] = self.api_version().into();
         }
         object
+    }
+
+    /// Makes an object of a request, or of a component, one that the schema of a custom resource allows: what it does not
+    /// have is removed, what is missing has its default. Returns the paths of the fields that were removed.
+    pub(crate) fn coerce(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        let Some(custom) = &self.custom else { return Ok(Vec::new()) };
+        let Some(schema) = custom.schema(&self.version) else { return Ok(Vec::new()) };
+        let unknown = schema.coerce(object).map_err(|error| error.to_string())?;
+        schema.set_defaults(object).map_err(|error| error.to_string())?;
+        Ok(unknown)
+    }
+
+    /// An object of this version in the version in which it is stored.
+    pub(crate) fn to_storage(&self, object: Value) -> Value {
+        match &self.custom {
+            Some(custom) => custom.to_storage(object),
+            None => object,
+        }
+    }
+
+    /// The rules by which custom resources of this version are validated, which it has under this apiVersion.
+    pub(crate) fn custom_rules<'r>(&'r self, api_version: &'r str) -> Option<CustomResourceRules<'r>> {
+        let custom = self.custom.as_ref()?;
+        Some(CustomResourceRules {
+            kind: &self.kind,
+            api_version,
+            namespaced: self.namespaced,
+            schema: custom.schema(&self.version),
+            scale: custom.scale(&self.version),
+        })
+    }
+
+    /// The fields of the subresource `scale`, of a custom resource.
+    pub(crate) fn scale_paths(&self) -> Option<&ScalePaths> {
+        self.custom.as_ref()?.scale(&self.version)
+    }
+
+    /// The paths of the fields of a custom resource that can be selected.
+    pub(crate) fn selectable_fields(&self) -> impl Iterator<Item = &str> + Clone {
+        let versions = self.custom.iter().flat_map(|custom| &custom.definition().versions);
+        let version = versions.filter(|version| version.name == self.version);
+        version.flat_map(|version| version.selectable_fields()).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Whether its definition is being deleted: no object can be created.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.custom.as_ref().is_some_and(|custom| custom.definition().is_terminating())
     }
 
     /// Whether it has a definition.
@@ -185,11 +266,15 @@ pub(crate) fn group_version(group: &str, version: &str) -> String {
 
 impl ResourceTable {
     /// All built-in resources, and these custom ones.
-    pub fn of_kinds(custom: &[Resource]) -> ResourceTable {
+    pub fn of_kinds(mut custom: Vec<Resource>) -> ResourceTable {
         // The status of control plane components, which this server does not run, is deprecated.
         let built_in =
             kinds::all().iter().filter(|info| info.kind != "ComponentStatus").map(Resource::built_in);
-        ResourceTable { resources: built_in.chain(custom.iter().cloned()).collect(), is_read_only: false }
+        // The preferred version of a group is the first of those that its kinds have.
+        custom.sort_by(|a, b| {
+            a.kind.group.cmp(&b.kind.group).then_with(|| compare_versions(&b.version, &a.version))
+        });
+        ResourceTable { resources: built_in.chain(custom).collect(), is_read_only: false }
     }
 
     /// All resources.
@@ -244,42 +329,4 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     found
-}
-
-#[derive(Deserialize)]
-struct DefinitionJson {
-    spec: DefinitionSpecJson,
-}
-
-#[derive(Deserialize)]
-struct DefinitionSpecJson {
-    group: String,
-    names: NamesJson,
-    scope: String,
-    versions: Vec<VersionJson>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct NamesJson {
-    kind: String,
-    plural: String,
-    singular: Option<String>,
-    short_names: Option<Vec<String>>,
-    categories: Option<Vec<String>>,
-}
-
-#[derive(Deserialize)]
-struct VersionJson {
-    name: String,
-    #[serde(default)]
-    served: bool,
-    #[serde(default)]
-    storage: bool,
-    subresources: Option<SubresourcesJson>,
-}
-
-#[derive(Deserialize)]
-struct SubresourcesJson {
-    status: Option<IgnoredAny>,
 }

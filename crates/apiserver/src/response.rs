@@ -23,8 +23,13 @@ pub(crate) fn find_resource(store: &dyn Store, info: &RequestInfo) -> Result<Res
     Ok(resource.clone())
 }
 
-/// The answer to requests for a container: no containers run here.
-pub(crate) fn no_container(resource: &Resource, subresource: &str, store: &dyn Store) -> ApiError {
+/// The answer to requests for a subresource that an object does not have. No containers run here.
+pub(crate) fn no_container(
+    resource: &Resource,
+    name: &str,
+    subresource: &str,
+    store: &dyn Store,
+) -> ApiError {
     match subresource {
         "log" | "exec" | "attach" | "portforward" | "proxy"
             if resource.is_pod() || subresource == "proxy" =>
@@ -34,6 +39,7 @@ pub(crate) fn no_container(resource: &Resource, subresource: &str, store: &dyn S
                 reason.as_deref().unwrap_or("this is a virtual cluster, whose pods have no containers");
             ApiError::not_implemented(format!("{subresource} needs a running container: {reason}"))
         }
+        _ if resource.custom.is_some() => ApiError::not_found(resource, name),
         _ => ApiError::unknown_path(),
     }
 }

@@ -1,5 +1,6 @@
 //! Reviews of what a client may do, and of who it is. Everyone with the token may do everything that the server does.
 
+use kubernetes::time::whole_second;
 use serde_json::{Value, json};
 
 use crate::registry::Registry;
@@ -70,7 +71,12 @@ impl ReviewRequest<'_> {
         review["kind"] = self.review.kind.into();
         let spec = &review["spec"];
         match self.review.kind {
-            "SelfSubjectReview" => Ok(subject_review(review, user)),
+            "SelfSubjectReview" => {
+                review["metadata"]["creationTimestamp"] =
+                    whole_second(registry.store().now()).to_string().into();
+                review["status"] = json!({"userInfo": user.to_json()});
+                Ok(review)
+            }
             "TokenReview" if spec["token"].as_str().is_none_or(str::is_empty) => {
                 Err(ApiError::bad_request("token is required for TokenReview in authentication"))
             }
@@ -139,11 +145,6 @@ fn rules_review(mut review: Value, is_read_only: bool) -> Value {
         "nonResourceRules": [{"verbs": verbs, "nonResourceURLs": ["*"]}],
         "incomplete": false,
     });
-    review
-}
-
-fn subject_review(mut review: Value, user: &UserInfo) -> Value {
-    review["status"] = json!({"userInfo": user.to_json()});
     review
 }
 

@@ -6,6 +6,7 @@ use apimachinery::validation::{FieldError, aggregate_message};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kubernetes::go::text::quote;
+use model::Kind;
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
@@ -85,6 +86,13 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
+    /// The object is for another namespace than that of the URL.
+    pub(crate) fn other_namespace() -> ApiError {
+        ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )
+    }
+
     pub(crate) fn unauthorized() -> ApiError {
         ApiError::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
@@ -125,6 +133,13 @@ impl ApiError {
             "the body of the request was in an unknown format - accepted media types include: {accepted}; \
              the request has: {content_type}"
         );
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// A patch of a type that custom resources do not have.
+    pub(crate) fn unsupported_custom_patch() -> ApiError {
+        let message = "the body of the request was in an unknown format - accepted media types include: \
+                       application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
@@ -184,7 +199,7 @@ impl ApiError {
     }
 
     /// An error that the original does not expect.
-    pub(crate) fn internal(message: String) -> ApiError {
+    pub(crate) fn unexpected(message: String) -> ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
@@ -209,6 +224,28 @@ impl ApiError {
             details: details_of(resource, name),
             ..ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message)
         }
+    }
+
+    /// The same, of an object whose kind may be the invalid field.
+    pub(crate) fn invalid_object(
+        resource: &Resource,
+        object: &Value,
+        name: &str,
+        errors: &[FieldError],
+    ) -> ApiError {
+        match object["kind"].as_str().filter(|kind| **kind != *resource.kind.kind) {
+            None => ApiError::invalid(resource, name, errors),
+            Some(found) => {
+                let kind = Kind::new(&resource.kind.group, found);
+                ApiError::invalid(&Resource { kind, ..resource.clone() }, name, errors)
+            }
+        }
+    }
+
+    /// The server itself failed.
+    pub(crate) fn internal(message: String) -> ApiError {
+        let message = format!("Internal error occurred: {message}");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
     /// The object has invalid fields.
@@ -391,10 +428,6 @@ impl std::error::Error for ApiError {}
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
-        let internal = |message: String| {
-            let message = format!("Internal error occurred: {message}");
-            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
-        };
         match error {
             StoreError::Conflict => {
                 ApiError::new(StatusCode::CONFLICT, "Conflict", "the object has been modified")
@@ -406,7 +439,7 @@ impl From<StoreError> for ApiError {
                 RETRY_AFTER_SECONDS,
             ),
             StoreError::ReadOnly(reason) => ApiError::method_not_allowed(reason),
-            StoreError::Failed(message) => internal(message),
+            StoreError::Failed(message) => ApiError::internal(message),
         }
     }
 }

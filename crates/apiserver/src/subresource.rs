@@ -42,5 +42,9 @@ pub(crate) fn subresources_of(resource: &Resource) -> Vec<Subresource> {
     if resource.has_status {
         add("status", None, GET_AND_UPDATE);
     }
+    // Built-in ones are sorted.
+    if resource.custom.is_some() {
+        found.reverse();
+    }
     found
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use apimachinery::decoding::{DecodeError, decode_delete_options, decode_object};
+use apimachinery::validation::{definition_warnings, finalizer_warning};
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -36,6 +37,9 @@ use crate::write_query::{WriteQuery, bad_options, check_policy};
 /// The most attempts to apply a configuration to an object that others create and delete.
 const MAX_APPLY_ATTEMPTS: usize = 4;
 const DUPLICATES_AFTER_ADMISSION: &str = "contains duplicate entries after mutating admission happens";
+
+/// The most characters of a body that an error about it repeats at its end.
+const SUMMARY_LENGTH: usize = 30;
 
 /// A request that writes a resource.
 struct WriteRequest<'a> {
@@ -101,6 +105,7 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
         field_validation: query.field_validation,
         warnings: RefCell::default(),
     };
+    request.warnings.borrow_mut().extend(request.resource.deprecation_warning.clone());
     let response = match parts.method {
         Method::POST => request.post(),
         Method::PUT => request.put(),
@@ -123,6 +128,8 @@ impl WriteRequest<'_> {
                 return Err(method_not_allowed());
             }
             let object = self.decode_body(&resource.kind)?;
+            self.warn_of_finalizers(None, &object);
+            self.warn_of_schemas(&object);
             let object = registry.create(resource, self.info.namespace.as_deref(), object, self.options)?;
             return Ok(created(self.respond(&object)?));
         };
@@ -147,7 +154,7 @@ impl WriteRequest<'_> {
                 let request = registry.create_token(resource, &name, request)?;
                 Ok(created(json_response("application/json", request.to_string())))
             }
-            Some(subresource) => Err(no_container(resource, subresource, &**registry.store())),
+            Some(subresource) => Err(no_container(resource, &name.name, subresource, &**registry.store())),
         }
     }
 
@@ -225,7 +232,8 @@ impl WriteRequest<'_> {
                 "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
             ))
         };
-        let decoded = decode_object(kind, self.body).map_err(|error| match error {
+        self.check_has_kind(kind)?;
+        let mut decoded = decode_object(kind, self.body).map_err(|error| match error {
             DecodeError::Syntax(error) => ApiError::bad_request(format!(
                 "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse \
                  error: {error}",
@@ -233,8 +241,53 @@ impl WriteRequest<'_> {
             )),
             DecodeError::Type(why) => refused(why),
         })?;
+        if *kind == self.resource.kind {
+            let unknown = self.resource.coerce(&mut decoded.value).map_err(refused)?;
+            decoded.strict_errors.extend(unknown_fields(unknown));
+        }
         let warnings = self.field_validation.warnings(decoded.strict_errors).map_err(refused)?;
         Ok(self.with_warnings(warnings, decoded.value, "contains duplicate entries"))
+    }
+
+    /// The decoder of custom resources needs to know their kind.
+    fn check_has_kind(&self, kind: &Kind) -> Result<(), ApiError> {
+        let has_kind = |object: &Value| object["kind"].as_str().is_some_and(|kind| !kind.is_empty());
+        let is_custom = self.resource.custom.is_some() && *kind == self.resource.kind;
+        let object = if is_custom { serde_json::from_slice(self.body).ok() } else { None };
+        if object.as_ref().is_none_or(|object: &Value| !object.is_object() || has_kind(object)) {
+            return Ok(());
+        }
+        let body = String::from_utf8_lossy(self.body);
+        let summary: String = match body.char_indices().nth(SUMMARY_LENGTH) {
+            Some((end, _)) => format!("{} ...", &body[..end]),
+            None => body.clone().into_owned(),
+        };
+        Err(ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({summary})",
+            kind.kind
+        )))
+    }
+
+    /// Warns of finalizers of custom resources that others may use too.
+    fn warn_of_finalizers(&self, old: Option<&Value>, new: &Value) {
+        if self.resource.custom.is_none() || self.info.subresource.is_some() {
+            return;
+        }
+        let finalizers =
+            |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let old = old.map(finalizers).unwrap_or_default();
+        let mut added = finalizers(new);
+        added.retain(|finalizer| !old.contains(finalizer));
+        let mut added: Vec<&str> = added.iter().filter_map(Value::as_str).collect();
+        added.sort_unstable();
+        self.warnings.borrow_mut().extend(added.into_iter().filter_map(finalizer_warning));
+    }
+
+    /// Warns of what this server does not do with the schemas of a definition.
+    fn warn_of_schemas(&self, definition: &Value) {
+        if self.resource.is_definition() {
+            self.warnings.borrow_mut().extend(definition_warnings(definition));
+        }
     }
 
     /// An object without duplicate owners. The warnings about it are those of the response.
@@ -247,7 +300,9 @@ impl WriteRequest<'_> {
                 uids.join(", ")
             ));
         }
-        self.warnings.replace(warnings);
+        let mut all: Vec<String> = self.resource.deprecation_warning.iter().cloned().collect();
+        all.append(&mut warnings);
+        self.warnings.replace(all);
         object
     }
 
@@ -255,7 +310,11 @@ impl WriteRequest<'_> {
     fn decode_patched(&self, kind: &Kind, patch: &Patch, object: &Value) -> Result<Value, ApiError> {
         let text = patch.apply(kind, object)?.to_string();
         let refused = |why: String| patch.invalid(&text, &why);
-        let decoded = decode_object(kind, text.as_bytes()).map_err(|error| refused(error.to_string()))?;
+        let mut decoded = decode_object(kind, text.as_bytes()).map_err(|error| refused(error.to_string()))?;
+        if *kind == self.resource.kind {
+            let unknown = self.resource.coerce(&mut decoded.value).map_err(refused)?;
+            decoded.strict_errors.extend(unknown_fields(unknown));
+        }
         let mut strict_errors = patch.strict_errors.clone();
         if !decoded.strict_errors.is_empty() {
             // What was recorded in another version of Kubernetes may have fields that are not the patch's.
@@ -289,19 +348,25 @@ impl WriteRequest<'_> {
         let name = self.name().ok_or_else(method_not_allowed)?;
         let part = match self.info.subresource.as_deref() {
             None => UpdatedPart::Object,
-            Some("status") => UpdatedPart::Status,
-            Some("scale") => {
+            Some("status") if resource.has_status || resource.custom.is_none() => UpdatedPart::Status,
+            Some("scale") if resource.has_scale || resource.custom.is_none() => {
                 let scale = registry.update_scale(resource, &name, options, edit)?;
                 return Ok(json_response("application/json", scale.to_string()));
             }
             Some("resize" | "ephemeralcontainers") if resource.is_pod() => UpdatedPart::Spec,
             Some("finalize") if resource.kind.is("", "Namespace") => UpdatedPart::Spec,
-            Some(subresource) => return Err(no_container(resource, subresource, &**registry.store())),
+            Some(subresource) => {
+                return Err(no_container(resource, &name.name, subresource, &**registry.store()));
+            }
         };
         let edited = |object: &Value| {
-            // A client reads and writes an object in the version of its resource.
-            let object = resource.converted_value(object.clone());
-            edit(&object)
+            // A client reads and writes an Event in the group of its resource.
+            let edited = match resource.is_event() {
+                true => edit(&resource.converted_value(object.clone()))?,
+                false => edit(object)?,
+            };
+            self.warn_of_finalizers(Some(object), &edited);
+            Ok(edited)
         };
         let object = registry.update(resource, &name, part, options, edited)?;
         self.respond(&object)
@@ -397,6 +462,10 @@ pub(crate) fn returns_deleted_object(resource: &Resource) -> bool {
                 "StorageClass" | "VolumeAttachment" | "VolumeAttributesClass" | "CSINode" | "CSIDriver"
             )
     )
+}
+
+fn unknown_fields(paths: Vec<String>) -> impl Iterator<Item = String> {
+    paths.into_iter().map(|path| format!("unknown field \"{path}\""))
 }
 
 fn method_not_allowed() -> ApiError {

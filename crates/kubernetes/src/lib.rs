@@ -7,6 +7,7 @@ pub mod amounts;
 pub mod anonymize;
 pub mod change_filter;
 pub mod conditions;
+pub mod custom_definition;
 pub mod daemon_sets;
 pub mod event_conversion;
 pub mod eviction;

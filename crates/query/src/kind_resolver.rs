@@ -2,10 +2,10 @@
 
 use anyhow::bail;
 use history::{History, Selection};
+use kubernetes::custom_definition::CustomDefinition;
 use kubernetes::kinds;
 use kubernetes::table::TableConvertor;
 use model::{Kind, Moment, Object};
-use serde::Deserialize;
 
 /// The kinds of a history, with the definitions of custom resources.
 pub struct KindResolver {
@@ -166,47 +166,13 @@ fn is_event(kind: &Kind) -> bool {
 
 impl CustomKind {
     fn of(definition: Object) -> Option<CustomKind> {
-        #[derive(Deserialize)]
-        struct Crd {
-            spec: Spec,
-        }
-        #[derive(Deserialize)]
-        struct Spec {
-            group: String,
-            names: Names,
-            scope: String,
-            versions: Vec<Served>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Names {
-            kind: String,
-            plural: String,
-            #[serde(default)]
-            singular: Option<String>,
-            #[serde(default)]
-            short_names: Option<Vec<String>>,
-        }
-        #[derive(Deserialize)]
-        struct Served {
-            name: String,
-            #[serde(default)]
-            storage: bool,
-        }
-        let crd: Crd = definition.view().ok()?;
-        let Spec { group, names, scope, versions } = crd.spec;
-        let mut all_names = vec![names.plural.clone(), names.kind.to_lowercase()];
-        all_names.extend(names.singular);
-        all_names.extend(names.short_names.into_iter().flatten());
-        let full: Vec<String> = all_names.iter().map(|name| format!("{name}.{group}")).collect();
+        let CustomDefinition { kind, names, namespaced, versions, .. } =
+            CustomDefinition::parse(&definition)?;
+        let mut all_names = vec![names.plural, names.kind.to_lowercase(), names.singular];
+        all_names.extend(names.short_names);
+        let full: Vec<String> = all_names.iter().map(|name| format!("{name}.{}", kind.group)).collect();
         all_names.extend(full);
-        let version = versions.iter().find(|version| version.storage).or(versions.first())?;
-        Some(CustomKind {
-            kind: Kind::new(&group, &names.kind),
-            names: all_names,
-            namespaced: scope == "Namespaced",
-            version: version.name.clone(),
-            definition,
-        })
+        let version = versions.iter().find(|version| version.storage).or(versions.first())?.name.clone();
+        Some(CustomKind { kind, names: all_names, namespaced, version, definition })
     }
 }

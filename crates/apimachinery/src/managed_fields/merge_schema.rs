@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::path_element::PathElement;
 use crate::schema::{self, MergeType, Presence, StructId, Type};
+use crate::structural::Structural;
 
 /// The type of a value.
 #[derive(Clone, Copy)]
@@ -28,7 +29,7 @@ enum Reference<'s> {
 }
 
 /// A part of the schema of a custom resource.
-pub trait CustomType: Sync {
+pub(super) trait CustomType: Sync {
     /// The type of a scalar; `None` if there cannot be one.
     fn scalar(&self) -> Option<Scalar>;
     /// The type of a list; `None` if there cannot be one.
@@ -51,7 +52,7 @@ pub(super) struct Atom<'s> {
 
 /// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scalar {
+pub(super) enum Scalar {
     /// An integer or a float.
     Numeric,
     /// A text.
@@ -63,15 +64,15 @@ pub enum Scalar {
 }
 
 /// The type of a list.
-pub struct ListType<'s> {
+pub(super) struct ListType<'s> {
     /// How its entries are found.
-    pub relationship: ListRelationship<'s>,
+    pub(super) relationship: ListRelationship<'s>,
     /// The type of the entries.
-    pub element: TypeRef<'s>,
+    pub(super) element: TypeRef<'s>,
 }
 
 /// How the entries of a list are found.
-pub enum ListRelationship<'s> {
+pub(super) enum ListRelationship<'s> {
     /// Not at all: the list is replaced as a whole.
     Atomic,
     /// By their value.
@@ -145,23 +146,33 @@ fn empty_struct(id: StructId) -> Value {
 
 impl<'s> TypeRef<'s> {
     /// The type of a kind's objects: of a built-in kind, or of a custom one with this schema.
-    pub fn of_kind(kind: &Kind, custom: Option<&'s dyn CustomType>) -> TypeRef<'s> {
+    pub fn of_kind(kind: &Kind, custom: Option<&'s Structural>) -> TypeRef<'s> {
         let built_in = schema::type_of(kind).map(|id| Reference::Struct(id, &DEFAULT));
+        let custom = custom.map(|schema| -> &dyn CustomType { schema });
         TypeRef(built_in.unwrap_or(Reference::CustomObject(custom)))
     }
 
+    /// The type of a field that every resource has.
+    pub(super) fn of_resource_field(name: &str) -> Option<TypeRef<'s>> {
+        match name {
+            "metadata" => schema::named("meta.ObjectMeta").map(|id| TypeRef(Reference::Struct(id, &DEFAULT))),
+            "apiVersion" | "kind" => Some(TypeRef(Reference::BuiltIn(&TEXT, &DEFAULT))),
+            _ => None,
+        }
+    }
+
     /// A type of a custom resource.
-    pub fn custom(custom: &'s dyn CustomType) -> TypeRef<'s> {
+    pub(super) fn custom(custom: &'s dyn CustomType) -> TypeRef<'s> {
         TypeRef(Reference::Custom(custom))
     }
 
     /// The type of values of which nothing is known. Maps are merged, everything else is replaced as a whole.
-    pub fn deduced() -> TypeRef<'s> {
+    pub(super) fn deduced() -> TypeRef<'s> {
         TypeRef(Reference::Deduced)
     }
 
     /// The type of values of which nothing is known, and which are replaced as a whole.
-    pub fn untyped() -> TypeRef<'s> {
+    pub(super) fn untyped() -> TypeRef<'s> {
         TypeRef(Reference::Untyped)
     }
 
@@ -290,13 +301,7 @@ impl<'s> MapType<'s> {
                 Some(TypeRef(Reference::BuiltIn(&field.type_, &field.merge_type)))
             }
             Fields::Custom(custom) => custom.field(name),
-            Fields::CustomObject(custom) => match name {
-                "metadata" => {
-                    schema::named("meta.ObjectMeta").map(|id| TypeRef(Reference::Struct(id, &DEFAULT)))
-                }
-                "apiVersion" | "kind" => Some(TypeRef(Reference::BuiltIn(&TEXT, &DEFAULT))),
-                name => custom?.field(name),
-            },
+            Fields::CustomObject(custom) => TypeRef::of_resource_field(name).or_else(|| custom?.field(name)),
         }
     }
 

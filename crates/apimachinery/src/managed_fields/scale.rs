@@ -9,25 +9,25 @@ use super::managers::{ManagedSet, Managers};
 
 /// The version of Scale.
 const SCALE_VERSION: &str = "autoscaling/v1";
-/// The field, in Scale and in workloads.
+/// The field in Scale.
 const REPLICAS: &[&str] = &["spec", "replicas"];
 
-/// The managers of a Scale: those that have the replicas of its workload, which is written in this version.
-pub fn scale_to_subresource(workload: &Value, api_version: &str) -> Option<Value> {
+/// The managers of a Scale: those that have the replicas of its workload, which is written in this version and has them at
+/// a path.
+pub fn scale_to_subresource(workload: &Value, api_version: &str, path: &[&str]) -> Option<Value> {
     let managers = Managers::decode(&workload["metadata"]["managedFields"]).unwrap_or_default();
-    let of_scale = managers
-        .0
-        .into_iter()
-        .filter(|(_, set)| set.api_version == api_version && set.fields.has(REPLICAS))
-        .map(|(id, set)| {
-            let api_version = SCALE_VERSION.to_owned();
-            (id, ManagedSet { fields: replicas(), api_version, ..set })
-        });
+    let of_scale =
+        managers.0.into_iter().filter(|(_, set)| set.api_version == api_version && set.fields.has(path)).map(
+            |(id, set)| {
+                let api_version = SCALE_VERSION.to_owned();
+                (id, ManagedSet { fields: only(REPLICAS), api_version, ..set })
+            },
+        );
     Managers(of_scale.collect()).encode()
 }
 
 /// The managers of a workload after those of its Scale have changed.
-pub fn scale_to_parent(workload: &Value, scale: &Value, api_version: &str) -> Option<Value> {
+pub fn scale_to_parent(workload: &Value, scale: &Value, api_version: &str, path: &[&str]) -> Option<Value> {
     let managers = Managers::decode(&workload["metadata"]["managedFields"]).unwrap_or_default();
     let mut of_scale = Managers::decode(&scale["metadata"]["managedFields"]).unwrap_or_default();
     let times: BTreeMap<_, _> = managers.0.iter().map(|(id, set)| (id.clone(), set.time.clone())).collect();
@@ -36,8 +36,8 @@ pub fn scale_to_parent(workload: &Value, scale: &Value, api_version: &str) -> Op
         if set.api_version != api_version {
             continue;
         }
-        if set.fields.has(REPLICAS) && of_scale.0.remove(&id).is_none() {
-            set.fields = set.fields.difference(&replicas());
+        if set.fields.has(path) && of_scale.0.remove(&id).is_none() {
+            set.fields = set.fields.difference(&only(path));
         }
         if !set.fields.is_empty() {
             merged.0.insert(id, set);
@@ -47,13 +47,13 @@ pub fn scale_to_parent(workload: &Value, scale: &Value, api_version: &str) -> Op
         let api_version = api_version.to_owned();
         // As in the original, a manager that is new to the workload has no time.
         let time = times.get(&id).cloned().flatten();
-        merged.0.insert(id, ManagedSet { fields: replicas(), api_version, time, ..set });
+        merged.0.insert(id, ManagedSet { fields: only(path), api_version, time, ..set });
     }
     merged.encode()
 }
 
-fn replicas() -> FieldSet {
+fn only(path: &[&str]) -> FieldSet {
     let mut fields = FieldSet::default();
-    fields.insert(REPLICAS);
+    fields.insert(path);
     fields
 }

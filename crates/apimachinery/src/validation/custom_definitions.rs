@@ -1,18 +1,32 @@
-//! Checks of CustomResourceDefinitions: names, scope, versions. Schemas and conversions are not checked.
+//! Checks of CustomResourceDefinitions: names, scope, versions, schemas, conversion.
+//!
+//! Kubernetes holds the parts that all versions have in common once, and reports their errors as those of the
+//! definition.
+
+mod conversion;
+mod defaults;
+mod field_path;
+mod schemas;
+mod structural_rules;
+mod versions;
 
 use std::collections::BTreeSet;
 
+use kubernetes::go::text::quote;
 use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::go_values;
-use super::json_fields::{boolean, get, list, set, text, texts};
+use super::json_fields::{annotation, boolean, get, list, set, text, texts};
 use super::metadata::{check_any_metadata, check_any_metadata_update};
 use super::names::{NameRule, label_1035, subdomain_1123};
+use conversion::check_conversion;
+use versions::{check_deprecation, check_version_part};
 
 const VERSIONS: &str = "[]apiextensions.CustomResourceDefinitionVersion";
-/// Parts of a version that Kubernetes holds once if they are equal in all versions.
+/// Parts of a version that Kubernetes holds once if they are equal in all versions, in the order of their checks.
 const COMMON_PARTS: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
+const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// Checks a new definition.
 pub(super) fn check_definition(errors: &mut FieldErrors, definition: &Value, namespaced: bool) {
@@ -22,6 +36,28 @@ pub(super) fn check_definition(errors: &mut FieldErrors, definition: &Value, nam
     check_name(errors, definition, metadata);
     check_spec(errors, spec);
     check_stored_versions(errors, &[], spec);
+    check_approval(errors, definition, None);
+    check_preserves(errors, spec, None);
+}
+
+/// What a user should know about a new definition: formats that mean nothing, and expressions, which this server does not
+/// evaluate.
+pub fn definition_warnings(definition: &Value) -> Vec<String> {
+    let versions = list(&definition["spec"], "versions").iter();
+    let schemas = versions.filter_map(|version| get(&version["schema"], "openAPIV3Schema"));
+    let mut formats = Vec::new();
+    let mut has_rules = false;
+    for schema in schemas {
+        schemas::unknown_formats(schema, &mut formats);
+        has_rules = has_rules || schemas::has_rules(schema);
+    }
+    let mut warnings: Vec<String> =
+        formats.into_iter().map(|format| format!("unrecognized format {}", quote(format))).collect();
+    if has_rules {
+        warnings
+            .push("x-kubernetes-validations: this server does not evaluate the rules of schemas".to_owned());
+    }
+    warnings
 }
 
 /// The name is plural and group.
@@ -62,6 +98,8 @@ pub(super) fn check_definition_update(errors: &mut FieldErrors, old: &Value, new
     immutable(names, &old_spec["names"], &new_spec["names"], "plural");
     let stored: Vec<&str> = texts(&old["status"], "storedVersions").collect();
     check_stored_versions(errors, &stored, new_spec);
+    check_approval(errors, new, Some(old));
+    check_preserves(errors, new_spec, Some(old_spec));
 }
 
 fn check_spec(errors: &mut FieldErrors, spec: &Value) {
@@ -88,6 +126,66 @@ fn check_spec(errors: &mut FieldErrors, spec: &Value) {
         }
     }
     check_names(errors, &spec["names"], names_path);
+    check_common_parts(errors, spec, path);
+    check_conversion(errors, spec, path.child("conversion"));
+}
+
+/// Unknown fields are kept by schemas, and not by definitions any more.
+fn check_preserves(errors: &mut FieldErrors, spec: &Value, old: Option<&Value>) {
+    let preserves = |spec: &Value| boolean(spec, "preserveUnknownFields");
+    if preserves(spec) && !old.is_some_and(preserves) {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                      spec.versions[*].schema instead";
+        errors.invalid(FieldPath::SPEC.child("preserveUnknownFields"), true, detail);
+    }
+}
+
+/// Groups of the Kubernetes community need an annotation, which an update may leave as it is.
+fn check_approval(errors: &mut FieldErrors, definition: &Value, old: Option<&Value>) {
+    let group = text(&definition["spec"], "group");
+    let is_protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
+    let state = approval_state(definition);
+    if !is_protected || old.map(approval_state) == Some(state) {
+        return;
+    }
+    let path = FieldPath::METADATA.child("annotations");
+    let (path, url) = (path.key(APPROVAL), "https://github.com/kubernetes/enhancements/pull/1111");
+    match state {
+        Approval::Given => {}
+        Approval::Missing => {
+            let detail = format!("protected groups must have approval annotation \"{APPROVAL}\", see {url}");
+            errors.required(path, detail);
+        }
+        Approval::Invalid => {
+            let detail = format!(
+                "protected groups must have approval annotation \"{APPROVAL}\" with either a URL or a reason \
+                 starting with \"unapproved\", see {url}"
+            );
+            errors.invalid(path, annotation(definition, APPROVAL).unwrap_or_default(), detail);
+        }
+    }
+}
+
+/// Whether a definition has the annotation of protected groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Invalid,
+    Given,
+}
+
+fn approval_state(definition: &Value) -> Approval {
+    let value = annotation(definition, APPROVAL).unwrap_or_default();
+    let is_url = value
+        .split_once("://")
+        .is_some_and(|(scheme, host)| !scheme.is_empty() && !host.is_empty() && !host.starts_with('/'));
+    match value {
+        "" => Approval::Missing,
+        _ if is_url || value.starts_with("unapproved") => Approval::Given,
+        _ => Approval::Invalid,
+    }
 }
 
 fn check_versions(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
@@ -99,8 +197,22 @@ fn check_versions(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
             errors.required(path.child("schema").child("openAPIV3Schema"), "");
         }
     }
+    if boolean(spec, "preserveUnknownFields") {
+        let schemas = versions.iter().filter_map(|version| get(&version["schema"], "openAPIV3Schema"));
+        if schemas.into_iter().any(defaults::has_defaults) {
+            let detail = "must be false in order to use defaults in the schema";
+            errors.invalid(path.child("preserveUnknownFields"), true, detail);
+        }
+    }
+    let common: Vec<&str> = COMMON_PARTS.into_iter().filter(|part| is_common(spec, part)).collect();
     for (index, version) in versions.iter().enumerate() {
-        check_version_name(errors, text(version, "name"), versions_path.index(index).child("name"));
+        let path = versions_path.index(index);
+        check_version_name(errors, text(version, "name"), path.child("name"));
+        check_deprecation(errors, version, path);
+        let has_status = get(&version["subresources"], "status").is_some();
+        for part in COMMON_PARTS.into_iter().filter(|part| !common.contains(part)) {
+            check_version_part(errors, version, part, has_status, path, part);
+        }
     }
     let names: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
     if names.len() < versions.len() {
@@ -116,6 +228,22 @@ fn check_versions(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
     }
 }
 
+/// Checks the parts that all versions have in common.
+fn check_common_parts(errors: &mut FieldErrors, spec: &Value, path: FieldPath<'_>) {
+    let versions = list(spec, "versions");
+    let Some(first) = versions.first() else { return };
+    let has_status = versions.iter().any(|version| get(&version["subresources"], "status").is_some());
+    for part in COMMON_PARTS.into_iter().filter(|part| is_common(spec, part)) {
+        let name = if part == "schema" { "validation" } else { part };
+        check_version_part(errors, first, part, has_status, path, name);
+    }
+}
+
+/// Whether a part is equal in all versions.
+fn is_common(spec: &Value, part: &str) -> bool {
+    list(spec, "versions").windows(2).all(|pair| get(&pair[0], part) == get(&pair[1], part))
+}
+
 fn check_version_name(errors: &mut FieldErrors, name: &str, path: FieldPath<'_>) {
     let messages = label_1035(name);
     if !messages.is_empty() {
@@ -126,8 +254,7 @@ fn check_version_name(errors: &mut FieldErrors, name: &str, path: FieldPath<'_>)
 fn printed_versions(spec: &Value) -> PrintedValue<'static> {
     let mut versions = spec["versions"].clone();
     for name in COMMON_PARTS {
-        let is_common =
-            list(spec, "versions").windows(2).all(|pair| get(&pair[0], name) == get(&pair[1], name));
+        let is_common = is_common(spec, name);
         for version in versions.as_array_mut().into_iter().flatten().filter(|_| is_common) {
             set(version, name, Value::Null);
         }

@@ -29,6 +29,8 @@ pub enum FieldErrorType {
     Duplicate,
     /// The value is malformed or out of range.
     Invalid,
+    /// The value has another type than its schema.
+    TypeInvalid,
     /// The value is not one of a fixed set.
     NotSupported,
     /// The value is not permitted under these circumstances.
@@ -96,6 +98,7 @@ impl FieldError {
             FieldErrorType::Required => "FieldValueRequired",
             FieldErrorType::Duplicate => "FieldValueDuplicate",
             FieldErrorType::Invalid => "FieldValueInvalid",
+            FieldErrorType::TypeInvalid => "FieldValueTypeInvalid",
             FieldErrorType::NotSupported => "FieldValueNotSupported",
             FieldErrorType::Forbidden => "FieldValueForbidden",
             FieldErrorType::TooLong => "FieldValueTooLong",
@@ -129,7 +132,7 @@ impl fmt::Display for FieldErrorType {
             FieldErrorType::NotFound => "Not found",
             FieldErrorType::Required => "Required value",
             FieldErrorType::Duplicate => "Duplicate value",
-            FieldErrorType::Invalid => "Invalid value",
+            FieldErrorType::Invalid | FieldErrorType::TypeInvalid => "Invalid value",
             FieldErrorType::NotSupported => "Unsupported value",
             FieldErrorType::Forbidden => "Forbidden",
             FieldErrorType::TooLong => "Too long",
@@ -144,6 +147,8 @@ impl fmt::Display for FieldErrorType {
 impl<'p> FieldPath<'p> {
     pub(super) const METADATA: FieldPath<'static> = FieldPath::new("metadata");
     pub(super) const SPEC: FieldPath<'static> = FieldPath::new("spec");
+    /// No path, as Go prints it.
+    pub(super) const NIL: FieldPath<'static> = FieldPath::new("<nil>");
 
     /// A top-level field.
     pub(super) const fn new(name: &'p str) -> FieldPath<'p> {
@@ -152,6 +157,14 @@ impl<'p> FieldPath<'p> {
 
     pub(super) fn child<'c>(&'c self, name: &'c str) -> FieldPath<'c> {
         FieldPath { parent: Some(self), element: PathElement::Name(name) }
+    }
+
+    /// The same, where this may be no path at all.
+    pub(super) fn child_of_any<'c>(&'c self, name: &'c str) -> FieldPath<'c> {
+        match self.element {
+            PathElement::Name("<nil>") if self.parent.is_none() => FieldPath::new(name),
+            _ => self.child(name),
+        }
     }
 
     pub(super) fn index(&self, index: usize) -> FieldPath<'_> {
@@ -186,6 +199,10 @@ impl FieldErrors {
         self.errors.is_empty()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &FieldError> {
+        self.errors.iter()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.errors.len()
     }
@@ -216,6 +233,16 @@ impl FieldErrors {
         detail: impl Into<String>,
     ) {
         self.add(FieldErrorType::Invalid, path, Some(value.into()), detail.into());
+    }
+
+    /// A value of another type than its schema.
+    pub(super) fn type_invalid<'v>(
+        &mut self,
+        path: FieldPath<'_>,
+        value: impl Into<PrintedValue<'v>>,
+        detail: impl Into<String>,
+    ) {
+        self.add(FieldErrorType::TypeInvalid, path, Some(value.into()), detail.into());
     }
 
     /// An invalid value that the message does not contain.

@@ -12,7 +12,7 @@ use super::selectors::check_labels;
 
 const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
 /// Finalizers of Kubernetes itself, which have no domain.
-const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+pub(super) const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Checks the metadata of a new object, and for built-in kinds that every finalizer has a domain.
 pub(super) fn check_metadata(errors: &mut FieldErrors, object: &Value, namespaced: bool, rule: NameRule) {
@@ -22,8 +22,17 @@ pub(super) fn check_metadata(errors: &mut FieldErrors, object: &Value, namespace
 
 /// Checks metadata as for custom resources, whose finalizers need no domain.
 pub(super) fn check_any_metadata(errors: &mut FieldErrors, object: &Value, namespaced: bool, rule: NameRule) {
-    let metadata = &object["metadata"];
-    let path = FieldPath::METADATA;
+    check_metadata_at(errors, &object["metadata"], FieldPath::METADATA, namespaced, rule);
+}
+
+/// The same for metadata at a path.
+pub(super) fn check_metadata_at(
+    errors: &mut FieldErrors,
+    metadata: &Value,
+    path: FieldPath<'_>,
+    namespaced: bool,
+    rule: NameRule,
+) {
     let (name, generate_name) = (text(metadata, "name"), text(metadata, "generateName"));
     if !generate_name.is_empty() {
         errors.invalid_all(path.child("generateName"), generate_name, rule.check(generate_name, true));
@@ -45,8 +54,8 @@ pub(super) fn check_any_metadata(errors: &mut FieldErrors, object: &Value, names
     }
     check_labels(errors, metadata, "labels", path.child("labels"));
     check_annotations(errors, metadata, path.child("annotations"));
-    check_owner_references(errors, metadata);
-    check_finalizers(errors, metadata);
+    check_owner_references(errors, metadata, path.child("ownerReferences"));
+    check_finalizers(errors, metadata, path.child("finalizers"));
 }
 
 /// Checks a new version of an object against the old one. Kubernetes itself restores the uid, if absent, and
@@ -73,7 +82,7 @@ pub(super) fn check_any_metadata_update(errors: &mut FieldErrors, old: &Value, n
     }
     check_labels(errors, new, "labels", path.child("labels"));
     check_annotations(errors, new, path.child("annotations"));
-    check_owner_references(errors, new);
+    check_owner_references(errors, new, path.child("ownerReferences"));
 }
 
 /// The same for built-in kinds, whose finalizers need a domain.
@@ -108,8 +117,7 @@ fn check_finalizer_domains(errors: &mut FieldErrors, object: &Value) {
     }
 }
 
-fn check_finalizers(errors: &mut FieldErrors, metadata: &Value) {
-    let path = FieldPath::METADATA.child("finalizers");
+fn check_finalizers(errors: &mut FieldErrors, metadata: &Value, path: FieldPath<'_>) {
     for finalizer in texts(metadata, "finalizers") {
         errors.invalid_all(path, finalizer, qualified_name(finalizer));
     }
@@ -135,9 +143,8 @@ fn check_no_new_finalizers(errors: &mut FieldErrors, old: &Value, new: &Value) {
     errors.forbidden(FieldPath::METADATA.child("finalizers"), detail);
 }
 
-fn check_owner_references(errors: &mut FieldErrors, metadata: &Value) {
+fn check_owner_references(errors: &mut FieldErrors, metadata: &Value, path: FieldPath<'_>) {
     const TYPE: &str = "meta.OwnerReference";
-    let path = FieldPath::METADATA.child("ownerReferences");
     let mut controller: Option<String> = None;
     for reference in list(metadata, "ownerReferences") {
         let (api_version, kind) = (text(reference, "apiVersion"), text(reference, "kind"));

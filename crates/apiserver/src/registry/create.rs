@@ -8,7 +8,6 @@ use kubernetes::kinds;
 use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 
-use super::custom_definitions::{accept_names, is_definition};
 use super::metadata::{
     generated_name, is_terminating_object, metadata_mut, metadata_text, prepare_new, take_managed_fields,
 };
@@ -59,6 +58,10 @@ impl Registry {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
         }
         self.check_namespace_exists(resource, namespace, &object)?;
+        if resource.is_terminating() {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(ApiError::forbidden(resource, metadata_text(&object, "name"), why));
+        }
         let object = self.admitted(resource, namespace, object, options)?;
         let generate_name = metadata_text(&object, "generateName").to_owned();
         if !metadata_text(&object, "name").is_empty() || generate_name.is_empty() {
@@ -93,8 +96,14 @@ impl Registry {
         if self.store.get(resource, &key)?.is_some() {
             return Ok(None);
         }
+        let object = resource.to_storage(object);
         match self.commit(resource, &key, None, object, false, options) {
-            Ok(created) => Ok(Some(created)),
+            Ok(created) => {
+                if resource.is_definition() && !options.dry_run {
+                    self.settle_names(&created)?;
+                }
+                Ok(Some(created))
+            }
             Err(CommitError::Overtaken) => Ok(None),
             Err(CommitError::Refused(error)) => Err(error),
         }
@@ -116,6 +125,7 @@ impl Registry {
         let uid = Some(metadata_text(&object, "uid")).filter(|uid| options.keeps_uid && !uid.is_empty());
         let uid = uid.map_or_else(|| self.new_uid(), str::to_owned);
         prepare_new(&mut object, namespace, uid, self.now());
+        resource.coerce(&mut object).map_err(ApiError::bad_request)?;
         defaults::set_defaults(kind, &mut object);
         self.track_write(resource, None, &mut object, requested, options);
         self.admit_new(resource, &mut object)?;
@@ -130,20 +140,24 @@ impl Registry {
             prepare_for_create(&resource.storage_kind(), &mut object);
         }
         let name = metadata_text(&object, "name").to_owned();
-        // Both kinds of Events have rules of their own.
-        let errors = match resource.is_event() {
-            true => validate_create(&resource.kind, true, &resource.converted_value(object.clone())),
-            false => validate_create(&resource.kind, resource.namespaced, &object),
+        let api_version = resource.api_version();
+        let errors = match resource.custom_rules(&api_version) {
+            Some(rules) => rules.validate_create(&object),
+            // Both kinds of Events have rules of their own.
+            None if resource.is_event() => {
+                validate_create(&resource.kind, true, &resource.converted_value(object.clone()))
+            }
+            None => validate_create(&resource.kind, resource.namespaced, &object),
         };
         if !errors.is_empty() {
-            return Err(ApiError::invalid(resource, &name, &errors));
+            return Err(ApiError::invalid_object(resource, &object, &name, &errors));
         }
         self.check_custom(&resource.kind, &name, &object)?;
         if resource.kind.is("", "Service") {
             self.allocate_addresses(resource, &mut object)?;
         }
-        if is_definition(&resource.kind) {
-            accept_names(&mut object, self.now());
+        if resource.is_definition() {
+            self.accept_names(&mut object)?;
         }
         Ok((name, object))
     }
@@ -188,6 +202,13 @@ pub(crate) fn check_type(resource: &Resource, object: &mut Value) -> Result<(), 
         match object[field].as_str() {
             None | Some("") => object[field] = expected.into(),
             Some(found) if found == expected => {}
+            // The validation of custom resources says so.
+            Some(_) if field == "kind" && resource.custom.is_some() => {}
+            Some(found) if resource.custom.is_some() => {
+                return Err(ApiError::bad_request(format!(
+                    "the API version in the data ({found}) does not match the expected API version ({expected})"
+                )));
+            }
             Some(found) => {
                 return Err(ApiError::bad_request(format!(
                     "the {field} of the object ({found}) does not match the expected one ({expected})"
@@ -208,7 +229,5 @@ fn check_namespace<'a>(namespace: Option<&'a str>, object: &Value) -> Result<&'a
     if own.is_empty() || own == namespace {
         return Ok(namespace);
     }
-    Err(ApiError::bad_request(
-        "the namespace of the provided object does not match the namespace sent on the request",
-    ))
+    Err(ApiError::other_namespace())
 }

@@ -91,6 +91,9 @@ impl Registry {
         if resource.kind.is("", "Namespace") && IMMORTAL_NAMESPACES.contains(&&*name.name) {
             return Err(ApiError::forbidden(resource, &name.name, "this namespace may not be deleted"));
         }
+        if resource.is_definition() {
+            return self.delete_definition(resource, name, options, write);
+        }
         for _ in 0..MAX_ATTEMPTS {
             let old_object = self.current(resource, name)?;
             let old = parsed(&old_object)?;
@@ -159,7 +162,7 @@ impl DeleteOptions {
         Err(ApiError::invalid_options("DeleteOptions", &[error]))
     }
 
-    fn check_preconditions(
+    pub(super) fn check_preconditions(
         &self,
         resource: &Resource,
         name: &NamespacedName,

@@ -82,14 +82,14 @@ impl Registry {
         let applied =
             managers.apply(old, config, manager, force, self.now()).map_err(|error| match error {
                 ApplyError::BadRequest(why) => ApiError::bad_request(why),
-                ApplyError::Untyped(why) => ApiError::internal(why),
+                ApplyError::Untyped(why) => ApiError::unexpected(why),
                 ApplyError::TooLarge => ApiError::too_large(MAX_BODY_BYTES),
                 ApplyError::Conflict { message, causes } => ApiError::apply_conflict(message, &causes),
             })?;
         let decoded = decode_object(kind, applied.to_string().as_bytes());
         decoded.map(|decoded| decoded.value).map_err(|error| {
             let name = |field: &str| config["metadata"][field].as_str().unwrap_or_default();
-            ApiError::internal(format!(
+            ApiError::unexpected(format!(
                 "failed to convert new object ({}/{}; {}, Kind={}) to proper version ({api_version}): {error}",
                 name("namespace"),
                 name("name"),
@@ -139,22 +139,30 @@ impl Registry {
             }
             FieldWriter::Recorded => {}
         }
-        scale_to_parent(workload, edited, &api_version)
+        scale_to_parent(workload, edited, &api_version, &replicas_path(resource))
     }
 }
 
 /// The managers of a workload that have its number of replicas, as managers of its Scale.
 pub(super) fn managers_of_scale(resource: &Resource, workload: &Value) -> Option<Value> {
-    scale_to_subresource(workload, &resource.api_version())
+    scale_to_subresource(workload, &resource.api_version(), &replicas_path(resource))
+}
+
+/// The names of the fields that lead to the number of replicas.
+fn replicas_path(resource: &Resource) -> Vec<&str> {
+    match resource.scale_paths() {
+        Some(paths) => paths.spec_replicas_fields().collect(),
+        None => vec!["spec", "replicas"],
+    }
 }
 
 fn field_manager<'a>(
-    resource: &Resource,
+    resource: &'a Resource,
     kind: &'a Kind,
     api_version: &'a str,
     subresource: &'a str,
 ) -> FieldManager<'a> {
-    // The schema of a custom resource is not known: its fields are merged by their form.
-    let object_type = TypeRef::of_kind(kind, None);
+    let schema = resource.custom.as_ref().and_then(|custom| custom.schema(&resource.version));
+    let object_type = TypeRef::of_kind(kind, schema);
     FieldManager { kind, api_version, object_type, subresource, has_status: resource.has_status }
 }

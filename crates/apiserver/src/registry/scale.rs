@@ -1,6 +1,6 @@
-//! The subresource `scale` of workloads.
+//! The subresource `scale` of workloads and of custom resources.
 
-use apimachinery::strategy::has_scale;
+use apimachinery::validation::ScalePaths;
 use kubernetes::selector::{LabelSelector, Selector};
 use model::{NamespacedName, Object};
 use serde::Deserialize;
@@ -16,10 +16,17 @@ use crate::status::ApiError;
 impl Registry {
     /// The Scale of an object.
     pub fn scale(&self, resource: &Resource, name: &NamespacedName) -> Result<Value, ApiError> {
-        if !has_scale(&resource.kind) {
+        if !resource.has_scale {
             return Err(ApiError::unknown_path());
         }
-        Ok(scale_of(&parsed(&self.current(resource, name)?)?))
+        let object = resource.converted_value(parsed(&self.current(resource, name)?)?);
+        if let Some(paths) = resource.scale_paths()
+            && paths.spec_replicas(&object).map_err(ApiError::internal)?.is_none()
+        {
+            let why = format!("the spec replicas field {:?} does not exist", paths.spec_replicas);
+            return Err(ApiError::internal(why));
+        }
+        scale_of(resource, &object)
     }
 
     /// Updates the Scale of an object with the result of `edit`. Returns the new Scale.
@@ -30,12 +37,14 @@ impl Registry {
         options: WriteOptions<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, ApiError>,
     ) -> Result<Value, ApiError> {
-        if !has_scale(&resource.kind) {
+        if !resource.has_scale {
             return Err(ApiError::unknown_path());
         }
+        let preconditions: &[&str] =
+            if resource.custom.is_some() { &["resourceVersion"] } else { &["uid", "resourceVersion"] };
         let recorded = WriteOptions { writer: FieldWriter::Recorded, ..options };
         let updated: Object = self.update(resource, name, UpdatedPart::Object, recorded, |object| {
-            let mut scale = scale_of(object);
+            let mut scale = scale_of(resource, object)?;
             if let Some(managers) = managers_of_scale(resource, object) {
                 scale["metadata"]["managedFields"] = managers;
             }
@@ -43,10 +52,10 @@ impl Registry {
             let managers = self.track_scale(resource, object, &scale, &mut edited, options);
             let replicas = edited["spec"].get("replicas").and_then(Value::as_i64).unwrap_or(0);
             let mut scaled = object.clone();
-            scaled["spec"]["replicas"] = replicas.into();
+            set_replicas(resource, &mut scaled, replicas);
             scaled["metadata"]["managedFields"] = managers.unwrap_or_default();
             // Preconditions of the Scale are those of the object.
-            for field in ["uid", "resourceVersion"] {
+            for field in preconditions {
                 let wanted = metadata_text(&edited, field);
                 if !wanted.is_empty() {
                     scaled["metadata"][field] = wanted.into();
@@ -54,18 +63,51 @@ impl Registry {
             }
             Ok(scaled)
         })?;
-        Ok(scale_of(&parsed(&updated)?))
+        scale_of(resource, &resource.converted_value(parsed(&updated)?))
     }
 }
 
-/// The `autoscaling/v1` Scale of a workload.
-fn scale_of(object: &Value) -> Value {
-    let mut metadata = json!({});
-    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        if let Some(value) = object["metadata"].get(field) {
-            metadata[field] = value.clone();
-        }
+/// The `autoscaling/v1` Scale of an object.
+fn scale_of(resource: &Resource, object: &Value) -> Result<Value, ApiError> {
+    match resource.scale_paths() {
+        Some(paths) => scale_of_custom(paths, object),
+        None => Ok(scale_of_workload(object)),
     }
+}
+
+/// Sets the number of replicas of an object.
+fn set_replicas(resource: &Resource, object: &mut Value, replicas: i64) {
+    let Some(paths) = resource.scale_paths() else {
+        object["spec"]["replicas"] = replicas.into();
+        return;
+    };
+    let mut field = object;
+    for name in paths.spec_replicas_fields() {
+        if !field.is_object() {
+            *field = json!({});
+        }
+        field = &mut field[name];
+    }
+    *field = replicas.into();
+}
+
+/// The Scale of a custom resource.
+fn scale_of_custom(paths: &ScalePaths, object: &Value) -> Result<Value, ApiError> {
+    let count = |found: Result<Option<i64>, String>| found.map(Option::unwrap_or_default);
+    let replicas = count(paths.spec_replicas(object)).map_err(ApiError::internal)?;
+    let mut status = json!({"replicas": count(paths.status_replicas(object)).map_err(ApiError::internal)?});
+    let selector = paths.label_selector(object).map_err(ApiError::internal)?;
+    if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+        status["selector"] = selector.into();
+    }
+    Ok(json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": scale_metadata(object),
+        "spec": {"replicas": replicas}, "status": status,
+    }))
+}
+
+/// The Scale of a workload.
+fn scale_of_workload(object: &Value) -> Value {
     let mut status = json!({"replicas": object["status"]["replicas"].as_i64().unwrap_or(0)});
     let selector = &object["spec"]["selector"];
     let text = match LabelSelector::deserialize(selector) {
@@ -83,7 +125,18 @@ fn scale_of(object: &Value) -> Value {
         status["selector"] = text.into();
     }
     json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": scale_metadata(object),
         "spec": {"replicas": object["spec"]["replicas"].as_i64().unwrap_or(0)}, "status": status,
     })
+}
+
+/// The metadata of an object that its Scale has too.
+fn scale_metadata(object: &Value) -> Value {
+    let mut metadata = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object["metadata"].get(field) {
+            metadata[field] = value.clone();
+        }
+    }
+    metadata
 }

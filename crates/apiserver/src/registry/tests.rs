@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{DeleteOptions, Deletion, Preconditions, PropagationPolicy, Registry, UpdatedPart, WriteOptions};
 use crate::memory_store::MemoryStore;
 use crate::resource::Resource;
+use crate::service_account_token::{ISSUER, TokenSigner};
 use crate::status::ApiError;
 use crate::store::Store;
 
@@ -385,4 +386,72 @@ fn an_update_may_leave_out_what_admission_added_to_a_pod() {
         pod["metadata"]["labels"] = json!({"a": "b"});
     });
     assert_eq!(updated.unwrap()["spec"], created["spec"]);
+}
+
+/// The answers are those of kube-apiserver 1.36.
+#[test]
+fn service_accounts_get_tokens() {
+    let mut fixture = Fixture::new();
+    fixture.registry = fixture.registry.with_token_signer(TokenSigner::generate().unwrap());
+    for account in ["robot", "other"] {
+        let metadata = json!({"name": account, "namespace": "default"});
+        fixture.create(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).unwrap();
+    }
+    let accounts = resource_of("serviceaccounts");
+    let robot = NamespacedName::new("default", "robot");
+    let create = |request: Value| fixture.registry.create_token(&accounts, &robot, request);
+    let refused = |request: Value| create(request).unwrap_err().to_string();
+    let to = |kind: &str, name: &str| json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name}}});
+    fixture.create_pod("p", json!({}));
+    let invalid =
+        "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: ";
+    for (request, expected) in [
+        (
+            json!({"spec": {"expirationSeconds": 60}}),
+            format!("{invalid}60: may not specify a duration less than 10 minutes"),
+        ),
+        (
+            json!({"spec": {"expirationSeconds": 9_999_999_999_u64}}),
+            format!("{invalid}9999999999: may not specify a duration larger than 2^32 seconds"),
+        ),
+        (
+            json!({"metadata": {"name": "x"}, "spec": {}}),
+            "TokenRequest.authentication.k8s.io \"robot\" is invalid: metadata.name: Invalid value: \"x\": must match \
+             the service account name if specified"
+                .to_owned(),
+        ),
+        (
+            json!({"metadata": {"namespace": "x"}, "spec": {}}),
+            "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
+        ),
+        (to("ConfigMap", "x"), "cannot bind token to object of type /v1, Kind=ConfigMap".to_owned()),
+        (to("Secret", "x"), "secrets \"x\" not found".to_owned()),
+        (
+            to("Pod", "p"),
+            "cannot bind token for serviceaccount \"robot\" to pod running with different serviceaccount name."
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(refused(request.clone()), expected, "{request}");
+    }
+    let created = create(json!({"spec": {}})).unwrap();
+    assert_eq!(
+        created["spec"],
+        json!({"audiences": [ISSUER], "expirationSeconds": 3600, "boundObjectRef": null})
+    );
+    assert_eq!(created["status"]["expirationTimestamp"], "2026-11-02T15:20:00Z");
+    let user = |created: &Value| fixture.registry.user_of_token(created["status"]["token"].as_str().unwrap());
+    assert_eq!(user(&created).unwrap().username, "system:serviceaccount:default:robot");
+    let for_others = create(json!({"spec": {"audiences": ["vault"]}})).unwrap();
+    assert_eq!(user(&for_others), None);
+    // A token ends with the objects that it belongs to.
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}});
+    fixture.create(secret).unwrap();
+    let bound = create(to("Secret", "s")).unwrap();
+    assert!(user(&bound).is_some());
+    fixture.delete("secrets", "s", &DeleteOptions::default()).unwrap();
+    assert_eq!(user(&bound), None);
+    fixture.delete("serviceaccounts", "robot", &DeleteOptions::default()).unwrap();
+    assert_eq!(user(&created), None);
 }

@@ -48,8 +48,7 @@ impl Registry {
         mut request: Value,
     ) -> Result<Value, ApiError> {
         let signer = self.token_signer.as_ref().ok_or_else(ApiError::unknown_path)?;
-        check_name(&request, "name", "metadata.name", &name.name, name)?;
-        check_name(&request, "namespace", "metadata.namespace", &name.namespace, name)?;
+        check_name(&request, name)?;
         let account = parsed(&self.current(accounts, name)?)?;
         let spec = &request["spec"];
         let duration = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
@@ -87,7 +86,8 @@ impl Registry {
         request["kind"] = KIND.into();
         request["apiVersion"] = format!("{GROUP}/v1").into();
         request["metadata"] = json!({
-            "name": *name.name, "namespace": *name.namespace, "creationTimestamp": now.to_string(),
+            "name": *name.name, "namespace": *name.namespace, "uid": metadata_text(&account, "uid"),
+            "creationTimestamp": now.to_string(),
         });
         request["spec"]["audiences"] = audiences.into();
         request["spec"]["expirationSeconds"] = duration.into();
@@ -189,19 +189,17 @@ impl Registry {
 }
 
 /// A TokenRequest may repeat the name and namespace of its service account.
-fn check_name(
-    request: &Value,
-    member: &str,
-    field: &'static str,
-    expected: &str,
-    account: &NamespacedName,
-) -> Result<(), ApiError> {
-    let given = metadata_text(request, member);
-    if given.is_empty() || given == expected {
+fn check_name(request: &Value, account: &NamespacedName) -> Result<(), ApiError> {
+    let namespace = metadata_text(request, "namespace");
+    if !namespace.is_empty() && *namespace != *account.namespace {
+        return Err(ApiError::other_namespace());
+    }
+    let name = metadata_text(request, "name");
+    if name.is_empty() || *name == *account.name {
         return Ok(());
     }
-    let why = format!("must match the service account {member} if specified");
-    let error = InvalidField::invalid(field, &format!("{given:?}"), &why);
+    let why = "must match the service account name if specified";
+    let error = InvalidField::invalid("metadata.name", &format!("{name:?}"), why);
     Err(ApiError::invalid_fields(GROUP, KIND, &account.name, &[error]))
 }
 

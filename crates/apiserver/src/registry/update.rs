@@ -1,5 +1,7 @@
 //! Updates of objects and of their subresources.
 
+use std::borrow::Cow;
+
 use apimachinery::defaults;
 use apimachinery::managed_fields::restore_times;
 use apimachinery::strategy::{
@@ -11,7 +13,6 @@ use model::{Kind, NamespacedName, Object};
 use serde_json::Value;
 
 use super::create::check_type;
-use super::custom_definitions::{accept_names, is_definition};
 use super::metadata::{
     has_finalizers, is_terminating, metadata_mut, metadata_text, prepare_updated, take_managed_fields,
 };
@@ -48,15 +49,26 @@ impl Registry {
     ) -> Result<Object, ApiError> {
         for _ in 0..MAX_ATTEMPTS {
             let old_object = self.current(resource, name)?;
-            let old = parsed(&old_object)?;
+            let stored = parsed(&old_object)?;
+            // A custom resource is read in the version of the request.
+            let old = match &resource.custom {
+                Some(_) => Cow::Owned(resource.converted_value(stored.clone())),
+                None => Cow::Borrowed(&stored),
+            };
             let edited = edit(&old)?;
             let new = self.complete_update(resource, name, part, &old, edited, options)?;
-            if new == old {
+            let new = resource.to_storage(new);
+            if new == stored {
                 return Ok(old_object);
             }
             let is_deletion = is_terminating(&new) && !has_finalizers(&new) && is_gone(resource, &new);
             match self.commit(resource, name, Some(&old_object), new, is_deletion, options) {
-                Ok(updated) => return Ok(updated),
+                Ok(updated) => {
+                    if part == UpdatedPart::Object && resource.is_definition() && !options.dry_run {
+                        self.settle_names(&updated)?;
+                    }
+                    return Ok(updated);
+                }
                 Err(CommitError::Overtaken) => {}
                 Err(CommitError::Refused(error)) => return Err(error),
             }
@@ -102,6 +114,7 @@ impl Registry {
         let generation = new["metadata"].get("generation").cloned();
         let requested = take_managed_fields(&mut new);
         prepare_updated(&mut new, old);
+        resource.coerce(&mut new).map_err(ApiError::bad_request)?;
         defaults::set_defaults(kind, &mut new);
         self.track_write(resource, Some(old), &mut new, requested, options);
         if part == UpdatedPart::Object {
@@ -125,24 +138,33 @@ impl Registry {
         if part != UpdatedPart::Everything {
             set_times(kind, Some(old), &mut new, self.now());
         }
+        let api_version = resource.api_version();
+        let rules = resource.custom_rules(&api_version);
+        if let Some(rules) = rules.filter(|_| part == UpdatedPart::Status) {
+            let errors = rules.validate_status_update(old, &new);
+            if !errors.is_empty() {
+                return Err(ApiError::invalid_object(resource, &new, &name.name, &errors));
+            }
+        }
         if part == UpdatedPart::Object {
-            // Both kinds of Events have rules of their own.
-            let errors = match resource.is_event() {
-                true => {
+            let errors = match rules {
+                Some(rules) => rules.validate_update(old, &new),
+                // Both kinds of Events have rules of their own.
+                None if resource.is_event() => {
                     let converted = |object: &Value| resource.converted_value(object.clone());
                     validate_update(&resource.kind, true, &converted(old), &converted(&new))
                 }
-                false => validate_update(kind, resource.namespaced, old, &new),
+                None => validate_update(kind, resource.namespaced, old, &new),
             };
             if !errors.is_empty() {
-                return Err(ApiError::invalid(resource, &name.name, &errors));
+                return Err(ApiError::invalid_object(resource, &new, &name.name, &errors));
             }
             self.check_custom(&resource.kind, &name.name, &new)?;
             if resource.kind.is("", "Service") {
                 self.allocate_addresses(resource, &mut new)?;
             }
-            if is_definition(kind) {
-                accept_names(&mut new, self.now());
+            if resource.is_definition() {
+                self.accept_names(&mut new)?;
             }
         }
         restore_times(old, &mut new);
@@ -182,9 +204,7 @@ pub(super) fn check_name(
     }
     let namespace = metadata_text(object, "namespace");
     if !namespace.is_empty() && *namespace != *name.namespace {
-        return Err(ApiError::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+        return Err(ApiError::other_namespace());
     }
     let metadata = metadata_mut(object);
     metadata.insert("name".to_owned(), (*name.name).into());

@@ -7,11 +7,20 @@ use model::Kind;
 use serde_json::Value;
 
 use super::BadSelector;
+use crate::go::text::format_value;
 
 /// Requirements on fields of an object of one kind, all of which must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldSelector {
-    terms: Vec<(FieldTerm, &'static SelectableField)>,
+    terms: Vec<(FieldTerm, SelectedField)>,
+}
+
+/// The field that a term is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum SelectedField {
+    BuiltIn(&'static SelectableField),
+    /// A field of a custom resource, with the names that lead to it.
+    Custom(Vec<String>),
 }
 
 // === impl FieldSelector ===
@@ -22,7 +31,7 @@ impl FieldSelector {
     pub fn parse(text: &str, kind: &Kind) -> Result<FieldSelector, BadSelector> {
         let fields = fields(kind);
         let resolve = |term: FieldTerm| match fields.iter().find(|field| field.name == term.field) {
-            Some(field) => Ok((term, field)),
+            Some(field) => Ok((term, SelectedField::BuiltIn(field))),
             None => {
                 let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
                 let why = format!(
@@ -37,9 +46,32 @@ impl FieldSelector {
         Ok(FieldSelector { terms })
     }
 
+    /// The same for a custom kind, of which the fields of these paths (`spec.color`) can be selected too. Other fields are
+    /// refused with the error of an API server.
+    pub fn parse_custom<'f>(
+        text: &str,
+        namespaced: bool,
+        fields: impl Iterator<Item = &'f str> + Clone,
+    ) -> Result<FieldSelector, String> {
+        let resolve = |term: FieldTerm| {
+            let is_metadata =
+                term.field == "metadata.name" || (namespaced && term.field == "metadata.namespace");
+            if !is_metadata && !fields.clone().any(|field| field == term.field) {
+                return Err(format!("field label not supported: {}", term.field));
+            }
+            let names = term.field.split('.').map(str::to_owned).collect();
+            Ok((term, SelectedField::Custom(names)))
+        };
+        let terms = parse_terms(text).map_err(|error| error.to_string())?;
+        Ok(FieldSelector { terms: terms.into_iter().map(resolve).collect::<Result<_, _>>()? })
+    }
+
     /// Whether it selects that object, which must be of the selector's kind.
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|(term, field)| (field.of(object) == term.value) == term.equal)
+        self.terms.iter().all(|(term, field)| match field {
+            SelectedField::BuiltIn(field) => (field.of(object) == term.value) == term.equal,
+            SelectedField::Custom(names) => (custom_text(object, names) == term.value) == term.equal,
+        })
     }
 }
 
@@ -93,6 +125,12 @@ impl SelectableField {
         });
         found.unwrap_or(Cow::Borrowed(self.default_value))
     }
+}
+
+/// The text of a field of a custom resource; empty if it is absent.
+fn custom_text(object: &Value, names: &[String]) -> String {
+    let value = names.iter().try_fold(object, |value, name| value.get(name));
+    value.filter(|value| !value.is_null()).map(format_value).unwrap_or_default()
 }
 
 /// The terms of a text, sorted as in Kubernetes: by the text of each term.

@@ -1,0 +1,3 @@
+module kinescope.dev/customresources
+
+go 1.26
