@@ -103,6 +103,7 @@ func send(client *http.Client, server, token string, one *exchange) {
 		log.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("User-Agent", "tester/v1")
 	if one.Type != "" {
 		request.Header.Set("Content-Type", one.Type)
 	}
@@ -141,11 +142,10 @@ var (
 	ages  = regexp.MustCompile(`^[0-9]+s$`)
 )
 
-// normalized replaces what differs between two runs: uids, times, versions. The fields that managed an object are omitted.
+// normalized replaces what differs between two runs: uids, times, versions.
 func normalized(name string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
-		delete(value, "managedFields")
 		delete(value, "storageVersionHash")
 		for key, inner := range value {
 			value[key] = normalized(key, inner)

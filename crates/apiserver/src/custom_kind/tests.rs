@@ -48,6 +48,7 @@ fn server() -> axum::Router {
 
 async fn answer(server: &axum::Router, exchange: &Exchange) -> Answer {
     let mut request = Request::builder().method(&*exchange.method).uri(&*exchange.path);
+    request = request.header("User-Agent", "tester/v1");
     for (name, value) in [("Content-Type", &exchange.content_type), ("Accept", &exchange.accept)] {
         if let Some(value) = value {
             request = request.header(name, value);
@@ -107,11 +108,18 @@ fn without_known_differences(exchange: &Exchange, answer: &mut Answer) {
         let message = response["message"].as_str().unwrap().split(" is invalid: ").next().unwrap().to_owned();
         response["message"] = message.into();
     }
-    // Names are accepted in the write that asks for them, not some time later.
+    // Names are accepted in the write that asks for them, not some time later and by another manager.
     let is_definition = exchange.path.contains("customresourcedefinitions");
+    if let Some(managers) = response["metadata"].get_mut("managedFields").and_then(Value::as_array_mut) {
+        // They are sorted by time, which stands still here.
+        managers.sort_by_cached_key(Value::to_string);
+    }
     let is_write = is_definition && exchange.method != "GET" && answer.status < 300;
     if let Some(fields) = response.as_object_mut().filter(|_| is_write) {
         fields.remove("status");
+    }
+    if let Some(metadata) = response["metadata"].as_object_mut().filter(|_| is_definition) {
+        metadata.remove("managedFields");
     }
     // Kinds of a group are listed in random order.
     if let Some(resources) = response.get_mut("resources").and_then(Value::as_array_mut) {
