@@ -49,8 +49,10 @@ impl Registry {
                 scale["metadata"]["managedFields"] = managers;
             }
             let mut edited = edit(&scale)?;
-            let managers = self.track_scale(resource, object, &scale, &mut edited, options);
             let replicas = edited["spec"].get("replicas").and_then(Value::as_i64).unwrap_or(0);
+            // Nobody manages a field that is not written.
+            edited["spec"] = scale_spec(replicas);
+            let managers = self.track_scale(resource, object, &scale, &mut edited, options);
             let mut scaled = object.clone();
             set_replicas(resource, &mut scaled, replicas);
             scaled["metadata"]["managedFields"] = managers.unwrap_or_default();
@@ -102,7 +104,7 @@ fn scale_of_custom(paths: &ScalePaths, object: &Value) -> Result<Value, ApiError
     }
     Ok(json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": scale_metadata(object),
-        "spec": {"replicas": replicas}, "status": status,
+        "spec": scale_spec(replicas), "status": status,
     }))
 }
 
@@ -126,8 +128,13 @@ fn scale_of_workload(object: &Value) -> Value {
     }
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": scale_metadata(object),
-        "spec": {"replicas": object["spec"]["replicas"].as_i64().unwrap_or(0)}, "status": status,
+        "spec": scale_spec(object["spec"]["replicas"].as_i64().unwrap_or(0)), "status": status,
     })
+}
+
+/// The spec of a Scale. Its number of replicas is omitted if it is zero.
+fn scale_spec(replicas: i64) -> Value {
+    if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) }
 }
 
 /// The metadata of an object that its Scale has too.

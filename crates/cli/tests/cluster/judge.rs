@@ -36,6 +36,7 @@ impl Judged {
     /// Standard output, standard error and exit status of a command.
     fn run(&self, step: &Step<'_>) -> String {
         let mut kubectl = Command::new(&self.kubectl);
+        kubectl.env("KUBE_EDITOR", "sed -i s/two/edited/");
         kubectl.env("KUBERC", "off").env("TZ", "UTC").arg("--kubeconfig").arg(&self.kubeconfig);
         kubectl.arg("--cache-dir").arg(self.kubeconfig.with_extension("cache")).args(&step.arguments);
         kubectl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -55,6 +56,7 @@ impl Normalizer {
             (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}".to_owned(), "UID"),
             (r#"(resourceVersion"?: )"?\d+"?"#.to_owned(), "${1}VERSION"),
             (r"in record \(\d+\)".to_owned(), "in record (VERSION)"),
+            (r"eyJ[\w-]+\.[\w-]+\.[\w-]+".to_owned(), "TOKEN"),
             (r"\b10\.\d+\.\d+\.\d+\b".to_owned(), "ADDRESS"),
             (format!(r"\b(web|db|once|agent|late|typed)-{letters}{{6,10}}-{letters}{{5}}\b"), "$1-HASH-NAME"),
             (format!(r"\b(web|db|once|agent|late|typed)-{letters}{{6,10}}\b"), "$1-HASH"),
