@@ -3,14 +3,14 @@
 mod http_client;
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use testcluster::{Cluster, ClusterOptions};
+use testcluster::{Cluster, ClusterOptions, Components};
 
 use crate::bench_env::BenchEnv;
 use crate::machine::memory_of;
@@ -32,6 +32,11 @@ pub(crate) const BENCHES: &[Bench] = &[
         about: "creating pods over HTTP, beside a real API server",
         run: create,
     },
+    Bench {
+        name: "apiserver.scheduler",
+        about: "pods that the real kube-scheduler binds, beside a real API server",
+        run: scheduler,
+    },
     Bench { name: "apiserver.watch", about: "from a change to each of twenty watches", run: watch },
     Bench { name: "apiserver.memory", about: "the memory of pods in a virtual cluster", run: memory },
 ];
@@ -45,6 +50,10 @@ const CREATE_ROUNDS: usize = 3;
 const CREATED_PODS: usize = 4_000;
 /// The number of connections that create pods at the same time.
 const CONNECTIONS: usize = 16;
+/// The cluster and the pods of the real scheduler.
+const SCHEDULED_NODES: usize = 500;
+const SCHEDULED_PODS: usize = 5_000;
+const WARM_UP_PODS: usize = 500;
 /// The longest time from a change to a watch for 99 % of the events, in seconds.
 const WATCH_BUDGET: f64 = 0.01;
 const WATCHES: usize = 20;
@@ -168,6 +177,53 @@ fn create_pods(
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err("a panic".to_owned())))
     })?;
     Ok(())
+}
+
+fn scheduler(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
+    let what = "virtual cluster: pods bound by the real kube-scheduler";
+    let Some(mut real) = Cluster::start(ClusterOptions::default())? else {
+        results.skip(what, "no go");
+        return Ok(());
+    };
+    real.start_scheduler(16, &[])?;
+    let real_rate = scheduling_rate(real.kubeconfig())?;
+    drop(real);
+    let ours = ClusterProcess::start(env, &["--controllers", "none"])?;
+    let mut components = Components::new(&ours.kubeconfig, &env.path(""));
+    components.start_scheduler(16, &[])?;
+    let our_rate = scheduling_rate(&ours.kubeconfig)?;
+    results.add(
+        Measurement::new(what, our_rate, Unit::PodsPerSecond).baseline("kube-apiserver and etcd", real_rate),
+    );
+    Ok(())
+}
+
+/// How many pods a cluster's scheduler binds in a second, while they are created.
+fn scheduling_rate(kubeconfig: &Path) -> Result<f64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let endpoint = runtime.block_on(Endpoint::of_kubeconfig(kubeconfig))?;
+    let mut connection = endpoint.connect()?;
+    let room = json!({"cpu": "32", "memory": "128Gi", "pods": "110"});
+    for number in 0..SCHEDULED_NODES {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("node-{number:04}")},
+            "status": {"capacity": room, "allocatable": room},
+        });
+        connection.request("POST", "/api/v1/nodes", node.to_string().as_bytes())?;
+    }
+    let mut run = |namespace: &str, pods: usize| -> Result<f64> {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        connection.request("POST", "/api/v1/namespaces", object.to_string().as_bytes())?;
+        let began = Instant::now();
+        create_pods(namespace, pods, || endpoint.connect())?;
+        let waiting = format!("/api/v1/namespaces/{namespace}/pods?limit=1&fieldSelector=spec.nodeName%3D");
+        while !connection.request("GET", &waiting, b"")?.contains("\"items\":[]") {
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(pods as f64 / began.elapsed().as_secs_f64())
+    };
+    run("warm-up", WARM_UP_PODS)?;
+    run("measured", SCHEDULED_PODS)
 }
 
 fn pod_json(number: usize) -> String {

@@ -28,6 +28,8 @@ mod openapi;
 mod playing;
 #[path = "cluster/real_components.rs"]
 mod real_components;
+#[path = "cluster/same_placements.rs"]
+mod same_placements;
 #[path = "serve/server.rs"]
 #[allow(dead_code, reason = "these tests use parts of it")]
 mod server;
