@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::field_set::FieldSet;
-use super::merge_schema::{Atom, ListType, MapType, Shape, TypeRef};
+use super::merge_schema::{Atom, ListAtom, MapAtom, Shape, TypeRef};
 use super::path_element::{PathElement, are_equal};
 use super::reset_fields::ResetFields;
 use super::typed::indexed;
@@ -93,7 +93,7 @@ impl Comparison {
         }
     }
 
-    fn compare_maps(&mut self, map: &MapType<'_>, old: Option<&Value>, new: Option<&Value>) {
+    fn compare_maps(&mut self, map: &MapAtom<'_>, old: Option<&Value>, new: Option<&Value>) {
         let mut old = old.and_then(Value::as_object).into_iter().flatten().peekable();
         let mut new = new.and_then(Value::as_object).into_iter().flatten().peekable();
         loop {
@@ -113,7 +113,7 @@ impl Comparison {
         }
     }
 
-    fn compare_lists(&mut self, list: &ListType<'_>, old: Option<&Value>, new: Option<&Value>) {
+    fn compare_lists(&mut self, list: &ListAtom<'_>, old: Option<&Value>, new: Option<&Value>) {
         let old = indexed(list, old.and_then(Value::as_array).map_or(&[], Vec::as_slice));
         let new = indexed(list, new.and_then(Value::as_array).map_or(&[], Vec::as_slice));
         let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::field_set::FieldSet;
-use super::merge_schema::{Atom, ListType, MapType, Shape, TypeRef};
+use super::merge_schema::{Atom, ListAtom, MapAtom, Shape, TypeRef};
 use super::path_element::PathElement;
 
 /// An object with the fields of a configuration of the same type. Both must have been validated.
@@ -57,7 +57,7 @@ fn entries(value: Option<&Value>) -> &[Value] {
 }
 
 fn merge_maps(
-    map: &MapType<'_>,
+    map: &MapAtom<'_>,
     old: Option<&Map<String, Value>>,
     new: Option<&Map<String, Value>>,
 ) -> Option<Value> {
@@ -75,7 +75,7 @@ fn merge_maps(
 
 /// The merge of two lists. The entries of the new one are in their order; an entry that only the old one has stays
 /// behind its old predecessor.
-fn merge_lists(list: &ListType<'_>, old: &[Value], new: &[Value]) -> Option<Value> {
+fn merge_lists(list: &ListAtom<'_>, old: &[Value], new: &[Value]) -> Option<Value> {
     let old = ListIndex::new(list, old);
     let new = ListIndex::new(list, new);
     // The entries of both lists, in the order of the new one.
@@ -130,7 +130,7 @@ struct ListIndex<'v> {
 }
 
 impl<'v> ListIndex<'v> {
-    fn new(list: &ListType<'_>, entries: &'v [Value]) -> ListIndex<'v> {
+    fn new(list: &ListAtom<'_>, entries: &'v [Value]) -> ListIndex<'v> {
         let mut index = ListIndex {
             list: entries,
             elements: Vec::with_capacity(entries.len()),
@@ -152,7 +152,7 @@ impl<'v> ListIndex<'v> {
     }
 }
 
-fn remove_fields(map: &MapType<'_>, value: &Value, removed: &FieldSet) -> Value {
+fn remove_fields(map: &MapAtom<'_>, value: &Value, removed: &FieldSet) -> Value {
     let Some(fields) = value.as_object().filter(|fields| !map.is_atomic && !fields.is_empty()) else {
         return Value::Null;
     };
@@ -168,7 +168,7 @@ fn remove_fields(map: &MapType<'_>, value: &Value, removed: &FieldSet) -> Value 
     if left.is_empty() { Value::Null } else { Value::Object(left) }
 }
 
-fn remove_entries(list: &ListType<'_>, value: &Value, removed: &FieldSet) -> Value {
+fn remove_entries(list: &ListAtom<'_>, value: &Value, removed: &FieldSet) -> Value {
     let Some(entries) = value.as_array().filter(|entries| !list.is_atomic() && !entries.is_empty()) else {
         return Value::Null;
     };

@@ -33,7 +33,7 @@ pub(super) trait CustomType: Sync {
     /// The type of a scalar; `None` if there cannot be one.
     fn scalar(&self) -> Option<Scalar>;
     /// The type of a list; `None` if there cannot be one.
-    fn list(&self) -> Option<ListType<'_>>;
+    fn list(&self) -> Option<ListAtom<'_>>;
     /// Whether a map is replaced as a whole, and the type of its entries that are no fields, if there may be any; `None`
     /// if there cannot be a map.
     fn map(&self) -> Option<(bool, Option<TypeRef<'_>>)>;
@@ -45,9 +45,9 @@ pub(super) trait CustomType: Sync {
 
 /// The types that a value may have.
 pub(super) struct Atom<'s> {
-    pub(super) map: Option<MapType<'s>>,
+    pub(super) map: Option<MapAtom<'s>>,
     pub(super) scalar: Option<Scalar>,
-    pub(super) list: Option<ListType<'s>>,
+    pub(super) list: Option<ListAtom<'s>>,
 }
 
 /// The type of a scalar.
@@ -64,7 +64,7 @@ pub(super) enum Scalar {
 }
 
 /// The type of a list.
-pub(super) struct ListType<'s> {
+pub(super) struct ListAtom<'s> {
     /// How its entries are found.
     pub(super) relationship: ListRelationship<'s>,
     /// The type of the entries.
@@ -82,7 +82,7 @@ pub(super) enum ListRelationship<'s> {
 }
 
 /// The type of a map or struct.
-pub(super) struct MapType<'s> {
+pub(super) struct MapAtom<'s> {
     /// Whether it is replaced as a whole.
     pub(super) is_atomic: bool,
     /// The type of entries that are not declared; `None` if there may be none.
@@ -191,7 +191,7 @@ impl<'s> TypeRef<'s> {
             Reference::BuiltIn(type_, merge_type) => resolve_built_in(type_, merge_type),
             Reference::Struct(id, merge_type) => Atom::map(struct_type(id, merge_type)),
             Reference::Custom(custom) => Atom {
-                map: custom.map().map(|(is_atomic, element)| MapType {
+                map: custom.map().map(|(is_atomic, element)| MapAtom {
                     is_atomic,
                     element,
                     fields: Fields::Custom(custom),
@@ -202,7 +202,7 @@ impl<'s> TypeRef<'s> {
             Reference::CustomObject(custom) => {
                 let (is_atomic, element) =
                     custom.and_then(CustomType::map).unwrap_or((false, Some(TypeRef::deduced())));
-                Atom::map(MapType { is_atomic, element, fields: Fields::CustomObject(custom) })
+                Atom::map(MapAtom { is_atomic, element, fields: Fields::CustomObject(custom) })
             }
             Reference::Deduced => Atom::any(TypeRef::deduced(), false),
             Reference::Untyped => Atom::any(TypeRef::untyped(), true),
@@ -210,7 +210,7 @@ impl<'s> TypeRef<'s> {
     }
 }
 
-fn struct_type<'s>(id: StructId, merge_type: &MergeType) -> MapType<'s> {
+fn struct_type<'s>(id: StructId, merge_type: &MergeType) -> MapAtom<'s> {
     let parsed = schema::get(id);
     let is_atomic = match merge_type {
         MergeType::Atomic => true,
@@ -218,7 +218,7 @@ fn struct_type<'s>(id: StructId, merge_type: &MergeType) -> MapType<'s> {
         MergeType::Default | MergeType::Set | MergeType::Map(_) => parsed.is_atomic,
     };
     let element = parsed.fields.is_empty().then(TypeRef::deduced);
-    MapType { is_atomic, element, fields: Fields::Struct(id) }
+    MapAtom { is_atomic, element, fields: Fields::Struct(id) }
 }
 
 fn resolve_built_in<'s>(type_: &'static Type, merge_type: &'static MergeType) -> Atom<'s> {
@@ -232,9 +232,9 @@ fn resolve_built_in<'s>(type_: &'static Type, merge_type: &'static MergeType) ->
                 MergeType::Default | MergeType::Atomic | MergeType::Granular => ListRelationship::Atomic,
             };
             let element = TypeRef(Reference::BuiltIn(element, &DEFAULT));
-            Atom { map: None, scalar: None, list: Some(ListType { relationship, element }) }
+            Atom { map: None, scalar: None, list: Some(ListAtom { relationship, element }) }
         }
-        Type::Map(_, element) => Atom::map(MapType {
+        Type::Map(_, element) => Atom::map(MapAtom {
             is_atomic: *merge_type == MergeType::Atomic,
             element: Some(TypeRef(Reference::BuiltIn(element, &DEFAULT))),
             fields: Fields::None,
@@ -258,7 +258,7 @@ fn resolve_built_in<'s>(type_: &'static Type, merge_type: &'static MergeType) ->
 // === impl Atom ===
 
 impl<'s> Atom<'s> {
-    fn map(map: MapType<'s>) -> Atom<'s> {
+    fn map(map: MapAtom<'s>) -> Atom<'s> {
         Atom { map: Some(map), scalar: None, list: None }
     }
 
@@ -268,9 +268,9 @@ impl<'s> Atom<'s> {
 
     fn any(map_element: TypeRef<'s>, is_atomic: bool) -> Atom<'s> {
         Atom {
-            map: Some(MapType { is_atomic, element: Some(map_element), fields: Fields::None }),
+            map: Some(MapAtom { is_atomic, element: Some(map_element), fields: Fields::None }),
             scalar: Some(Scalar::Untyped),
-            list: Some(ListType { relationship: ListRelationship::Atomic, element: TypeRef::untyped() }),
+            list: Some(ListAtom { relationship: ListRelationship::Atomic, element: TypeRef::untyped() }),
         }
     }
 
@@ -289,9 +289,9 @@ impl<'s> Atom<'s> {
     }
 }
 
-// === impl MapType ===
+// === impl MapAtom ===
 
-impl<'s> MapType<'s> {
+impl<'s> MapAtom<'s> {
     /// The type of a declared field.
     pub(super) fn field(&self, name: &str) -> Option<TypeRef<'s>> {
         match self.fields {
@@ -331,9 +331,9 @@ impl<'s> MapType<'s> {
     }
 }
 
-// === impl ListType ===
+// === impl ListAtom ===
 
-impl ListType<'_> {
+impl ListAtom<'_> {
     pub(super) fn is_atomic(&self) -> bool {
         matches!(self.relationship, ListRelationship::Atomic)
     }

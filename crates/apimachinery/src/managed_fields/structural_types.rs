@@ -4,10 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::merge_schema::{CustomType, ListRelationship, ListType, Scalar, TypeRef};
-use crate::structural::{
-    AdditionalProperties, ListType as StructuralListType, MapType, Structural, ValueType,
-};
+use super::merge_schema::{CustomType, ListAtom, ListRelationship, Scalar, TypeRef};
+use crate::structural::{AdditionalProperties, ListType, MapType, Structural, ValueType};
 
 impl CustomType for Structural {
     fn scalar(&self) -> Option<Scalar> {
@@ -24,20 +22,20 @@ impl CustomType for Structural {
         }
     }
 
-    fn list(&self) -> Option<ListType<'_>> {
+    fn list(&self) -> Option<ListAtom<'_>> {
         if !matches!(self.value_type(), None | Some(ValueType::Array)) {
             return None;
         }
         let relationship = match self.list_type() {
-            None | Some(StructuralListType::Atomic) => ListRelationship::Atomic,
-            Some(StructuralListType::Set) => ListRelationship::Set,
-            Some(StructuralListType::Map) => {
+            None | Some(ListType::Atomic) => ListRelationship::Atomic,
+            Some(ListType::Set) => ListRelationship::Set,
+            Some(ListType::Map) => {
                 let keys: Vec<&str> = self.list_map_keys().iter().map(String::as_str).collect();
                 ListRelationship::Keys(Cow::Owned(keys))
             }
         };
         let element = self.items().map_or_else(TypeRef::untyped, |items| TypeRef::custom(items));
-        Some(ListType { relationship, element })
+        Some(ListAtom { relationship, element })
     }
 
     fn map(&self) -> Option<(bool, Option<TypeRef<'_>>)> {

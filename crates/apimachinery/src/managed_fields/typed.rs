@@ -6,7 +6,7 @@ use kubernetes::go::text::quote;
 use serde_json::Value;
 
 use super::field_set::FieldSet;
-use super::merge_schema::{Atom, ListType, MapType, Scalar, Shape, TypeRef};
+use super::merge_schema::{Atom, ListAtom, MapAtom, Scalar, Shape, TypeRef};
 use super::path_element::PathElement;
 
 /// The reasons why a value is not of its type.
@@ -71,7 +71,7 @@ impl Validator {
         self.report(&expected);
     }
 
-    fn validate_list(&mut self, list: &ListType<'_>, value: &Value) {
+    fn validate_list(&mut self, list: &ListAtom<'_>, value: &Value) {
         let entries = match value {
             Value::Array(entries) => entries,
             Value::Null => return,
@@ -101,7 +101,7 @@ impl Validator {
         }
     }
 
-    fn validate_map(&mut self, map: &MapType<'_>, value: &Value) {
+    fn validate_map(&mut self, map: &MapAtom<'_>, value: &Value) {
         let fields = match value {
             Value::Object(fields) => fields,
             Value::Null => return,
@@ -168,7 +168,7 @@ fn field_set_of(type_: TypeRef<'_>, value: &Value) -> (bool, FieldSet) {
 }
 
 /// The entries of a list by their path element, sorted. Entries without one are left out.
-pub(super) fn indexed<'v>(list: &ListType<'_>, entries: &'v [Value]) -> Vec<(PathElement, Vec<&'v Value>)> {
+pub(super) fn indexed<'v>(list: &ListAtom<'_>, entries: &'v [Value]) -> Vec<(PathElement, Vec<&'v Value>)> {
     let mut indexed: Vec<(PathElement, Vec<&Value>)> = Vec::with_capacity(entries.len());
     let mut elements: Vec<(PathElement, &Value)> =
         entries.iter().filter_map(|entry| Some((list.path_element(entry).ok()?, entry))).collect();
