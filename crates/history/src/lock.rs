@@ -72,7 +72,7 @@ fn cannot_lock(history: &Path, source: io::Error) -> Error {
 
 /// Fails if the folder that a history is to be written into does not exist.
 pub fn require_folder(history: &Path) -> Result<()> {
-    match history.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+    match history.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         Some(folder) => Err(Error::NoFolder { path: history.to_owned(), folder: folder.to_owned() }),
         None => Ok(()),
     }

@@ -196,7 +196,8 @@ async fn the_destination_must_be_writable() {
     let into = |path: &'static str| ["--kubeconfig", "config", "--into", path];
     check(folder, &into("letter.kine"), &["letter.kine is not a Kinescope history"]).await;
     check(folder, &into("no/such/h.kine"), &["no/such/h.kine: ", "there is no folder no/such;"]).await;
-    check(folder, &into("letter.kine/h.kine"), &["letter.kine/h.kine: ", "Not a directory"]).await;
+    check(folder, &into("letter.kine/h.kine"), &["letter.kine/h.kine: ", "there is no folder letter.kine;"])
+        .await;
     check(folder, &into("."), &[". is a folder"]).await;
     let simulator = ["--kubeconfig", "config", "--format", "sched-record", "--path", "no/such/record.jsonl"];
     check(folder, &simulator, &["no/such/record.jsonl", "No such file or directory"]).await;
