@@ -1,9 +1,8 @@
 //! A control plane on loopback: etcd and kube-apiserver, and further programs on request.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -12,6 +11,7 @@ use tempfile::TempDir;
 use crate::components::Components;
 use crate::credentials::{Credentials, TOKEN};
 use crate::error::{Error, IoContext, Result};
+use crate::kubectl::Kubectl;
 use crate::process::Process;
 use crate::programs::{Program, build};
 use crate::{http, kubeconfig};
@@ -44,6 +44,7 @@ pub struct Cluster {
     options: ClusterOptions,
     programs_folder: PathBuf,
     kubeconfig: PathBuf,
+    kubectl: Kubectl,
     url: String,
     folder: TempDir,
 }
@@ -66,9 +67,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 impl Cluster {
     /// Builds the programs if necessary, starts them and waits until the server is ready. `None` without Go.
     pub fn start(options: ClusterOptions) -> Result<Option<Cluster>> {
-        let Some(programs) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl])? else {
-            return Ok(None);
-        };
+        let Some(programs) = build(&[Program::Etcd, Program::KubeApiserver])? else { return Ok(None) };
         let mut attempt = 1;
         loop {
             match Cluster::start_once(&programs, &options, Ports::find_free()?) {
@@ -84,6 +83,7 @@ impl Cluster {
         let credentials = Credentials::write(folder.path())?;
         let etcd = start_etcd(programs, folder.path(), ports)?;
         let kubeconfig = folder.path().join("kubeconfig");
+        let kubectl = Kubectl::new(&kubeconfig)?.expect("Go exists, since the other programs were built");
         let mut cluster = Cluster {
             components: Components::new(&kubeconfig, folder.path()),
             apiserver: None,
@@ -93,6 +93,7 @@ impl Cluster {
             options: options.clone(),
             programs_folder: programs.to_owned(),
             kubeconfig,
+            kubectl,
             url: format!("https://127.0.0.1:{}", ports.apiserver),
             folder,
         };
@@ -115,33 +116,19 @@ impl Cluster {
         TOKEN
     }
 
+    /// The real kubectl as a client.
+    pub fn client(&self) -> &Kubectl {
+        &self.kubectl
+    }
+
     /// Runs the real kubectl and returns what it printed.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        self.kubectl_with_input(arguments, "")
+        self.kubectl.run(arguments)
     }
 
     /// Runs the real kubectl with the given standard input, for `apply -f -`.
     pub fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
-        let path = Program::Kubectl.in_folder(&self.programs_folder);
-        let mut kubectl = Command::new(&path);
-        // No file of the user is read or written.
-        let cache = self.folder.path().join("cache");
-        kubectl.env("KUBERC", "off").arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir").arg(cache);
-        kubectl.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = kubectl.spawn().io_context("start", &path)?;
-        let mut stdin = child.stdin.take().expect("stdin is piped");
-        let output = thread::scope(|scope| {
-            // A kubectl that does not read its input has closed it, and reports the reason itself.
-            scope.spawn(move || stdin.write_all(input.as_bytes()));
-            child.wait_with_output()
-        });
-        let output = output.io_context("wait for", &path)?;
-        if !output.status.success() {
-            let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
-            let program = format!("kubectl {}", arguments.join(" "));
-            return Err(Error::ProgramEnded { program, status: output.status, output: output_text });
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        self.kubectl.run_with_input(arguments, input)
     }
 
     /// Starts kube-scheduler; see [`Components::start_scheduler`].

@@ -3,16 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
-use testcluster::{Cluster, ClusterOptions, Components, Program};
+use testcluster::{Cluster, ClusterOptions, Components, Kubectl};
 
-use crate::common::{command, program_output};
+use crate::common::command;
 use crate::server::Server;
 
 const NODES: usize = 100;
@@ -20,37 +19,22 @@ const PODS: usize = 1_000;
 /// Decisions do not depend on the timing of threads, nor on the order of a hash table.
 const REPRODUCIBLE: [&str; 1] = ["--feature-gates=WatchListClient=false"];
 
-/// kubectl and the cluster that it talks to.
-struct Client {
-    kubectl: PathBuf,
-    kubeconfig: PathBuf,
-}
+/// A cluster on which pods are placed.
+struct PlacedCluster<'a>(&'a Kubectl);
 
-impl Client {
-    fn run(&self, arguments: &[&str], input: &str) -> String {
-        let mut kubectl = Command::new(&self.kubectl);
-        kubectl.env("KUBERC", "off").arg("--kubeconfig").arg(&self.kubeconfig);
-        kubectl.arg("--cache-dir").arg(self.kubeconfig.with_extension("cache")).args(arguments);
-        let mut child =
-            kubectl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let output = std::thread::scope(|scope| {
-            scope.spawn(move || stdin.write_all(input.as_bytes()));
-            child.wait_with_output().unwrap()
-        });
-        let output = program_output(output);
-        assert_eq!(output.code, 0, "kubectl {}\n{}", arguments.join(" "), output.err);
-        output.out
+impl PlacedCluster<'_> {
+    fn run(&self, arguments: &[&str]) -> String {
+        self.0.run(arguments).unwrap()
     }
 
     fn create(&self, objects: &[Value]) {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        self.run(&["create", "-f", "-", "--validate=false"], &list.to_string());
+        self.0.run_with_input(&["create", "-f", "-", "--validate=false"], &list.to_string()).unwrap();
     }
 
     fn wait_until_placed(&self) {
         self.wait_for("every pod has a node", || {
-            self.run(&["get", "pods", "-o", "name", "--field-selector", "spec.nodeName="], "").is_empty()
+            self.run(&["get", "pods", "-o", "name", "--field-selector", "spec.nodeName="]).is_empty()
         });
     }
 
@@ -70,7 +54,7 @@ impl Client {
         self.create(&[class]);
         self.create(nodes);
         self.wait_for("every node is ready", || {
-            let statuses = self.run(&["get", "nodes", "--no-headers"], "");
+            let statuses = self.run(&["get", "nodes", "--no-headers"]);
             statuses.lines().filter(|line| line.contains(" Ready ")).count() == NODES
         });
         self.create(pods);
@@ -78,7 +62,7 @@ impl Client {
         self.create(std::slice::from_ref(preemptor));
         self.wait_until_placed();
         let columns = "jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{\"\\n\"}{end}";
-        let pods = self.run(&["get", "pods", "-o", columns], "");
+        let pods = self.run(&["get", "pods", "-o", columns]);
         pods.lines()
             .filter_map(|line| line.split_once(' '))
             .map(|(pod, node)| (pod.into(), node.into()))
@@ -187,14 +171,10 @@ fn the_same_pods_get_the_same_nodes() {
     preemptor["spec"]["priorityClassName"] = "urgent".into();
 
     let stages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testcluster/stages.yaml");
-    let programs = testcluster::build(&[Program::Kubectl]).unwrap().unwrap();
-    let client = |kubeconfig: &Path| Client {
-        kubectl: Program::Kubectl.in_folder(&programs),
-        kubeconfig: kubeconfig.to_owned(),
-    };
+    let place = |kubectl: &Kubectl| PlacedCluster(kubectl).place(&nodes, &pods, &preemptor);
     real.start_kwok(&stages).unwrap();
     real.start_scheduler(1, &REPRODUCIBLE).unwrap();
-    let on_real = client(real.kubeconfig()).place(&nodes, &pods, &preemptor);
+    let on_real = place(real.client());
     real.check_running().unwrap();
     drop(real);
 
@@ -209,11 +189,11 @@ fn the_same_pods_get_the_same_nodes() {
     let mut components = Components::new(&kubeconfig, &folder.path().join("hosting"));
     components.start_kwok(&stages).unwrap();
     components.start_scheduler(1, &REPRODUCIBLE).unwrap();
-    let on_virtual = client(&kubeconfig).place(&nodes, &pods, &preemptor);
+    let on_virtual = place(&Kubectl::new(&kubeconfig).unwrap().unwrap());
     components.check_running().unwrap();
     drop((components, server));
     let (_server, kubeconfig) = start("own", "scheduler,kubelet");
-    let by_ours = client(&kubeconfig).place(&nodes, &pods, &preemptor);
+    let by_ours = place(&Kubectl::new(&kubeconfig).unwrap().unwrap());
 
     assert_eq!(on_real.len(), PODS);
     assert!(on_real.values().all(|node| !node.is_empty()));

@@ -26,7 +26,7 @@ fn a_flaky_server_gets_everything() {
     let output = replay(folder.path(), proxy.kubeconfig(), &[&history, "--speed", "max"]).success();
     assert_eq!(proxy.faults().len(), 40, "{output}");
     assert!(!output.contains("Rejected"), "{output}");
-    objects::check(&cluster, folder.path(), &history, &output);
+    objects::check(cluster.client(), folder.path(), &history, &output);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_server_that_restarts_half_way_gets_the_rest() {
     wait("some pods exist", || line_count(&cluster, &LABELED) > 20);
     cluster.restart_apiserver().unwrap();
     let output = program_output(playing.wait_with_output().unwrap()).success();
-    objects::check(&cluster, folder.path(), &history, &output);
+    objects::check(cluster.client(), folder.path(), &history, &output);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_killed_run_can_be_resumed() {
     });
     let output = output.success();
     eprintln!("killed with {busy} pods\n{output}");
-    objects::check(&cluster, folder.path(), &history, &output);
+    objects::check(cluster.client(), folder.path(), &history, &output);
     // The run is complete: it can neither be resumed nor started again under this name.
     let again = replay(folder.path(), cluster.kubeconfig(), &resume).failure(1);
     assert!(again.contains("run tight has ended"), "{again}");
@@ -93,5 +93,5 @@ fn a_run_that_is_interrupted_says_where_it_stopped() {
     assert!(stopped.contains("Stopped") && stopped.contains("--resume"), "{stopped}");
     let resume = [history.as_str(), "--speed", "max", "--resume"];
     let output = replay(folder.path(), cluster.kubeconfig(), &resume).success();
-    objects::check(&cluster, folder.path(), &history, &output);
+    objects::check(cluster.client(), folder.path(), &history, &output);
 }

@@ -18,6 +18,9 @@ mod rejections;
 #[path = "../record/server.rs"]
 mod server;
 mod simkube;
+#[allow(dead_code, reason = "others use the rest")]
+#[path = "../serve/server.rs"]
+mod virtual_cluster;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use testcluster::Cluster;
+use testcluster::Kubectl;
 
 use crate::common::run;
 
@@ -22,7 +22,7 @@ const SERVER_FIELDS: [&str; 8] = [
     "finalizers",
 ];
 /// The kinds of the recordings that are applied.
-const KINDS: [&str; 7] = [
+pub(crate) const KINDS: [&str; 7] = [
     "namespaces",
     "priorityclasses.scheduling.k8s.io",
     "nodes",
@@ -128,18 +128,18 @@ fn recorded_objects(folder: &Path, history: &str, kind: &str) -> BTreeMap<String
     objects(&run(folder, &["get", kind, "-A", "-o", "json", "--history", history]).success())
 }
 
-pub(crate) fn server_objects(cluster: &Cluster, kind: &str) -> BTreeMap<String, Value> {
+pub(crate) fn server_objects(kubectl: &Kubectl, kind: &str) -> BTreeMap<String, Value> {
     let selector = format!("--selector={RUN}");
-    objects(&cluster.kubectl(&["get", kind, "-A", "-o", "json", &selector]).unwrap())
+    objects(&kubectl.run(&["get", kind, "-A", "-o", "json", &selector]).unwrap())
 }
 
 /// Checks that all objects at the end of the recording are in the API server, and that no other object has the run's
 /// label.
 #[track_caller]
-pub(crate) fn check(cluster: &Cluster, folder: &Path, history: &str, output: &str) {
+pub(crate) fn check(kubectl: &Kubectl, folder: &Path, history: &str, output: &str) {
     for kind in KINDS {
         let (mut recording, server) =
-            (recorded_objects(folder, history, kind), server_objects(cluster, kind));
+            (recorded_objects(folder, history, kind), server_objects(kubectl, kind));
         // Objects that every cluster has are not applied; a terminating pod without a node is removed at once.
         recording.retain(|name, object| {
             server.contains_key(name) || !(is_built_in(name) || is_terminating(object))

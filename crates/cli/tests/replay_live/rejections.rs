@@ -154,7 +154,7 @@ fn a_rejected_object_is_reported_and_the_rest_continues() {
     assert_eq!(output.code, 1, "{}{}", output.out, output.err);
     assert!(output.out.contains("create Pod: 422") && output.out.contains("BAD_"), "{}", output.out);
     assert!(output.out.contains("kind not served by the target"), "{}", output.out);
-    assert_eq!(objects::server_objects(&cluster, "pods").len(), 1);
+    assert_eq!(objects::server_objects(cluster.client(), "pods").len(), 1);
 }
 
 #[test]
