@@ -61,7 +61,7 @@ use std::collections::HashSet;
 use model::Kind;
 use serde_json::Value;
 
-pub use custom_definitions::definition_warnings;
+pub use custom_definitions::{definition_warnings, rules_warning};
 pub use custom_resources::{CustomResourceRules, ScalePaths, finalizer_warning};
 use field_error::FieldErrors;
 pub use field_error::{FieldError, FieldErrorType};

@@ -70,7 +70,7 @@ fn is_in_namespace(group: &str, parts: &[String]) -> bool {
 }
 
 /// A part of a path without its escapes; `None` if they are invalid.
-fn percent_decoded(part: &str) -> Option<String> {
+pub(crate) fn percent_decoded(part: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.bytes();
     while let Some(byte) = rest.next() {

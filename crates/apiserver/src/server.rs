@@ -118,14 +118,11 @@ pub(crate) fn router(registry: Arc<Registry>, options: ServeOptions) -> Router {
 /// Middleware that refuses requests without a valid token.
 async fn authenticate(
     State(authenticator): State<Arc<Authenticator>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     match authenticator.user_of(&request) {
-        Some(user) => {
-            request.extensions_mut().insert(user);
-            pass(request, next).await
-        }
+        Some(user) => pass(user, request, next).await,
         None => refuse(&request, ApiError::unauthorized()),
     }
 }
@@ -139,10 +136,20 @@ async fn refuse_other_hosts(request: Request, next: Next) -> Response {
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
         name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
     });
-    if is_own { pass(request, next).await } else { refuse(&request, ApiError::forbidden_host()) }
+    if is_own {
+        pass(UserInfo::admin(), request, next).await
+    } else {
+        refuse(&request, ApiError::forbidden_host())
+    }
 }
 
-async fn pass(request: Request, next: Next) -> Response {
+/// Continues as this user, or as the one that the request impersonates: every user may do everything.
+async fn pass(user: UserInfo, mut request: Request, next: Next) -> Response {
+    let user = match UserInfo::impersonated(request.headers()) {
+        Ok(impersonated) => impersonated.unwrap_or(user),
+        Err(error) => return error.into_response(),
+    };
+    request.extensions_mut().insert(user);
     if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>() {
         slot.set_authenticated();
     }

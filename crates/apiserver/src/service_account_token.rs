@@ -12,7 +12,7 @@ use ring::signature::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::user::UserInfo;
+use crate::user::{AUTHENTICATED, UserInfo, service_account_groups};
 
 /// The issuer of a cluster's tokens, which is also the audience of its API server.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -128,27 +128,24 @@ impl Claims {
     /// The service account as a user.
     pub(crate) fn user(&self) -> UserInfo {
         let KubernetesClaims { namespace, node, pod, serviceaccount, .. } = &self.kubernetes;
-        let mut extra = vec![("authentication.kubernetes.io/credential-id", format!("JTI={}", self.id))];
+        let mut extra = Vec::new();
+        let mut add = |name: &str, value: String| {
+            extra.push((format!("authentication.kubernetes.io/{name}"), vec![value]));
+        };
+        add("credential-id", format!("JTI={}", self.id));
         if let Some(node) = node {
-            extra.push(("authentication.kubernetes.io/node-name", node.name.clone()));
+            add("node-name", node.name.clone());
             if !node.uid.is_empty() {
-                extra.push(("authentication.kubernetes.io/node-uid", node.uid.clone()));
+                add("node-uid", node.uid.clone());
             }
         }
         if let Some(pod) = pod {
-            extra.push(("authentication.kubernetes.io/pod-name", pod.name.clone()));
-            extra.push(("authentication.kubernetes.io/pod-uid", pod.uid.clone()));
+            add("pod-name", pod.name.clone());
+            add("pod-uid", pod.uid.clone());
         }
-        UserInfo {
-            username: self.subject.clone(),
-            uid: Some(serviceaccount.uid.clone()),
-            groups: vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-                "system:authenticated".to_owned(),
-            ],
-            extra,
-        }
+        let mut groups = service_account_groups(namespace);
+        groups.push(AUTHENTICATED.to_owned());
+        UserInfo { username: self.subject.clone(), uid: Some(serviceaccount.uid.clone()), groups, extra }
     }
 }
 

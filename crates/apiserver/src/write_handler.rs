@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use apimachinery::decoding::{DecodeError, decode_delete_options, decode_object};
-use apimachinery::validation::{definition_warnings, finalizer_warning};
+use apimachinery::validation::{definition_warnings, finalizer_warning, rules_warning};
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -129,7 +129,7 @@ impl WriteRequest<'_> {
             }
             let object = self.decode_body(&resource.kind)?;
             self.warn_of_finalizers(None, &object);
-            self.warn_of_schemas(&object);
+            self.warn_of_new_schemas(&object);
             let object = registry.create(resource, self.info.namespace.as_deref(), object, self.options)?;
             return Ok(created(self.respond(&object)?));
         };
@@ -191,7 +191,9 @@ impl WriteRequest<'_> {
         let options = WriteOptions { writer: FieldWriter::Recorded, ..self.options };
         for _ in 0..MAX_APPLY_ATTEMPTS {
             if subresource.is_empty() && registry.store().get(resource, &name)?.is_none() {
-                match registry.create_applied(resource, &name, applied(None)?, options) {
+                let object = applied(None)?;
+                self.warn_of_new_schemas(&object);
+                match registry.create_applied(resource, &name, object, options) {
                     // Someone else was first.
                     Err(error) if error.is_already_exists() => {}
                     Err(error) => return Err(error),
@@ -283,10 +285,19 @@ impl WriteRequest<'_> {
         self.warnings.borrow_mut().extend(added.into_iter().filter_map(finalizer_warning));
     }
 
-    /// Warns of what this server does not do with the schemas of a definition.
-    fn warn_of_schemas(&self, definition: &Value) {
+    /// Warns of what this server does not do with the schemas of a new definition.
+    fn warn_of_new_schemas(&self, definition: &Value) {
         if self.resource.is_definition() {
             self.warnings.borrow_mut().extend(definition_warnings(definition));
+        }
+    }
+
+    /// The same for a definition that is changed, once although the change may take several attempts.
+    fn warn_of_rules(&self, definition: &Value) {
+        let warning = rules_warning(definition).filter(|_| self.resource.is_definition());
+        let mut warnings = self.warnings.borrow_mut();
+        if let Some(warning) = warning.filter(|warning| !warnings.contains(warning)) {
+            warnings.push(warning);
         }
     }
 
@@ -366,6 +377,7 @@ impl WriteRequest<'_> {
                 false => edit(object)?,
             };
             self.warn_of_finalizers(Some(object), &edited);
+            self.warn_of_rules(&edited);
             Ok(edited)
         };
         let object = registry.update(resource, &name, part, options, edited)?;

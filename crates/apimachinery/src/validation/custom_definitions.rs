@@ -46,18 +46,19 @@ pub fn definition_warnings(definition: &Value) -> Vec<String> {
     let versions = list(&definition["spec"], "versions").iter();
     let schemas = versions.filter_map(|version| get(&version["schema"], "openAPIV3Schema"));
     let mut formats = Vec::new();
-    let mut has_rules = false;
-    for schema in schemas {
-        schemas::unknown_formats(schema, &mut formats);
-        has_rules = has_rules || schemas::has_rules(schema);
-    }
+    schemas.for_each(|schema| schemas::unknown_formats(schema, &mut formats));
     let mut warnings: Vec<String> =
         formats.into_iter().map(|format| format!("unrecognized format {}", quote(format))).collect();
-    if has_rules {
-        warnings
-            .push("x-kubernetes-validations: this server does not evaluate the rules of schemas".to_owned());
-    }
+    warnings.extend(rules_warning(definition));
     warnings
+}
+
+/// The warning about a definition, new or not, whose schemas have rules.
+pub fn rules_warning(definition: &Value) -> Option<String> {
+    let versions = list(&definition["spec"], "versions").iter();
+    let mut schemas = versions.filter_map(|version| get(&version["schema"], "openAPIV3Schema"));
+    let text = "x-kubernetes-validations: this server does not evaluate the rules of schemas";
+    schemas.any(schemas::has_rules).then(|| text.to_owned())
 }
 
 /// The name is plural and group.

@@ -12,12 +12,17 @@ use crate::out_file::PendingFile;
 pub(super) struct KubeconfigFile(PathBuf);
 
 impl KubeconfigFile {
-    /// Writes a new file.
-    pub(super) fn write(path: &Path, kubeconfig: &Kubeconfig) -> anyhow::Result<KubeconfigFile> {
-        // It is deleted at the end, so it must not be a file of the user's, such as another kubeconfig.
+    /// Refuses a file that exists: it is deleted at the end, so it must not be one of the user's, such as another kubeconfig.
+    pub(super) fn check(path: &Path) -> anyhow::Result<()> {
         if path.exists() {
             bail!("{} exists: delete it, or name another file with --kubeconfig-out", path.display());
         }
+        Ok(())
+    }
+
+    /// Writes a new file.
+    pub(super) fn write(path: &Path, kubeconfig: &Kubeconfig) -> anyhow::Result<KubeconfigFile> {
+        KubeconfigFile::check(path)?;
         let file = PendingFile::for_target(path, true);
         let mut output = file.create()?;
         let written = serde_json::to_string_pretty(&kubeconfig.to_json())?;

@@ -64,6 +64,15 @@ impl ServingOptions {
         Ok(())
     }
 
+    /// Refuses a kubeconfig that exists, before anything is written.
+    pub(super) fn check_kubeconfig(&self, name: &str) -> anyhow::Result<()> {
+        KubeconfigFile::check(&self.kubeconfig_path(name))
+    }
+
+    fn kubeconfig_path(&self, name: &str) -> PathBuf {
+        self.kubeconfig_out.clone().unwrap_or_else(|| format!("{name}.kubeconfig").into())
+    }
+
     /// New credentials of a server; none for plain HTTP.
     pub(super) fn credentials(&self) -> anyhow::Result<Option<Credentials>> {
         if self.insecure { Ok(None) } else { Credentials::generate(self.listen.ip()).map(Some) }
@@ -106,7 +115,7 @@ impl ServingOptions {
         example: &str,
     ) -> anyhow::Result<Outcome> {
         let contexts = clusters.iter().map(ServedCluster::kubeconfig_cluster).collect();
-        let path = self.kubeconfig_out.clone().unwrap_or_else(|| format!("{name}.kubeconfig").into());
+        let path = self.kubeconfig_path(name);
         let kubeconfig = KubeconfigFile::write(&path, &Kubeconfig::new(contexts))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(async {

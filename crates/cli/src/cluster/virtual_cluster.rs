@@ -50,6 +50,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let history = options.history()?;
     let name = history.as_deref().and_then(Path::file_stem);
     let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
+    options.serving.check_kubeconfig(&name)?;
     let beginning = history.as_deref().map(|path| HistoryMoment::open(path, options, out)).transpose()?;
     let clock = match options.clock {
         ClockKind::Real => ClusterClock::Real,
