@@ -193,6 +193,16 @@ fn change(
     Ok(ImportItem::Change(observed))
 }
 
+/// A JSON text without line ends. JSON allows none inside a string, so each of them is insignificant whitespace.
+///
+/// This is most of the work of an export, and not generic, so that it is compiled with the optimization of this crate.
+fn on_one_line(json: &str) -> Cow<'_, str> {
+    match memchr::memchr2(b'\n', b'\r', json.as_bytes()) {
+        Some(_) => json.replace(['\n', '\r'], " ").into(),
+        None => json.into(),
+    }
+}
+
 fn truncated(text: &str) -> String {
     text.chars().take(200).collect()
 }
@@ -276,13 +286,7 @@ impl<W: Write> crate::Writer for JsonlWriter<W> {
         };
         let envelope = to_json(&line);
         let open = envelope.strip_suffix('}').expect("a struct serializes as a JSON object");
-        let object = change.what.object().as_str();
-        // JSON allows no line end inside a string, so each of them is insignificant whitespace.
-        let object: Cow<'_, str> = if object.contains(['\n', '\r']) {
-            object.replace(['\n', '\r'], " ").into()
-        } else {
-            object.into()
-        };
+        let object = on_one_line(change.what.object().as_str());
         writeln!(self.out, "{open},\"object\":{object}}}")?;
         self.count += 1;
         Ok(())
