@@ -100,7 +100,8 @@ mod tests {
         headers.iter().map(entry).collect()
     }
 
-    /// Users and groups are those that `kubectl auth whoami` prints with kube-apiserver 1.36.
+    /// The rules of kube-apiserver's impersonation filter: a user without groups gets those of its service account, and every
+    /// user one of the two groups of all.
     #[test]
     fn a_request_may_be_that_of_another_user() {
         assert_eq!(UserInfo::impersonated(&headers(&[])).unwrap(), None);
