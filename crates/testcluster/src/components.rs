@@ -67,10 +67,8 @@ impl Components {
     }
 
     fn start(&mut self, program: Program, flags: &[String]) -> Result<()> {
-        // Go exists: the kubeconfig is that of a program which needs it, or its caller has asked.
-        if let Some(programs) = build(&[program])? {
-            self.processes.push(Process::start(&program.in_folder(&programs), flags, &self.folder)?);
-        }
+        let programs = build(&[program])?.expect("without Go there is no cluster, or its test was skipped");
+        self.processes.push(Process::start(&program.in_folder(&programs), flags, &self.folder)?);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use kubernetes::go::text::quote;
+use kubernetes::go::text::{quote, type_of_json};
 use serde_json::Value;
 
 use super::field_set::FieldSet;
@@ -61,7 +61,7 @@ impl Validator {
             | (Scalar::String, Value::String(_))
             | (Scalar::Boolean, Value::Bool(_))
             | (Scalar::Untyped, Value::Number(_) | Value::String(_) | Value::Bool(_)) => return,
-            (Scalar::Numeric, _) => format!("expected numeric (int or float), got {}", go_type(value)),
+            (Scalar::Numeric, _) => format!("expected numeric (int or float), got {}", type_of_json(value)),
             (Scalar::String, _) => {
                 format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
             }
@@ -193,19 +193,6 @@ impl fmt::Display for TypeErrors {
                 messages.iter().try_for_each(|message| write!(f, "\n  {message}"))
             }
         }
-    }
-}
-
-/// The Go type of a decoded value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 

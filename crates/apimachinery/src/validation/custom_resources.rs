@@ -1,7 +1,7 @@
 //! Checks of custom resources by their schema: types and values, lists, embedded resources, and the fields that the
 //! subresource `scale` reads.
 
-use kubernetes::go::text::{format_value, quote};
+use kubernetes::go::text::{format_value, quote, type_of_json};
 use model::Kind;
 use serde_json::Value;
 
@@ -353,15 +353,7 @@ fn names_of(path: &str) -> impl Iterator<Item = &str> {
 
 fn wrong_type<'n>(names: impl Iterator<Item = &'n str>, value: &Value, expected: &str) -> String {
     let path: String = names.map(|name| format!(".{name}")).collect();
-    let go_type = match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    };
+    let go_type = type_of_json(value);
     format!("{path} accessor error: {} is of the type {go_type}, expected {expected}", format_value(value))
 }
 

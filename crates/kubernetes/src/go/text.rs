@@ -80,6 +80,19 @@ fn format_float(value: f64) -> String {
     }
 }
 
+/// The Go type of a value that was decoded from JSON without a type, as `%T` prints it.
+pub fn type_of_json(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
