@@ -1,5 +1,6 @@
 //! Benchmarks of the virtual cluster: its start, creations compared with a real API server, watches, and memory.
 
+mod http2_client;
 mod http_client;
 
 use std::io::{BufRead, BufReader};
@@ -19,6 +20,7 @@ use crate::results::{BenchResults, Measurement, Unit};
 use crate::samples::Samples;
 use crate::{Bench, Result};
 use http_client::{Endpoint, HttpConnection};
+use http2_client::Http2Connection;
 
 /// The benchmarks of the virtual cluster.
 pub(crate) const BENCHES: &[Bench] = &[
@@ -48,7 +50,9 @@ const STARTS: usize = 11;
 const CREATE_RATIO: f64 = 10.0;
 const CREATE_ROUNDS: usize = 3;
 const CREATED_PODS: usize = 4_000;
-/// The number of connections that create pods at the same time.
+/// The number of creations at the same time over one HTTP/2 connection.
+const IN_FLIGHT: usize = 64;
+/// The number of HTTP/1.1 connections that create the pods of the other benchmarks at the same time.
 const CONNECTIONS: usize = 16;
 /// The cluster and the pods of the real scheduler.
 const SCHEDULED_NODES: usize = 500;
@@ -137,8 +141,11 @@ fn create(env: &BenchEnv, results: &mut BenchResults) -> Result<()> {
             let namespace = format!("round-{round}");
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             endpoint.connect()?.request("POST", "/api/v1/namespaces", object.to_string().as_bytes())?;
+            let path = format!("/api/v1/namespaces/{namespace}/pods");
+            let bodies = (0..CREATED_PODS).map(pod_json).collect();
+            let connection = runtime.block_on(Http2Connection::open(endpoint))?;
             let began = Instant::now();
-            create_pods(&namespace, CREATED_PODS, || endpoint.connect())?;
+            runtime.block_on(connection.post_all(&path, bodies, IN_FLIGHT))?;
             let rate = CREATED_PODS as f64 / began.elapsed().as_secs_f64();
             if round > 0 {
                 rates.push(rate);

@@ -4,7 +4,7 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-//go:embed requests.txt
-var requests string
+//go:embed requests.txt expressions.txt
+var files embed.FS
 
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -43,11 +43,16 @@ type exchange struct {
 func main() {
 	server := flag.String("server", "https://127.0.0.1:6443", "the URL of the server")
 	token := flag.String("token", "admintoken", "the token of its administrator")
+	file := flag.String("requests", "requests.txt", "the file of requests: requests.txt or expressions.txt")
 	flag.Parse()
+	requests, err := files.ReadFile(*file)
+	if err != nil {
+		log.Fatal(err)
+	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	output := json.NewEncoder(os.Stdout)
 	output.SetEscapeHTML(false)
-	for _, paragraph := range strings.Split(requests, "\n\n") {
+	for _, paragraph := range strings.Split(string(requests), "\n\n") {
 		one := parse(paragraph)
 		if one == nil {
 			continue
@@ -139,6 +144,7 @@ func send(client *http.Client, server, token string, one *exchange) {
 var (
 	uids  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	times = regexp.MustCompile(`20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z`)
+	types = regexp.MustCompile(`selfType[0-9]+`)
 	ages  = regexp.MustCompile(`^[0-9]+s$`)
 )
 
@@ -165,7 +171,7 @@ func normalized(name string, value any) any {
 		case name == "cells" && ages.MatchString(value):
 			return "AGE"
 		}
-		value = uids.ReplaceAllString(value, "UID")
+		value = types.ReplaceAllString(uids.ReplaceAllString(value, "UID"), "selfType")
 		return times.ReplaceAllString(value, "TIME")
 	}
 	return value

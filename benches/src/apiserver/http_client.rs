@@ -23,9 +23,9 @@ pub(super) struct HttpConnection {
 }
 
 const TOO_MANY_REQUESTS: &str = "429 Too Many Requests";
-/// As the server says.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-const MAX_ATTEMPTS: usize = 120;
+/// As the servers say.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(super) const MAX_ATTEMPTS: usize = 120;
 
 pub(super) trait ReadWrite: Read + Write + Send {}
 
@@ -33,10 +33,10 @@ impl<T: Read + Write + Send> ReadWrite for T {}
 
 /// What a kubeconfig says of an API server.
 pub(super) struct Endpoint {
-    address: String,
-    host: String,
-    token: String,
-    tls: Arc<ClientConfig>,
+    pub(super) address: String,
+    pub(super) host: String,
+    pub(super) token: String,
+    pub(super) tls: Arc<ClientConfig>,
 }
 
 impl Endpoint {

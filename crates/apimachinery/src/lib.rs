@@ -4,9 +4,11 @@
 //! Pure functions over JSON, and one table of the built-in kinds' Go types. Rules that need other objects are in
 //! `apiserver`.
 
+pub mod cel;
 pub mod decoding;
 pub mod defaults;
 pub mod managed_fields;
+mod names;
 pub mod openapi;
 pub mod protobuf;
 mod schema;

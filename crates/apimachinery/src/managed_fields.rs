@@ -19,6 +19,7 @@ mod updater;
 
 use std::sync::LazyLock;
 
+use kubernetes::go::json::json_text;
 use kubernetes::time::whole_second;
 use model::{Kind, Moment};
 use serde_json::{Map, Value};
@@ -386,7 +387,7 @@ fn update_last_applied(object: &mut Value, config: &Value) {
         annotations.remove(LAST_APPLIED);
     }
     let Some(annotations) = object["metadata"]["annotations"].as_object_mut() else { return };
-    annotations.insert(LAST_APPLIED.to_owned(), format!("{config}\n").into());
+    annotations.insert(LAST_APPLIED.to_owned(), format!("{}\n", json_text(&config)).into());
     let size: usize =
         annotations.iter().map(|(name, text)| name.len() + text.as_str().map_or(0, str::len)).sum();
     if size > MAX_ANNOTATION_BYTES {

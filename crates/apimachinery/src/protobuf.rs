@@ -69,11 +69,15 @@ pub fn decode_protobuf(bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(Value::Object(members))
 }
 
-/// The type of a kind in this version. Only the preferred version of each group is known.
+/// The type of a kind in this version. Only the preferred version of each group is known, and those in which something
+/// is only sent.
 fn struct_of(api_version: &str, kind: &str) -> Option<StructId> {
-    if kind == "DeleteOptions" {
+    match (api_version, kind) {
         // Every group has it.
-        return schema::named("meta.DeleteOptions");
+        (_, "DeleteOptions") => return schema::named("meta.DeleteOptions"),
+        // Pods are evicted in both versions, and in this one by cluster-autoscaler. The messages are the same.
+        ("policy/v1beta1", "Eviction") => return schema::named("policy.Eviction"),
+        _ => {}
     }
     let version = api_version.rsplit_once('/').map_or(api_version, |(_, version)| version);
     let kind = Kind::of(api_version, kind);

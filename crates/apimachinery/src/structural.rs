@@ -4,9 +4,10 @@
 //! removes unknown fields, then [`Structural::set_defaults`], then [`SchemaValidator`] and
 //! [`Structural::check_list_types`]. Map entries are visited in the order of their keys, where a server's order is random.
 //!
-//! Expressions (`x-kubernetes-validations`) are not evaluated.
+//! Expressions (`x-kubernetes-validations`) are only read here: `validation` evaluates them.
 
 mod coercion;
+mod correlation;
 mod defaulting;
 mod formats;
 mod list_types;
@@ -22,7 +23,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 pub use coercion::CoercionError;
+pub(crate) use correlation::Correlation;
 pub use defaulting::TooManyDefaults;
+pub(crate) use formats::{is_request_uri, parse_duration};
 pub use list_types::ListTypeViolation;
 pub use pattern::{Pattern, check_pattern};
 pub use schema_validator::SchemaValidator;
@@ -43,10 +46,23 @@ pub struct Structural {
     list_type: Option<ListType>,
     list_map_keys: Vec<String>,
     map_type: Option<MapType>,
-    has_rules: bool,
+    rules: Vec<ValidationRule>,
     /// Whether it or a schema around it keeps unknown fields.
     is_in_unknown_fields: bool,
     validation: ValueValidation,
+}
+
+/// An expression that values must satisfy, with what is said about those that do not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ValidationRule {
+    pub(crate) rule: String,
+    /// Empty if there is none, as the others.
+    pub(crate) message: String,
+    pub(crate) message_expression: String,
+    pub(crate) reason: String,
+    pub(crate) field_path: String,
+    /// `None` if it is not said.
+    pub(crate) optional_old_self: Option<bool>,
 }
 
 /// The type of a value.
@@ -155,7 +171,12 @@ impl Structural {
             list_type: schema["x-kubernetes-list-type"].as_str().and_then(ListType::from_name),
             list_map_keys: texts(&schema["x-kubernetes-list-map-keys"]),
             map_type: schema["x-kubernetes-map-type"].as_str().and_then(MapType::from_name),
-            has_rules: schema["x-kubernetes-validations"].as_array().is_some_and(|rules| !rules.is_empty()),
+            rules: schema["x-kubernetes-validations"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(ValidationRule::parse)
+                .collect(),
             is_in_unknown_fields,
             validation: ValueValidation::parse(schema, value_type, is_int_or_string),
         }
@@ -251,7 +272,28 @@ impl Structural {
             Some(AdditionalProperties::Allowed(_)) | None => None,
         };
         let mut inner = self.properties.values().chain(self.items()).chain(additional);
-        self.has_rules || inner.any(Structural::has_rules)
+        !self.rules.is_empty() || inner.any(Structural::has_rules)
+    }
+
+    /// Its own expressions.
+    pub(crate) fn rules(&self) -> &[ValidationRule] {
+        &self.rules
+    }
+}
+
+// === impl ValidationRule ===
+
+impl ValidationRule {
+    fn parse(rule: &Value) -> ValidationRule {
+        let text = |name: &str| rule[name].as_str().unwrap_or_default().to_owned();
+        ValidationRule {
+            rule: text("rule"),
+            message: text("message"),
+            message_expression: text("messageExpression"),
+            reason: text("reason"),
+            field_path: text("fieldPath"),
+            optional_old_self: rule["optionalOldSelf"].as_bool(),
+        }
     }
 }
 
@@ -348,6 +390,11 @@ impl ValueValidation {
 pub fn is_known_format(value_type: &str, format: &str) -> bool {
     let found = ValueType::from_name(value_type);
     (found.is_some() || value_type.is_empty()) && formats::is_known(found, format)
+}
+
+/// Whether a text has a format that is known.
+pub(crate) fn matches_format(format: &str, text: &str) -> bool {
+    formats::matches(format, text)
 }
 
 fn texts(list: &Value) -> Vec<String> {

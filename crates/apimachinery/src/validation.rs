@@ -35,7 +35,6 @@ mod job_policies;
 mod jobs;
 mod json_fields;
 mod metadata;
-mod names;
 mod nodes;
 mod pod;
 mod pod_resources;
@@ -46,6 +45,8 @@ mod quotas;
 mod rbac;
 mod resources;
 mod scheduling;
+mod schema_path;
+mod schema_rules;
 mod security;
 mod selectors;
 mod service;
@@ -61,13 +62,14 @@ use std::collections::HashSet;
 use model::Kind;
 use serde_json::Value;
 
-pub use custom_definitions::{definition_warnings, rules_warning};
+use crate::names::NameRule;
+pub use custom_definitions::{definition_warnings, expression_warnings};
 pub use custom_resources::{CustomResourceRules, ScalePaths, finalizer_warning};
 use field_error::FieldErrors;
 pub use field_error::{FieldError, FieldErrorType};
 use kubernetes::kinds;
 use metadata::{check_any_metadata, check_any_metadata_update, check_metadata, check_metadata_update};
-use names::NameRule;
+pub use schema_rules::SchemaRules;
 
 /// The errors for which an API server would reject a new object; none if it is valid.
 ///

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use apimachinery::structural::Structural;
-use apimachinery::validation::ScalePaths;
+use apimachinery::validation::{ScalePaths, SchemaRules};
 use kubernetes::custom_definition::{CustomDefinition, CustomScale, CustomVersion};
 use model::Object;
 use serde_json::Value;
@@ -23,8 +23,15 @@ pub struct CustomKind {
 struct VersionSchema {
     version: String,
     /// Read when it is first needed: many kinds have no objects.
-    schema: OnceLock<Option<Structural>>,
+    schema: OnceLock<Option<CompiledSchema>>,
     scale: Option<ScalePaths>,
+}
+
+/// A schema and its expressions, both read once.
+#[derive(Debug)]
+struct CompiledSchema {
+    structural: Structural,
+    rules: OnceLock<SchemaRules>,
 }
 
 // === impl CustomKind ===
@@ -57,8 +64,21 @@ impl CustomKind {
 
     /// The schema of a version; `None` if there is none.
     pub fn schema(&self, version: &str) -> Option<&Structural> {
+        Some(&self.compiled(version)?.structural)
+    }
+
+    /// The expressions of the schema of a version, compiled when the first object is written.
+    pub(crate) fn rules(&self, version: &str) -> Option<&SchemaRules> {
+        let compiled = self.compiled(version)?;
+        Some(compiled.rules.get_or_init(|| SchemaRules::compile(&compiled.structural)))
+    }
+
+    fn compiled(&self, version: &str) -> Option<&CompiledSchema> {
         let found = self.schemas.iter().find(|one| one.version == version)?;
-        let parse = || self.schema_json(version).map(|schema| Structural::parse(&schema));
+        let parse = || {
+            let structural = Structural::parse(&self.schema_json(version)?);
+            Some(CompiledSchema { structural, rules: OnceLock::new() })
+        };
         found.schema.get_or_init(parse).as_ref()
     }
 

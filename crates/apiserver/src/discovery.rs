@@ -2,12 +2,17 @@
 
 use serde_json::{Value, json};
 
+use crate::component_status;
 use crate::resource::{Resource, ResourceTable, group_version};
 use crate::reviews::{REVIEWS, Review};
 use crate::subresource::{Subresource, subresources_of};
 
 /// The version of all reviews.
 pub(crate) const REVIEW_VERSION: &str = "v1";
+/// What pods are bound with. The pod is named in the body.
+const BINDING: Review = Review::new("", "bindings", "Binding", true);
+/// Those of objects that are not stored.
+const STATUS_VERBS: &[&str] = &["get", "list"];
 const READ_VERBS: &[&str] = &["get", "list", "watch"];
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -54,10 +59,10 @@ pub(crate) fn api_group(table: &ResourceTable, group: &str) -> Option<Value> {
 
 /// `GET /api/VERSION` and `GET /apis/GROUP/VERSION`; `None` if there is no such version.
 pub(crate) fn api_resource_list(table: &ResourceTable, group: &str, version: &str) -> Option<Value> {
-    let in_version = table.in_version(group, version);
-    let reviews = reviews_in(group).filter(|_| version == REVIEW_VERSION).map(review_resource);
+    let in_version = served_in(table, group, version);
+    let created = only_created_in(table, group).filter(|_| version == REVIEW_VERSION).map(review_resource);
     let resources: Vec<Value> =
-        in_version.flat_map(|resource| api_resources(table, resource)).chain(reviews).collect();
+        in_version.iter().flat_map(|resource| api_resources(table, resource)).chain(created).collect();
     if resources.is_empty() {
         return None;
     }
@@ -99,6 +104,19 @@ pub(crate) fn versions<'a>(table: &'a ResourceTable, group: &str) -> Vec<&'a str
 
 pub(crate) fn reviews_in(group: &str) -> impl Iterator<Item = &'static Review> {
     REVIEWS.iter().filter(move |review| review.group == group)
+}
+
+/// The resources of a group version, with that of ComponentStatuses.
+fn served_in(table: &ResourceTable, group: &str, version: &str) -> Vec<Resource> {
+    let has_statuses = group.is_empty() && version == "v1" && !table.is_read_only();
+    let statuses = component_status::resource().filter(|_| has_statuses);
+    table.in_version(group, version).cloned().chain(statuses).collect()
+}
+
+/// The kinds of a group that can only be created.
+fn only_created_in(table: &ResourceTable, group: &str) -> impl Iterator<Item = &'static Review> {
+    let has_bindings = group.is_empty() && !table.is_read_only();
+    reviews_in(group).chain(has_bindings.then_some(&BINDING))
 }
 
 fn review_resource(review: &Review) -> Value {
@@ -143,6 +161,7 @@ fn api_resources(table: &ResourceTable, resource: &Resource) -> Vec<Value> {
 
 fn verbs(table: &ResourceTable, resource: &Resource) -> Vec<&'static str> {
     let verbs = match &resource.custom {
+        _ if resource.kind.is("", "ComponentStatus") => STATUS_VERBS,
         _ if table.is_read_only() => READ_VERBS,
         Some(_) if resource.is_terminating() => TERMINATING_VERBS,
         Some(_) => CUSTOM_VERBS,
@@ -164,10 +183,13 @@ fn group_discovery(table: &ResourceTable, group: &str) -> Value {
     let versions: Vec<Value> = versions(table, group)
         .into_iter()
         .map(|version| {
-            let in_version = table.in_version(group, version);
-            let reviews = reviews_in(group).map(review_discovery);
-            let resources: Vec<Value> =
-                in_version.map(|resource| resource_discovery(table, resource)).chain(reviews).collect();
+            let in_version = served_in(table, group, version);
+            let created = only_created_in(table, group).map(review_discovery);
+            let resources: Vec<Value> = in_version
+                .iter()
+                .map(|resource| resource_discovery(table, resource))
+                .chain(created)
+                .collect();
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();

@@ -6,11 +6,13 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
-use model::NamespacedName;
+use model::{NamespacedName, Object};
 use serde_json::{Value, json};
 
+use crate::component_status;
 use crate::discovery;
 use crate::field_validation::add_warnings;
+use crate::health;
 use crate::list::{ObjectRenderer, RenderedList};
 use crate::list_options::ListOptions;
 use crate::media_type::{DiscoveryForm, ObjectForm};
@@ -34,7 +36,7 @@ enum ResourceResponse {
 /// A request that reads a resource.
 struct ReadRequest {
     info: RequestInfo,
-    resource: Resource,
+    resource: Arc<Resource>,
     form: ObjectForm,
     options: ListOptions,
 }
@@ -69,6 +71,9 @@ async fn get(
         let answered = tokio::task::spawn_blocking(move || documents.answer(&*store, &request));
         return answered.await.map_err(|error| StoreError::Failed(error.to_string()))?;
     }
+    if let Some(response) = health::answer(request.uri()) {
+        return response;
+    }
     let path = request.uri().path();
     if let Some(response) = get_document(&**store, path, request.headers())? {
         return Ok(response);
@@ -78,7 +83,11 @@ async fn get(
     }
     let info =
         RequestInfo::parse(path.strip_suffix('/').unwrap_or(path)).ok_or_else(ApiError::unknown_path)?;
-    let resource = find_resource(&**store, &info)?;
+    let statuses = component_status::resource_of(&info).filter(|_| store.read_only_reason().is_none());
+    let resource = match statuses {
+        Some(resource) => Arc::new(resource),
+        None => find_resource(&**store, &info)?,
+    };
     let warnings: Vec<String> = resource.deprecation_warning.iter().cloned().collect();
     let (parts, _) = request.into_parts();
     let response = read(registry, &parts, info, resource).await;
@@ -91,7 +100,7 @@ async fn read(
     registry: &Arc<Registry>,
     parts: &Parts,
     info: RequestInfo,
-    resource: Resource,
+    resource: Arc<Resource>,
 ) -> Result<Response, ApiError> {
     let store = registry.store();
     let options = ListOptions::parse(&parts.uri, &resource)?;
@@ -113,7 +122,7 @@ async fn read(
     })
 }
 
-/// Discovery, health, version and metrics. `None` for other paths.
+/// Discovery and version. `None` for other paths.
 fn get_document(store: &dyn Store, path: &str, headers: &HeaderMap) -> Result<Option<Response>, ApiError> {
     let table = store.resources();
     let plain = |document: Option<Value>| {
@@ -122,7 +131,6 @@ fn get_document(store: &dyn Store, path: &str, headers: &HeaderMap) -> Result<Op
     };
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts[..] {
-        ["healthz" | "livez" | "readyz", ..] => Ok(Some("ok".into_response())),
         [""] if path == "/" => plain(Some(discovery::root_paths(&table))),
         ["version"] => plain(Some(version(store.git_version()))),
         ["api"] => discovery_response(headers, &table, discovery::api_versions, discovery::aggregated_core),
@@ -155,7 +163,10 @@ fn discovery_response(
 impl ReadRequest {
     fn answer(self, registry: &Registry) -> Result<ResourceResponse, ApiError> {
         let store = registry.store();
-        let list = store.list(&self.resource)?;
+        let list = match self.resource.kind.is("", "ComponentStatus") {
+            true => component_status::list(registry),
+            false => store.list(&self.resource)?,
+        };
         self.options.check_version(&list)?;
         let renderer = self.renderer(store);
         let Some(name) = &self.info.name else {
@@ -174,7 +185,12 @@ impl ReadRequest {
                 Ok(ResourceResponse::Json(renderer.object(object)))
             }
             Some("scale") if self.resource.has_scale => {
-                Ok(ResourceResponse::Json(registry.scale(&self.resource, &key)?.to_string()))
+                let scale = registry.scale(&self.resource, &key)?;
+                let renderer =
+                    ObjectRenderer { resource: Resource::scale_of(&self.resource).into(), ..renderer };
+                let scale = Object::parse(&scale.to_string())
+                    .map_err(|error| ApiError::internal(error.to_string()))?;
+                Ok(ResourceResponse::Json(renderer.object(&scale)))
             }
             Some(subresource) => Err(no_container(&self.resource, name, subresource, &**store)),
         }

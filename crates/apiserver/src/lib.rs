@@ -5,12 +5,14 @@
 
 mod apply_config;
 mod body;
+mod component_status;
 mod connections;
 mod custom_kind;
 mod discovery;
 mod event_window;
 mod field_validation;
 mod handler;
+mod health;
 mod list;
 mod list_options;
 mod listener;

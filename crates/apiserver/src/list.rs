@@ -18,7 +18,7 @@ use crate::table;
 /// How objects of a resource are rendered.
 #[derive(Clone)]
 pub(crate) struct ObjectRenderer {
-    pub(crate) resource: Resource,
+    pub(crate) resource: Arc<Resource>,
     pub(crate) form: ObjectForm,
     pub(crate) include: IncludeObject,
     /// The store, for the moment from which ages are counted.

@@ -83,6 +83,8 @@ struct StoreState {
     dropped: u64,
     /// `None` for those that have gone.
     readers: Vec<Option<ReaderState>>,
+    /// How many readers wait for a change: waking nobody up takes a system call, too.
+    waiting_readers: usize,
 }
 
 /// The resources of a CustomResourceDefinition.
@@ -116,6 +118,7 @@ impl MemoryStore {
             backlog: VecDeque::new(),
             dropped: 0,
             readers: Vec::new(),
+            waiting_readers: 0,
         };
         let shared = Arc::new(SharedState { state: Mutex::new(state), changed: Condvar::new() });
         MemoryStore { shared, clock, git_version: git_version.into() }
@@ -209,7 +212,9 @@ impl Store for MemoryStore {
             return Err(StoreError::Overloaded);
         }
         let committed = state.commit(write)?;
-        self.shared.changed.notify_all();
+        if state.waiting_readers > 0 {
+            self.shared.changed.notify_all();
+        }
         Ok(committed)
     }
 
@@ -357,13 +362,15 @@ impl EventSource for WindowSource {
 impl ChangeReader {
     /// The next changes, at most `limit`; waits for the first one until the timeout.
     pub fn next(&self, limit: usize, timeout: Duration) -> Vec<Arc<StoreChange>> {
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let is_empty = |state: &mut StoreState| {
             let is_woken = state.readers[self.id].as_ref().is_some_and(|reader| reader.is_woken);
             state.unread(self.id) == 0 && !is_woken
         };
+        state.waiting_readers += 1;
         let waited = self.shared.changed.wait_timeout_while(state, timeout, is_empty);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting_readers -= 1;
         let skipped = state.backlog.len() - state.unread(self.id);
         let changes: Vec<Arc<StoreChange>> =
             state.backlog.iter().skip(skipped).take(limit).cloned().collect();

@@ -16,6 +16,7 @@ mod service_ip;
 mod token;
 mod update;
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::{Kind, Moment, NamespacedName, Object};
@@ -42,6 +43,10 @@ pub struct Registry {
     rng: Mutex<Pcg64>,
     /// Checks of custom objects, by kind.
     validators: Vec<(Kind, Validator)>,
+    /// The components of the cluster that run in this process, as ComponentStatuses name them.
+    components: Vec<&'static str>,
+    /// Held while a Service is written, so that no two get the same address.
+    allocations: Mutex<()>,
     /// Signs the tokens of service accounts, if there are any.
     token_signer: Option<TokenSigner>,
 }
@@ -60,10 +65,23 @@ pub struct WriteOptions<'a> {
     pub keeps_uid: bool,
     /// Who manages the fields that are written.
     pub writer: FieldWriter<'a>,
+    /// Where warnings about the object go; `None` if nobody reads them.
+    pub warnings: Option<&'a RefCell<Vec<String>>>,
 }
 
 /// The most attempts of a write that others overtake.
 const MAX_ATTEMPTS: usize = 16;
+
+// === impl WriteOptions ===
+
+impl WriteOptions<'_> {
+    /// Hands on warnings.
+    fn warn(&self, warnings: &mut Vec<String>) {
+        if let Some(all) = self.warnings {
+            all.borrow_mut().append(warnings);
+        }
+    }
+}
 
 // === impl Registry ===
 
@@ -71,7 +89,14 @@ impl Registry {
     /// Writes to this store. Names and uids follow from the seed.
     pub fn new(store: Arc<dyn Store>, seed: u64) -> Registry {
         let rng = Mutex::new(Pcg64::seed_from_u64(seed));
-        Registry { store, rng, validators: Vec::new(), token_signer: None }
+        Registry {
+            store,
+            rng,
+            validators: Vec::new(),
+            components: Vec::new(),
+            allocations: Mutex::new(()),
+            token_signer: None,
+        }
     }
 
     /// Refuses objects of a custom kind that do not pass a check.
@@ -83,6 +108,16 @@ impl Registry {
     ) -> Registry {
         self.validators.push((kind, Box::new(validator)));
         self
+    }
+
+    /// Names the components of the cluster that run in this process: `scheduler`, `controller-manager`.
+    #[must_use]
+    pub fn with_components(self, components: Vec<&'static str>) -> Registry {
+        Registry { components, ..self }
+    }
+
+    pub(crate) fn components(&self) -> &[&'static str] {
+        &self.components
     }
 
     fn check_custom(&self, kind: &Kind, name: &str, object: &Value) -> Result<(), ApiError> {
@@ -115,6 +150,12 @@ impl Registry {
 
     fn rng(&self) -> MutexGuard<'_, Pcg64> {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock of a write of a Service; `None` for other kinds.
+    fn lock_allocations(&self, resource: &Resource) -> Option<MutexGuard<'_, ()>> {
+        let is_service = resource.kind.is("", "Service");
+        is_service.then(|| self.allocations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A random UUID, version 4.

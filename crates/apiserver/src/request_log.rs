@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Request, State};
-use axum::http::Method;
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use kubernetes::time::micro_time;
@@ -40,6 +40,9 @@ struct RequestKind {
 /// The most kinds of requests that are counted: paths are the clients' choice.
 const MAX_KINDS: usize = 2_000;
 
+/// The longest user agent in an audit event, as in kube-apiserver: it is the clients' choice too.
+const MAX_USER_AGENT_BYTES: usize = 1_024;
+
 /// Middleware that counts requests and answers `/metrics`.
 pub(crate) async fn log_request(
     State(log): State<Arc<RequestLog>>,
@@ -56,6 +59,7 @@ pub(crate) async fn log_request(
     let uri = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
     let received = log.registry.store().now();
     let user = request.extensions().get().cloned().unwrap_or_else(UserInfo::admin);
+    let user_agent = user_agent(request.headers());
     let response = next.run(request).await;
     let code = response.status().as_u16();
     if let Some(audit) = &log.audit {
@@ -67,6 +71,9 @@ pub(crate) async fn log_request(
             "user": user.to_json(), "responseStatus": {"metadata": {}, "code": code},
             "requestReceivedTimestamp": micro_time(received), "stageTimestamp": micro_time(now),
         });
+        if let Some(user_agent) = user_agent {
+            event["userAgent"] = user_agent.into();
+        }
         if let Some(info) = &info {
             event["objectRef"] = object_ref(info);
         }
@@ -151,6 +158,15 @@ fn verb_of(method: &Method, info: Option<&RequestInfo>, query: &str) -> &'static
     }
 }
 
+/// Which program sent a request: with several controllers on one server, all of them are the same user.
+fn user_agent(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::USER_AGENT)?;
+    let bytes = value.as_bytes();
+    let text = String::from_utf8_lossy(bytes.get(..MAX_USER_AGENT_BYTES).unwrap_or(bytes));
+    let suffix = if bytes.len() > MAX_USER_AGENT_BYTES { "...TRUNCATED" } else { "" };
+    Some(format!("{text}{suffix}"))
+}
+
 fn object_ref(info: &RequestInfo) -> Value {
     let mut object = json!({"resource": info.resource, "apiVersion": info.version});
     let fields = [
@@ -170,6 +186,20 @@ fn object_ref(info: &RequestInfo) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_user_agent_is_cut() {
+        let cut = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::USER_AGENT, value.parse().unwrap());
+            user_agent(&headers)
+        };
+        assert_eq!(user_agent(&HeaderMap::new()), None);
+        assert_eq!(cut("kubectl/v1.36.4").as_deref(), Some("kubectl/v1.36.4"));
+        let longest = "a".repeat(1_024);
+        assert_eq!(cut(&longest), Some(longest.clone()));
+        assert_eq!(cut(&format!("{longest}b")), Some(format!("{longest}...TRUNCATED")));
+    }
 
     #[test]
     fn verbs_are_those_of_rbac() {

@@ -1,9 +1,11 @@
 //! Resources: the kinds that a server serves, with their names in paths and in discovery.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use apimachinery::strategy;
+use apimachinery::structural::{CoercionError, Structural};
 use apimachinery::validation::{CustomResourceRules, ScalePaths};
 use kubernetes::custom_definition::{CustomVersion, compare_versions};
 use kubernetes::event_conversion::{EVENT_GROUPS, converted_event};
@@ -48,7 +50,9 @@ pub struct Resource {
 /// All resources of a server, in discovery order: by group, versions with the preferred one first.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceTable {
-    resources: Vec<Resource>,
+    resources: Vec<Arc<Resource>>,
+    /// The positions of the resources of each plural.
+    by_plural: HashMap<String, Vec<usize>>,
     /// Whether the resources can only be read.
     is_read_only: bool,
 }
@@ -72,8 +76,20 @@ impl Resource {
             categories: owned(info.categories),
             namespaced: info.namespaced,
             list_kind: format!("{}List", info.kind),
-            deprecation_warning: None,
+            deprecation_warning: deprecation_of(info.group, info.kind).map(str::to_owned),
             custom: None,
+        }
+    }
+
+    /// The Scale of objects of a resource.
+    pub(crate) fn scale_of(resource: &Resource) -> Resource {
+        let kind = Kind::new("autoscaling", "Scale");
+        Resource {
+            convertor: TableConvertor::of_kind(&kind),
+            kind,
+            version: "v1".to_owned(),
+            custom: None,
+            ..resource.clone()
         }
     }
 
@@ -190,9 +206,22 @@ impl Resource {
     /// Makes an object of a request, or of a component, one that the schema of a custom resource allows: what it does not
     /// have is removed, what is missing has its default. Returns the paths of the fields that were removed.
     pub(crate) fn coerce(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        self.coerce_with(object, Structural::coerce)
+    }
+
+    /// The same for an object that server-side apply has made, whose nulls stay.
+    pub(crate) fn coerce_applied(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        self.coerce_with(object, Structural::coerce_applied)
+    }
+
+    fn coerce_with(
+        &self,
+        object: &mut Value,
+        coerce: fn(&Structural, &mut Value) -> Result<Vec<String>, CoercionError>,
+    ) -> Result<Vec<String>, String> {
         let Some(custom) = &self.custom else { return Ok(Vec::new()) };
         let Some(schema) = custom.schema(&self.version) else { return Ok(Vec::new()) };
-        let unknown = schema.coerce(object).map_err(|error| error.to_string())?;
+        let unknown = coerce(schema, object).map_err(|error| error.to_string())?;
         schema.set_defaults(object).map_err(|error| error.to_string())?;
         Ok(unknown)
     }
@@ -213,6 +242,7 @@ impl Resource {
             api_version,
             namespaced: self.namespaced,
             schema: custom.schema(&self.version),
+            rules: custom.rules(&self.version),
             scale: custom.scale(&self.version),
         })
     }
@@ -267,29 +297,38 @@ pub(crate) fn group_version(group: &str, version: &str) -> String {
 impl ResourceTable {
     /// All built-in resources, and these custom ones.
     pub fn of_kinds(mut custom: Vec<Resource>) -> ResourceTable {
-        // The status of control plane components, which this server does not run, is deprecated.
+        // ComponentStatuses are not stored: see `component_status`.
         let built_in =
             kinds::all().iter().filter(|info| info.kind != "ComponentStatus").map(Resource::built_in);
         // The preferred version of a group is the first of those that its kinds have.
         custom.sort_by(|a, b| {
             a.kind.group.cmp(&b.kind.group).then_with(|| compare_versions(&b.version, &a.version))
         });
-        ResourceTable { resources: built_in.chain(custom).collect(), is_read_only: false }
-    }
-
-    /// All resources.
-    pub fn iter(&self) -> impl Iterator<Item = &Resource> {
-        self.resources.iter()
-    }
-
-    /// The resource of a kind, in its preferred version.
-    pub fn of_kind(&self, kind: &Kind) -> Option<&Resource> {
-        self.resources.iter().find(|resource| resource.kind == *kind)
+        ResourceTable::new(built_in.chain(custom), false)
     }
 
     /// A table of these resources, which can only be read.
     pub fn read_only(resources: Vec<Resource>) -> ResourceTable {
-        ResourceTable { resources, is_read_only: true }
+        ResourceTable::new(resources.into_iter(), true)
+    }
+
+    fn new(resources: impl Iterator<Item = Resource>, is_read_only: bool) -> ResourceTable {
+        let resources: Vec<Arc<Resource>> = resources.map(Arc::new).collect();
+        let mut by_plural: HashMap<String, Vec<usize>> = HashMap::new();
+        for (position, resource) in resources.iter().enumerate() {
+            by_plural.entry(resource.plural.clone()).or_default().push(position);
+        }
+        ResourceTable { resources, by_plural, is_read_only }
+    }
+
+    /// All resources.
+    pub fn iter(&self) -> impl Iterator<Item = &Resource> {
+        self.resources.iter().map(|resource| &**resource)
+    }
+
+    /// The resource of a kind, in its preferred version.
+    pub fn of_kind(&self, kind: &Kind) -> Option<&Resource> {
+        self.iter().find(|resource| resource.kind == *kind)
     }
 
     /// Whether its resources can only be read.
@@ -298,9 +337,9 @@ impl ResourceTable {
     }
 
     /// The resource of a name in a version of a group.
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Resource> {
-        let mut resources = self.resources.iter();
-        resources.find(|resource| resource.is_in(group, version) && resource.plural == plural)
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        let mut resources = self.by_plural.get(plural)?.iter().map(|position| &self.resources[*position]);
+        resources.find(|resource| resource.is_in(group, version))
     }
 
     /// The groups, each once. The core group is the empty string.
@@ -316,7 +355,7 @@ impl ResourceTable {
 
     /// The resources of a version of a group.
     pub fn in_version<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Resource> {
-        self.resources.iter().filter(move |resource| resource.is_in(group, version))
+        self.iter().filter(move |resource| resource.is_in(group, version))
     }
 }
 
@@ -329,4 +368,15 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     found
+}
+
+/// What clients are told of a built-in kind that is deprecated in its preferred version.
+fn deprecation_of(group: &str, kind: &str) -> Option<&'static str> {
+    match (group, kind) {
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        ("", "Endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+        }
+        _ => None,
+    }
 }

@@ -1,5 +1,7 @@
 //! Parts that requests which read and those which write have in common: the resource of a path, headers, and responses.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -10,7 +12,7 @@ use crate::status::ApiError;
 use crate::store::Store;
 
 /// The resource that a request is about.
-pub(crate) fn find_resource(store: &dyn Store, info: &RequestInfo) -> Result<Resource, ApiError> {
+pub(crate) fn find_resource(store: &dyn Store, info: &RequestInfo) -> Result<Arc<Resource>, ApiError> {
     let table = store.resources();
     let found = table.find(&info.group, &info.version, &info.resource);
     let resource = found.ok_or_else(ApiError::unknown_path)?;

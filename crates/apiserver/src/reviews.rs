@@ -28,7 +28,12 @@ pub(crate) const REVIEWS: [Review; 6] = [
 ];
 
 impl Review {
-    const fn new(group: &'static str, plural: &'static str, kind: &'static str, namespaced: bool) -> Review {
+    pub(crate) const fn new(
+        group: &'static str,
+        plural: &'static str,
+        kind: &'static str,
+        namespaced: bool,
+    ) -> Review {
         Review { group, plural, kind, namespaced }
     }
 }

@@ -356,6 +356,12 @@ impl ApiError {
         self
     }
 
+    /// Whether a cause has this reason.
+    pub fn has_cause(&self, reason: &str) -> bool {
+        let causes = self.details["causes"].as_array();
+        causes.into_iter().flatten().any(|cause| cause["reason"] == reason)
+    }
+
     /// Whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code == StatusCode::NOT_FOUND

@@ -16,7 +16,9 @@ use crate::registry::Registry;
 use crate::server::{ServeOptions, router};
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-const PATHS: [&str; 24] = [
+const PATHS: [&str; 26] = [
+    "/api/v1/componentstatuses",
+    "/livez",
     "/api/v1/pods",
     "/api/v1/namespaces/default/pods",
     "/api/v1/namespaces/default/pods/p",

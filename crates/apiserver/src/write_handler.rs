@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use apimachinery::decoding::{DecodeError, decode_delete_options, decode_object};
-use apimachinery::validation::{definition_warnings, finalizer_warning, rules_warning};
+use apimachinery::validation::{definition_warnings, expression_warnings, finalizer_warning};
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -47,13 +47,13 @@ struct WriteRequest<'a> {
     parts: &'a Parts,
     body: &'a [u8],
     info: RequestInfo,
-    resource: Resource,
+    resource: Arc<Resource>,
     options: WriteOptions<'a>,
     /// Whether an applied configuration takes fields from other managers.
     force: bool,
     field_validation: FieldValidation,
     /// Those of the response.
-    warnings: RefCell<Vec<String>>,
+    warnings: &'a RefCell<Vec<String>>,
 }
 
 /// Answers a request with any method but GET.
@@ -94,16 +94,22 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
         }
         _ => FieldWriter::Component,
     };
+    let warnings = RefCell::default();
     let request = WriteRequest {
         registry,
         resource: find_resource(&**store, &info)?,
         info,
         body: &body,
-        options: WriteOptions { dry_run: query.is_dry_run, writer, ..WriteOptions::default() },
+        options: WriteOptions {
+            dry_run: query.is_dry_run,
+            writer,
+            warnings: Some(&warnings),
+            ..WriteOptions::default()
+        },
         force: query.force == Some(true),
         parts: &parts,
         field_validation: query.field_validation,
-        warnings: RefCell::default(),
+        warnings: &warnings,
     };
     request.warnings.borrow_mut().extend(request.resource.deprecation_warning.clone());
     let response = match parts.method {
@@ -114,7 +120,7 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
         _ => Err(method_not_allowed()),
     };
     let mut response = response.unwrap_or_else(IntoResponse::into_response);
-    add_warnings(response.headers_mut(), &request.warnings.into_inner());
+    add_warnings(response.headers_mut(), &warnings.borrow());
     Ok(response)
 }
 
@@ -293,11 +299,12 @@ impl WriteRequest<'_> {
     }
 
     /// The same for a definition that is changed, once although the change may take several attempts.
-    fn warn_of_rules(&self, definition: &Value) {
-        let warning = rules_warning(definition).filter(|_| self.resource.is_definition());
-        let mut warnings = self.warnings.borrow_mut();
-        if let Some(warning) = warning.filter(|warning| !warnings.contains(warning)) {
-            warnings.push(warning);
+    fn warn_of_expressions(&self, definition: &Value) {
+        if self.resource.is_definition() {
+            let mut warnings = self.warnings.borrow_mut();
+            let mut added = expression_warnings(definition);
+            added.retain(|warning| !warnings.contains(warning));
+            warnings.append(&mut added);
         }
     }
 
@@ -377,7 +384,7 @@ impl WriteRequest<'_> {
                 false => edit(object)?,
             };
             self.warn_of_finalizers(Some(object), &edited);
-            self.warn_of_rules(&edited);
+            self.warn_of_expressions(&edited);
             Ok(edited)
         };
         let object = registry.update(resource, &name, part, options, edited)?;

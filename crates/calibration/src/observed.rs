@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kubernetes::objects::{DEFAULT_SCHEDULER, EventView, NodeView, Phase};
 use kubernetes::read::nullable;
-use model::{JsonStr, Key, Moment, Object, What, json_members};
+use model::{JsonCursor, JsonStr, Key, Moment, Object, What};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use simulation::{DemandAnnotation, WITHDRAWN_REASON};
@@ -284,43 +284,79 @@ impl ParsedPod {
 // === impl PodJson ===
 
 impl<'a> PodJson<'a> {
+    /// Reads the text once: containers and their statuses, which are most of it, are skipped.
     fn parse(json: &'a str) -> Option<PodJson<'a>> {
-        let [metadata, spec, status] = json_members(json, ["metadata", "spec", "status"])?;
-        Some(PodJson {
-            metadata: serde_json::from_str(metadata?).ok()?,
-            spec: match spec.filter(is_not_null) {
-                Some(spec) => {
-                    let [node_name, scheduler_name, scheduling_gates] =
-                        json_members(spec, ["nodeName", "schedulerName", "schedulingGates"])?;
-                    SpecJson {
-                        node_name: parse_optional(node_name)?,
-                        scheduler_name: parse_optional(scheduler_name)?,
-                        scheduling_gates: parse_optional(scheduling_gates)?,
-                    }
+        let mut cursor = JsonCursor::new(json);
+        if cursor.peek() != b'{' {
+            return None;
+        }
+        let (mut metadata, mut spec, mut status) = (None, None, None);
+        cursor.enter();
+        while cursor.has_next() {
+            let name = cursor.key();
+            let start = cursor.at();
+            let is_new = match &*name {
+                "metadata" => {
+                    cursor.skip();
+                    metadata.replace(cursor.since(start)).is_none()
                 }
-                None => SpecJson::default(),
-            },
-            status: match status.filter(is_not_null) {
-                Some(status) => {
-                    let names = ["phase", "reason", "startTime", "nominatedNodeName", "conditions"];
-                    let [phase, reason, start_time, nominated_node_name, conditions] =
-                        json_members(status, names)?;
-                    StatusJson {
-                        phase: parse_optional(phase)?,
-                        reason: parse_optional(reason)?,
-                        start_time: parse_optional(start_time)?,
-                        nominated_node_name: parse_optional(nominated_node_name)?,
-                        conditions: parse_optional(conditions)?.unwrap_or_default(),
-                    }
+                "spec" => spec.replace(SpecJson::read(&mut cursor)?).is_none(),
+                "status" => status.replace(StatusJson::read(&mut cursor)?).is_none(),
+                _ => {
+                    cursor.skip();
+                    true
                 }
-                None => StatusJson::default(),
-            },
+            };
+            if !is_new {
+                return None;
+            }
+        }
+        if !cursor.is_valid_end() {
+            return None;
+        }
+        let metadata = serde_json::from_str(metadata?).ok()?;
+        Some(PodJson { metadata, spec: spec.unwrap_or_default(), status: status.unwrap_or_default() })
+    }
+}
+
+// === impl SpecJson ===
+
+impl<'a> SpecJson<'a> {
+    /// Reads the value at the cursor. `None` if it has a wrong type.
+    fn read(cursor: &mut JsonCursor<'a>) -> Option<SpecJson<'a>> {
+        if cursor.peek() == b'n' {
+            cursor.skip();
+            return Some(SpecJson::default());
+        }
+        let [node_name, scheduler_name, scheduling_gates] =
+            cursor.members(["nodeName", "schedulerName", "schedulingGates"])?;
+        Some(SpecJson {
+            node_name: parse_optional(node_name)?,
+            scheduler_name: parse_optional(scheduler_name)?,
+            scheduling_gates: parse_optional(scheduling_gates)?,
         })
     }
 }
 
-fn is_not_null(json: &&str) -> bool {
-    *json != "null"
+// === impl StatusJson ===
+
+impl<'a> StatusJson<'a> {
+    /// Reads the value at the cursor. `None` if it has a wrong type.
+    fn read(cursor: &mut JsonCursor<'a>) -> Option<StatusJson<'a>> {
+        if cursor.peek() == b'n' {
+            cursor.skip();
+            return Some(StatusJson::default());
+        }
+        let names = ["phase", "reason", "startTime", "nominatedNodeName", "conditions"];
+        let [phase, reason, start_time, nominated_node_name, conditions] = cursor.members(names)?;
+        Some(StatusJson {
+            phase: parse_optional(phase)?,
+            reason: parse_optional(reason)?,
+            start_time: parse_optional(start_time)?,
+            nominated_node_name: parse_optional(nominated_node_name)?,
+            conditions: parse_optional(conditions)?.unwrap_or_default(),
+        })
+    }
 }
 
 /// Parses a member that may be missing or null. `None` if it has a wrong type.

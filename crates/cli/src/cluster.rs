@@ -7,13 +7,14 @@ mod past;
 mod serving;
 mod virtual_cluster;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::Moment;
 use query::OpenHistory;
 use virtualcluster::ComponentSet;
 
 use super::output::Printer;
+use super::suggestion::similar;
 use super::{InvalidArguments, Outcome, history_arg};
 use serving::ServingOptions;
 
@@ -67,10 +68,10 @@ pub(super) struct Cluster {
     ])]
     read_only: bool,
     /// Move all times by now minus the moment, for clients that count ages themselves
-    #[arg(long, requires = "read_only")]
+    #[arg(long)]
     shift_times: bool,
     /// Recorded seconds that pass in one for each watch, from the moment on [default: time stands still]
-    #[arg(long, value_name = "FACTOR", requires = "read_only", value_parser = parse_speed)]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_speed)]
     speed: Option<f64>,
     /// Number of nodes to create, at most 100,000
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = parse_node_count)]
@@ -95,7 +96,7 @@ pub(super) struct Cluster {
     #[arg(long, value_name = "FILE")]
     node_groups: Option<PathBuf>,
     /// cluster-autoscaler flags, as one string; they override the settings of --node-groups
-    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, requires = "node_groups")]
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
     autoscaler_flags: Option<String>,
     /// History to record the cluster into while it runs; it must not exist
     #[arg(long, value_name = "FILE")]
@@ -120,6 +121,33 @@ enum ClockKind {
     Virtual,
 }
 
+/// The commands that control a cluster.
+const CONTROLS: [&str; 3] = ["reset", "dump", "advance"];
+
+/// What is wrong with words that clap takes for a history and something after it.
+pub(super) fn misplaced_words(arguments: &[String], error: &clap::Error) -> Option<String> {
+    let [_, command, first, ..] = arguments else { return None };
+    if command != "cluster" || first.starts_with('-') {
+        return None;
+    }
+    if let Some(why) = misspelled_control(Path::new(first)) {
+        return Some(why);
+    }
+    let is_second = error.kind() == clap::error::ErrorKind::ArgumentConflict;
+    let second = error.get(clap::error::ContextKind::InvalidSubcommand).filter(|_| is_second)?;
+    Some(format!(
+        "{second} after {first}: a cluster begins with at most one history, and the commands {} have none",
+        CONTROLS.join(", ")
+    ))
+}
+
+/// Which command is meant by a word that is taken for a history, but for which there is no file.
+fn misspelled_control(history: &Path) -> Option<String> {
+    let word = history.to_str().filter(|word| !CONTROLS.contains(word) && !history.exists())?;
+    let meant = similar(word, &CONTROLS)?;
+    Some(format!("{word} is neither a history nor a command: did you mean `kinescope cluster {meant}`?"))
+}
+
 fn parse_speed(text: &str) -> Result<f64, String> {
     let speed =
         text.trim_end_matches('x').parse().ok().filter(|speed: &f64| speed.is_finite() && *speed > 0.0);
@@ -139,16 +167,51 @@ impl Cluster {
         if let Some(control) = &self.control {
             return control.run(out);
         }
+        if let Some(why) = self.history.as_deref().and_then(misspelled_control) {
+            return Err(InvalidArguments(why).into());
+        }
         self.serving.check()?;
+        self.check_options()?;
         if self.read_only {
             return past::serve(&self, out);
         }
-        if self.at.len() > 1 {
-            let message =
-                format!("--at is given {} times: only --read-only serves several moments", self.at.len());
-            return Err(InvalidArguments(message).into());
-        }
         virtual_cluster::serve(&self, out)
+    }
+
+    /// Refuses options that would have no effect beside the others. (clap forgets a `requires` if the required option
+    /// conflicts with another one.)
+    fn check_options(&self) -> Result<(), InvalidArguments> {
+        let scheduler = self.controllers.scheduler;
+        let of_read_only = "is for a moment of a history that does not change: add --read-only";
+        let of_scheduler = "is for the component scheduler, which does not run: add it to --controllers";
+        let at_twice = self.at.len() > 1 && !self.read_only;
+        for (is_useless, option, why) in [
+            (self.speed.is_some() && !self.read_only, "--speed", of_read_only),
+            (self.shift_times && !self.read_only, "--shift-times", of_read_only),
+            (at_twice, "--at", "is given several times: only --read-only serves several moments"),
+            (self.scheduling_annotations && !scheduler, "--scheduling-annotations", of_scheduler),
+            // A recording keeps the configuration of a scheduler that runs elsewhere.
+            (
+                self.scheduler_config.is_some() && !scheduler && self.record.is_none(),
+                "--scheduler-config",
+                of_scheduler,
+            ),
+            (
+                self.node_template.is_some() && self.nodes == 0,
+                "--node-template",
+                "is for new nodes, and none are created: say how many with --nodes",
+            ),
+            (
+                self.autoscaler_flags.is_some() && self.node_groups.is_none(),
+                "--autoscaler-flags",
+                "are for the autoscaler, which needs node groups: name a file of them with --node-groups",
+            ),
+        ] {
+            if is_useless {
+                return Err(InvalidArguments(format!("{option} {why}")));
+            }
+        }
+        Ok(())
     }
 
     /// The moments of a history that were asked for, each once; its end by default. A moment after the end is the end,
@@ -184,7 +247,7 @@ impl Cluster {
     /// The history to begin with, if there is one.
     fn history(&self) -> anyhow::Result<Option<PathBuf>> {
         let named = self.history.as_deref().or(self.history_option.as_deref());
-        if named.is_none() && self.at.is_empty() && !self.read_only {
+        if named.is_none() && self.at.is_empty() && self.source.is_none() && !self.read_only {
             return Ok(None);
         }
         history_arg::resolve(named).map(Some)

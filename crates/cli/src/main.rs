@@ -29,6 +29,7 @@ mod secret_mask;
 mod serve;
 mod signals;
 mod sort_by;
+mod suggestion;
 mod tracer_config;
 
 use std::io::Write;
@@ -127,7 +128,10 @@ impl std::error::Error for InvalidArguments {}
 
 fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
     let is_diff = matches!(arguments.command, Command::Diff(_));
     let mut out = Printer::new();
     let outcome = run(arguments.command, &mut out).and_then(|outcome| {
@@ -144,6 +148,19 @@ fn main() -> ExitCode {
             let is_of_arguments = error.is::<InvalidArguments>();
             ExitCode::from(if is_diff || is_of_arguments { 2 } else { 1 })
         }
+    }
+}
+
+/// Reports arguments that are not well-formed.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let arguments: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    match cluster::misplaced_words(&arguments, error) {
+        Some(why) => {
+            Printer::new().print_to_stderr(&format!("error: {why}"));
+            ExitCode::from(2)
+        }
+        None => error.exit(),
     }
 }
 

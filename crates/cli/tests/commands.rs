@@ -343,7 +343,11 @@ fn a_failed_import_leaves_nothing_and_says_where_it_failed() {
     check("nothing.bin", b"\x00\x01\x02", "unrecognized format; pass --format");
     check("empty.jsonl", b"", "unrecognized format; pass --format");
     check("odd.yaml", b"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: a\n", "odd.yaml, line 4");
-    check("part.yaml", b"apiVersion: v1\nkind: Pod\n", "missing field `metadata`");
+    check(
+        "part.yaml",
+        b"apiVersion: v1\nkind: Pod\n",
+        "part.yaml, line 1: not a manifest: metadata is missing",
+    );
     let gzip = |bytes: &[u8]| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(bytes).unwrap();

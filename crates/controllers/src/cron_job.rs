@@ -12,7 +12,7 @@ use super::api::{CronJobSpec, CronJobStatus, JobSpec, ObjectReference};
 use super::informer_cache::OwnershipKind;
 use super::k8s_time::{Condition, K8sTime};
 use super::object_table::{CachedObject, creation_timestamp};
-use super::{Controller, SyncContext};
+use super::{Controller, EventText, SyncContext};
 
 const SECOND: i64 = 1_000_000_000;
 /// How long after a scheduled time the original syncs, to be safe from clock skew.
@@ -54,11 +54,15 @@ pub(super) fn sync(context: &mut SyncContext<'_>, cron_job: &Arc<CachedObject<Cr
     let mut jobs = context.cache.jobs_of(&cron_job.uid);
     let mut status = cron_job.status.clone();
     clean_up_finished_jobs(context, cron_job, &mut jobs, &mut status);
-    update_active_jobs(&jobs, &mut status);
+    update_active_jobs(context, cron_job, &jobs, &mut status);
     if !cron_job.is_deleting() && !cron_job.spec.suspend {
         match cron_job.spec.parse_schedule() {
             Ok(schedule) => start_job_if_due(context, cron_job, &jobs, &mut status, &schedule),
-            Err(error) => context.unsupported.add(format!("CronJob not run: {error}")),
+            Err(error) => {
+                context.unsupported.add(format!("CronJob not run: {error}"));
+                let message = format!("unparseable schedule: {:?} : {error}", cron_job.spec.schedule);
+                context.report(cron_job, EventText::warning("UnparseableSchedule", message));
+            }
         }
     }
     if status != cron_job.status {
@@ -87,7 +91,7 @@ fn clean_up_finished_jobs(
         finished_jobs.truncate(finished_jobs.len().saturating_sub(history_limit));
         for job in &finished_jobs {
             if !job.is_deleting() {
-                context.delete(OwnershipKind::Job, &job.name, &job.uid);
+                delete_job(context, cron_job, job);
             }
             status.active.retain(|active| *active.uid != *job.uid);
         }
@@ -96,7 +100,24 @@ fn clean_up_finished_jobs(
 }
 
 /// Removes finished and deleted Jobs from the list of active ones.
-fn update_active_jobs(jobs: &[Arc<CachedObject<JobSpec>>], status: &mut CronJobStatus) {
+fn update_active_jobs(
+    context: &mut SyncContext<'_>,
+    cron_job: &CachedObject<CronJobSpec>,
+    jobs: &[Arc<CachedObject<JobSpec>>],
+    status: &mut CronJobStatus,
+) {
+    for active in &status.active {
+        let job = jobs.iter().find(|job| *job.uid == *active.uid);
+        let text = match job.map(|job| finished_condition(job)) {
+            Some(Some(condition)) => EventText::normal(
+                "SawCompletedJob",
+                format!("Saw completed job: {}, condition: {condition}", active.name),
+            ),
+            Some(None) => continue,
+            None => EventText::normal("MissingJob", format!("Active job went missing: {}", active.name)),
+        };
+        context.report(cron_job, text);
+    }
     for job in jobs.iter().filter(|job| finished_condition(job) == Some("Complete")) {
         status.last_successful_time = status.last_successful_time.max(job.status.completion_time);
     }
@@ -126,11 +147,20 @@ fn start_job_if_due(
         let is_started = status.active.iter().any(|active| active.name == name)
             || status.last_schedule_time == Some(K8sTime(time));
         let policy = cron_job.spec.concurrency_policy.as_deref().unwrap_or("Allow");
-        if !(is_late || is_started || policy == "Forbid" && !status.active.is_empty()) {
+        let is_forbidden = policy == "Forbid" && !status.active.is_empty();
+        if is_late {
+            let time = time.timestamp().strftime("%a, %d %b %Y %H:%M:%S +0000");
+            let message = format!("Missed scheduled time to start a job: {time}");
+            context.report(cron_job, EventText::warning("MissSchedule", message));
+        } else if !is_started && is_forbidden {
+            let message =
+                "Not starting job because prior execution is running and concurrency policy is Forbid";
+            context.report(cron_job, EventText::normal("JobAlreadyActive", message));
+        } else if !is_started {
             if policy == "Replace" {
                 for active in std::mem::take(&mut status.active) {
                     if let Some(job) = jobs.iter().find(|job| *job.uid == *active.uid) {
-                        context.delete(OwnershipKind::Job, &job.name, &job.uid);
+                        delete_job(context, cron_job, job);
                     }
                 }
             }
@@ -140,6 +170,16 @@ fn start_job_if_due(
     if let Some(at) = next_sync_time(cron_job, status, now, schedule) {
         context.enqueue_at(at, Controller::CronJob, cron_job.name.clone());
     }
+}
+
+fn delete_job(
+    context: &mut SyncContext<'_>,
+    cron_job: &CachedObject<CronJobSpec>,
+    job: &CachedObject<JobSpec>,
+) {
+    context.delete(OwnershipKind::Job, &job.name, &job.uid);
+    let deleted = EventText::normal("SuccessfulDelete", format!("Deleted job {}", job.name.name));
+    context.report_call(cron_job, deleted, Some(EventText::warning("FailedDelete", "Deleted job: ")));
 }
 
 fn start_job(
@@ -158,6 +198,9 @@ fn start_job(
         None => {
             let uid = context.name_generator.uid(context.now);
             context.create(job_from_template(context.now, cron_job, &name, &uid, time));
+            let created = EventText::normal("SuccessfulCreate", format!("Created job {name}"));
+            let failed = EventText::warning("FailedCreate", "Error creating job: ");
+            context.report_call(cron_job, created, Some(failed));
             uid
         }
     };

@@ -306,10 +306,10 @@ impl PodChanges {
 
     fn carry_out(self, context: &mut SyncContext<'_>, set: &CurrentDaemonSet<'_>) {
         for node in self.nodes_needing_pods.iter().take(BURST_REPLICAS) {
-            context.create_pod(set.new_pod(node));
+            context.create_pod_of(set.daemon_set, set.new_pod(node));
         }
         for pod in self.pods_to_delete.iter().take(BURST_REPLICAS) {
-            context.delete_pod(pod);
+            context.delete_pod_of(set.daemon_set, pod);
         }
     }
 }

@@ -12,10 +12,10 @@ use kubernetes::go;
 use serde_json::Value;
 
 use self::replica_sets::{PlannedReplicaSet, ReplicaSets};
-use super::SyncContext;
 use super::api::{DeploymentSpec, DeploymentStatus};
 use super::informer_cache::OwnershipKind;
 use super::object_table::CachedObject;
+use super::{EventText, SyncContext};
 
 pub(super) fn sync(context: &mut SyncContext<'_>, deployment: &Arc<CachedObject<DeploymentSpec>>) {
     let is_empty = |key: &str| match deployment.spec.selector.get(key) {
@@ -25,6 +25,8 @@ pub(super) fn sync(context: &mut SyncContext<'_>, deployment: &Arc<CachedObject<
     };
     if is_empty("matchLabels") && is_empty("matchExpressions") {
         context.unsupported.add("Deployment ignored: it selects all pods".to_owned());
+        let message = "This deployment is selecting all pods. A non-empty selector is required.";
+        context.report(deployment, EventText::warning("SelectingAll", message));
         return;
     }
     if deployment.meta.annotations.get("deprecated.deployment.rollback.to").is_some() {
@@ -147,6 +149,9 @@ impl DeploymentSync<'_> {
         for set in self.sets.all() {
             if let Some(object) = set.updated_object(spec) {
                 context.update(object);
+                if let Some(scaled) = set.scaling_event() {
+                    context.report_call(self.deployment, scaled, None);
+                }
             }
         }
         self.write_deployment(context, progress);

@@ -16,7 +16,7 @@ use super::int_or_percent::{IntOrPercent, Rounding};
 use super::k8s_time::{Condition, K8sTime};
 use super::object_table::CachedObject;
 use super::pod::Pod;
-use super::{Controller, SyncContext};
+use super::{Controller, EventText, SyncContext};
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 /// The time within which an evicted pod is expected to be deleted, in seconds.
@@ -96,6 +96,9 @@ impl DisruptionController {
     pub(super) fn sync(&self, context: &mut SyncContext<'_>, budget: &CachedObject<PodDisruptionBudgetSpec>) {
         let budgets = self.by_namespace.get(&budget.name.namespace);
         let Some(selected_pods) = budgets.and_then(|budgets| budgets.get(&budget.name.name)) else { return };
+        if selected_pods.pods.is_empty() && selected_pods.selector.is_ok() {
+            context.report(budget, EventText::normal("NoPods", "No matching pods found"));
+        }
         let status = match selected_pods.expected_pod_count(context.cache, budget) {
             Ok((expected, desired)) => {
                 let (disrupted, recheck) = build_disrupted_pods(context, budget, selected_pods);
@@ -112,7 +115,11 @@ impl DisruptionController {
                     disrupted,
                 )
             }
-            Err(error) => fail_safe_status(context.now, budget, &error),
+            Err(error) => {
+                let message = format!("Failed to calculate the number of expected pods: {error}");
+                context.report(budget, EventText::warning("CalculateExpectedPodCountFailed", message));
+                fail_safe_status(context.now, budget, &error)
+            }
         };
         if status != budget.status {
             context.update(budget.with_status(&status));

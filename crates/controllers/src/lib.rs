@@ -14,6 +14,8 @@ mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
+mod endpoints;
+mod events;
 mod garbage_collector;
 mod informer;
 mod informer_cache;
@@ -39,14 +41,22 @@ use self::disruption::DisruptionController;
 use self::garbage_collector::GarbageCollector;
 use self::informer_cache::{InformerCache, OwnershipKind};
 use self::job::JobController;
+use self::object_table::{CachedObject, ObjectSpec};
 use self::pod_template::{NameGenerator, NewPod};
 use self::replica_set::ReplicaSetPods;
-use self::workqueue::WorkQueue;
+use self::workqueue::{QueueItem, WorkQueue};
 
+pub use self::endpoints::EndpointControllers;
+pub use self::events::{ControllerEvent, EventSubject, EventText};
 pub use self::pod_template::{TemplateHashes, template_hash_of};
 
 /// The most unsupported features that are named; further ones are only counted.
 const MAX_UNSUPPORTED: usize = 100;
+/// The delay after which a sync that has failed is repeated, doubled each time; kube-controller-manager begins with
+/// milliseconds, which would be many moments of a virtual clock.
+const MIN_RETRY_DELAY: i64 = 1_000_000_000;
+const MAX_RETRY_DELAY: i64 = 1000 * MIN_RETRY_DELAY;
+const MAX_RETRY_SHIFT: u32 = 10;
 /// The most pods that are created, or deleted, in one sync; further ones follow in the next.
 const BURST_REPLICAS: usize = 500;
 
@@ -62,6 +72,12 @@ pub struct Controllers {
     jobs: JobController,
     garbage_collector: GarbageCollector,
     unsupported: UnsupportedFeatures,
+    /// The item whose API calls were returned last.
+    last_item: Option<QueueItem>,
+    /// How often items have failed since they last did not.
+    failures: BTreeMap<QueueItem, u32>,
+    /// The Events since they were last taken; `None` if nobody takes them.
+    events: Option<Vec<ControllerEvent>>,
 }
 
 /// A controller. Their items are processed in this order.
@@ -119,6 +135,7 @@ struct SyncContext<'a> {
     name_generator: &'a mut NameGenerator,
     unsupported: &'a mut UnsupportedFeatures,
     api_calls: Vec<ApiCall>,
+    events: &'a mut Option<Vec<ControllerEvent>>,
 }
 
 /// Requested features that are not simulated, with their counts.
@@ -143,7 +160,21 @@ impl Controllers {
             jobs: JobController::default(),
             garbage_collector: GarbageCollector::default(),
             unsupported: UnsupportedFeatures::default(),
+            last_item: None,
+            failures: BTreeMap::new(),
+            events: None,
         }
+    }
+
+    /// Collects the Events of each sync, for [`Controllers::take_events`].
+    #[must_use]
+    pub fn with_events(self) -> Controllers {
+        Controllers { events: Some(Vec::new()), ..self }
+    }
+
+    /// The Events since the last call. Those about API calls are about the calls that were returned last.
+    pub fn take_events(&mut self) -> Vec<ControllerEvent> {
+        self.events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Sets the recorded pod template hashes: new ReplicaSets get them, and generated uids do not repeat recorded ones.
@@ -185,7 +216,7 @@ impl Controllers {
             return api_calls;
         }
         while let Some((controller, name)) = self.queue.pop(now) {
-            let Controllers { cache, queue, name_generator: names, unsupported, .. } = self;
+            let Controllers { cache, queue, name_generator: names, unsupported, events, .. } = self;
             names.begin_sync();
             let context = &mut SyncContext {
                 now,
@@ -194,6 +225,7 @@ impl Controllers {
                 name_generator: names,
                 unsupported,
                 api_calls: Vec::new(),
+                events,
             };
             match controller {
                 Controller::GarbageCollection => {}
@@ -231,10 +263,26 @@ impl Controllers {
             }
             let api_calls = std::mem::take(&mut context.api_calls);
             if !api_calls.is_empty() {
+                self.last_item = Some((controller, name));
                 return api_calls;
             }
+            self.failures.remove(&(controller, name));
         }
         Vec::new()
+    }
+
+    /// Ends the sync whose API calls were returned last. If one of them has failed, it is repeated, later each time.
+    pub fn finish_item(&mut self, now: Moment, has_failed: bool) {
+        let Some(item) = self.last_item.take() else { return };
+        if !has_failed {
+            self.failures.remove(&item);
+            return;
+        }
+        let failures = self.failures.entry(item.clone()).or_default();
+        let delay = MIN_RETRY_DELAY.checked_shl(*failures).unwrap_or(MAX_RETRY_DELAY).min(MAX_RETRY_DELAY);
+        *failures = (*failures + 1).min(MAX_RETRY_SHIFT);
+        let (controller, name) = item;
+        self.queue.add_at(now.plus_nanos(delay), controller, name);
     }
 
     /// When the next delayed item is due.
@@ -328,6 +376,22 @@ impl SyncContext<'_> {
 
     fn delete_pod(&mut self, pod: &pod::Pod) {
         self.delete(OwnershipKind::Pod, &pod.name, &pod.uid);
+    }
+
+    /// Creates a pod, and reports that about its owner.
+    fn create_pod_of<S: ObjectSpec>(&mut self, owner: &CachedObject<S>, pod: NewPod) {
+        self.create_pod(pod);
+        let Some(name) = self.reported_name() else { return };
+        let created = EventText::normal("SuccessfulCreate", format!("Created pod: {name}"));
+        self.report_call(owner, created, Some(EventText::warning("FailedCreate", "Error creating: ")));
+    }
+
+    /// Deletes a pod, and reports that about its owner.
+    fn delete_pod_of<S: ObjectSpec>(&mut self, owner: &CachedObject<S>, pod: &pod::Pod) {
+        self.delete_pod(pod);
+        let Some(_) = &self.events else { return };
+        let deleted = EventText::normal("SuccessfulDelete", format!("Deleted pod: {}", pod.name.name));
+        self.report_call(owner, deleted, Some(EventText::warning("FailedDelete", "Error deleting: ")));
     }
 }
 

@@ -19,6 +19,8 @@ use super::k8s_time::K8sTime;
 pub(super) trait ObjectSpec: Debug + DeserializeOwned {
     const API_VERSION: &'static str;
     const KIND: &'static str;
+    /// The controller, as the source of Events.
+    const EVENT_SOURCE: &'static str;
     type Status: Debug + Default + DeserializeOwned + Serialize + PartialEq;
 }
 

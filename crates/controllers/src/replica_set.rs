@@ -64,11 +64,11 @@ fn manage_replicas(context: &mut SyncContext<'_>, set: &Arc<CachedObject<Replica
     let active = active_pods(context.cache, set);
     let desired_replicas = usize::try_from(set.spec.replicas()).unwrap_or(0);
     for _ in 0..desired_replicas.saturating_sub(active.len()).min(BURST_REPLICAS) {
-        context.create_pod(set.spec.template.new_pod(&**set));
+        context.create_pod_of(set, set.spec.template.new_pod(&**set));
     }
     let surplus = active.len().saturating_sub(desired_replicas).min(BURST_REPLICAS);
     for pod in pods_to_delete(context, set, &active, surplus) {
-        context.delete_pod(&pod);
+        context.delete_pod_of(set, &pod);
     }
 }
 

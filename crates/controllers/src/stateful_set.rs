@@ -14,7 +14,7 @@ use super::object_table::{CachedObject, creation_timestamp};
 use super::pod::Pod;
 use super::pod_template::{CONTROLLER_REVISION_HASH_LABEL, NewPod, NewPodName};
 use super::revision_history;
-use super::{BURST_REPLICAS, Controller, SyncContext};
+use super::{BURST_REPLICAS, Controller, EventText, SyncContext};
 
 /// The highest ordinal that Kubernetes parses.
 const MAX_ORDINAL: i64 = i32::MAX as i64;
@@ -141,7 +141,7 @@ impl<'a> StatefulSetSync<'a> {
             {
                 return;
             }
-            context.delete_pod(&pod);
+            self.delete_pod(context, &pod);
             if is_ordered {
                 return;
             }
@@ -156,12 +156,12 @@ impl<'a> StatefulSetSync<'a> {
         let Some(pod) = &self.replicas[index] else {
             let ordinal = self.stateful_set.spec.ordinals.start + index as i64;
             self.create_missing_claims(context, ordinal);
-            context.create_pod(self.new_pod(ordinal));
+            self.create_pod(context, ordinal);
             return ReplicaLoop::Exit;
         };
         if pod.is_finished() {
             if !pod.is_deleting() {
-                context.delete_pod(pod);
+                self.delete_pod(context, pod);
             }
             return ReplicaLoop::Exit;
         }
@@ -184,7 +184,7 @@ impl<'a> StatefulSetSync<'a> {
             if pod.label(CONTROLLER_REVISION_HASH_LABEL) != Some(&self.update_revision.name.name)
                 && !pod.is_deleting()
             {
-                context.delete_pod(pod);
+                self.delete_pod(context, pod);
                 return;
             }
             if !self.is_available(pod, context.now) {
@@ -234,6 +234,38 @@ impl<'a> StatefulSetSync<'a> {
         pod
     }
 
+    fn create_pod(&self, context: &mut SyncContext<'_>, ordinal: i64) {
+        context.create_pod(self.new_pod(ordinal));
+        if let Some(name) = context.reported_name() {
+            self.report_change(context, "Create", format!("Pod {name}"), "successful");
+        }
+    }
+
+    fn delete_pod(&self, context: &mut SyncContext<'_>, pod: &Pod) {
+        context.delete_pod(pod);
+        self.report_change(context, "Delete", format!("Pod {}", pod.name.name), "successful");
+    }
+
+    /// Reports the change of an object that was made last.
+    fn report_change(
+        &self,
+        context: &mut SyncContext<'_>,
+        verb: &'static str,
+        subject: String,
+        outcome: &str,
+    ) {
+        let set = &self.stateful_set.name.name;
+        let (success, failure) = match verb {
+            "Create" => ("SuccessfulCreate", "FailedCreate"),
+            _ => ("SuccessfulDelete", "FailedDelete"),
+        };
+        let text = EventText::normal(success, format!("{verb} {subject} in StatefulSet {set} {outcome}"));
+        // Of a claim that cannot be created, Kubernetes says for which pod.
+        let subject = subject.replacen(" Pod ", " for Pod ", 1);
+        let failed = format!("{verb} {subject} in StatefulSet {set} failed error: ");
+        context.report_call(self.stateful_set, text, Some(EventText::warning(failure, failed)));
+    }
+
     fn claim_templates(&self) -> impl Iterator<Item = (&str, &Value)> {
         let templates = self.stateful_set.spec.volume_claim_templates.iter();
         templates.filter_map(|claim| Some((claim.pointer("/metadata/name")?.as_str()?, claim)))
@@ -262,6 +294,8 @@ impl<'a> StatefulSetSync<'a> {
                 "spec": template["spec"], "status": {"phase": "Pending"},
             });
             context.create(Object::from_trusted(claim.to_string()));
+            let subject = format!("Claim {} Pod {}-{ordinal}", name.name, set.name);
+            self.report_change(context, "Create", subject, "success");
         }
     }
 

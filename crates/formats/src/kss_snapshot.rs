@@ -340,7 +340,10 @@ mod tests {
             "export, nodes[0]: expected kind Node, found Pod",
         );
         refused(r#"{"pods":{"a":{}}}"#, "export, pods.a: must be a list of objects, or null");
-        refused("pods: []\n---\nnodes: []\n", "export, line 3: more than one document; expected one");
+        refused(
+            "pods: []\n---\nnodes: []\n",
+            "export, document 2, line 3: more than one document; expected one",
+        );
         refused(r#"{"pods":[ 7]}"#, "export, pods[0]: not a Kubernetes object");
         refused(r#"{"schedulerConfig":[]}"#, "export, schedulerConfig: not a Kubernetes object");
         for text in ["{\"pods\":[{}", "{\"pods\":[\n", "pods: [\n", "pods\n"] {

@@ -29,6 +29,13 @@ pub(crate) enum ManifestDocuments {
     Yaml(yaml::YamlDocuments),
 }
 
+/// Why a document has no objects.
+pub(crate) struct DocumentError {
+    /// The line in the text of the document, counted from 0.
+    line: u64,
+    why: String,
+}
+
 /// The fields of a list such as `List` or `PodList`; of any other object `items` is `None`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,12 +70,100 @@ impl ManifestDocuments {
         }
     }
 
+    /// An error in any document that was read.
+    pub(crate) fn line_error(&self, line: u64, why: impl Into<String>) -> Error {
+        match self {
+            ManifestDocuments::Json(values) => values.line_error(line, why),
+            ManifestDocuments::Yaml(documents) => documents.earlier_error(line, why.into()),
+        }
+    }
+
+    /// An error in the document that was read last.
     pub(crate) fn document_error(&self, line: u64, why: impl Into<String>) -> Error {
         match self {
             ManifestDocuments::Json(values) => values.line_error(line, why),
             ManifestDocuments::Yaml(documents) => documents.line_error(line, why.into()),
         }
     }
+
+    /// The error of the objects in a document that begins on this line.
+    pub(crate) fn objects_error(&self, first: u64, error: DocumentError) -> Error {
+        self.document_error(first + error.line, error.why)
+    }
+}
+
+// === impl DocumentError ===
+
+impl DocumentError {
+    /// Why this text, which is not JSON or not of this shape, is not a manifest.
+    fn of_text(text: &str, error: &serde_json::Error) -> DocumentError {
+        match serde_json::from_str::<Value>(text) {
+            Err(error) => {
+                let line = u64::try_from(error.line()).unwrap_or(u64::MAX).saturating_sub(1);
+                DocumentError { line, why: format!("not JSON: {}", without_position(&error)) }
+            }
+            Ok(value) => {
+                let why = shape_error(&value).unwrap_or_else(|| without_position(error));
+                DocumentError { line: 0, why: format!("not a manifest: {why}") }
+            }
+        }
+    }
+
+    /// Why this text, which is JSON, is not an object.
+    fn of_object(text: &str, error: &BadObject) -> DocumentError {
+        match error {
+            BadObject::Json(error) => DocumentError::of_text(text, error),
+            error => DocumentError { line: 0, why: error.to_string() },
+        }
+    }
+
+    fn of_item(self, index: usize) -> DocumentError {
+        // The lines of an item are not those of the document.
+        DocumentError { line: 0, why: format!("items[{index}]: {}", self.why) }
+    }
+}
+
+/// What a manifest lacks: its API version, kind, metadata, name, or a list where one is expected.
+fn shape_error(manifest: &Value) -> Option<String> {
+    if !manifest.is_object() {
+        let found = type_of(manifest);
+        return Some(format!("expected an object with apiVersion, kind and metadata, found {found}"));
+    }
+    let items = &manifest["items"];
+    if !(items.is_null() || items.is_array()) {
+        return Some(format!("items: expected a list, found {}", type_of(items)));
+    }
+    let expected = |value: Option<&Value>, field: &str, is_right: fn(&Value) -> bool, what: &str| match value
+    {
+        None | Some(Value::Null) => Some(format!("{field} is missing")),
+        Some(value) if is_right(value) => None,
+        Some(value) => Some(format!("{field}: expected {what}, found {}", type_of(value))),
+    };
+    let metadata = manifest.get("metadata");
+    let texts = ["apiVersion", "kind"]
+        .into_iter()
+        .find_map(|field| expected(manifest.get(field), field, Value::is_string, "a text"));
+    texts.or_else(|| expected(metadata, "metadata", Value::is_object, "a map")).or_else(|| {
+        let name = metadata.and_then(|metadata| metadata.get("name"));
+        expected(name, "metadata.name", Value::is_string, "a text")
+    })
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+/// The text of an error. Positions are those in the JSON that a document was made into.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.clone(), |(why, _)| why.to_owned())
 }
 
 /// Parses a text with a single document, YAML or JSON, that need not be a named object, such as a configuration.
@@ -78,7 +173,7 @@ pub fn parse_yaml(file: &str, text: &str) -> Result<Value> {
     if let Some((line, _)) = documents.next()? {
         return Err(Error::invalid_line(file, line, "more than one document; expected one"));
     }
-    serde_json::from_str(&text).map_err(|error| Error::invalid_line(file, line, error.to_string()))
+    serde_json::from_str(&text).map_err(|error| Error::invalid_line(file, line, without_position(&error)))
 }
 
 /// Calls `each` with every object of a file that is to be created. An object with `generateName` and no name gets the
@@ -87,7 +182,7 @@ pub fn for_each_new_object(input: Input, mut each: impl FnMut(Object)) -> Result
     let mut documents = ManifestDocuments::open(input)?;
     while let Some((line, text)) = documents.next()? {
         let objects = objects_of_document_with(&text, &parse_with_generate_name)
-            .map_err(|why| documents.document_error(line, why))?;
+            .map_err(|error| documents.objects_error(line, error))?;
         objects.into_iter().for_each(&mut each);
     }
     Ok(())
@@ -110,22 +205,22 @@ fn parse_with_generate_name(text: &str) -> std::result::Result<Object, BadObject
 }
 
 /// The objects of one document: the object itself, or the items of a list, including nested lists.
-pub(crate) fn objects_of_document(text: &str) -> std::result::Result<Vec<Object>, String> {
+pub(crate) fn objects_of_document(text: &str) -> std::result::Result<Vec<Object>, DocumentError> {
     objects_of_document_with(text, &Object::parse)
 }
 
 fn objects_of_document_with(
     text: &str,
     parse: &dyn Fn(&str) -> std::result::Result<Object, BadObject>,
-) -> std::result::Result<Vec<Object>, String> {
+) -> std::result::Result<Vec<Object>, DocumentError> {
     let list: ManifestList<'_> =
-        serde_json::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
+        serde_json::from_str(text).map_err(|error| DocumentError::of_text(text, &error))?;
     let Some(kind) = list.kind.strip_suffix("List").filter(|_| list.items.is_some()) else {
-        return Ok(vec![parse(text).map_err(|error| error.to_string())?]);
+        return Ok(vec![parse(text).map_err(|error| DocumentError::of_object(text, &error))?]);
     };
     let mut objects = Vec::new();
     for (index, item) in list.items.into_iter().flatten().enumerate() {
-        let at = |why: String| format!("items[{index}]: {why}");
+        let at = |error: DocumentError| error.of_item(index);
         let text = with_type_meta(item.get(), &list.api_version, kind);
         if Meta::read(&text).is_err()
             && let Ok(ManifestList { kind, items: Some(_), .. }) = serde_json::from_str(&text)
@@ -135,7 +230,7 @@ fn objects_of_document_with(
             objects.extend(objects_of_document_with(&text, parse).map_err(at)?);
             continue;
         }
-        objects.push(parse(&text).map_err(|error| at(error.to_string()))?);
+        objects.push(parse(&text).map_err(|error| at(DocumentError::of_object(&text, &error)))?);
     }
     Ok(objects)
 }
@@ -288,13 +383,32 @@ mod tests {
         refused("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n", "line 1: ");
         refused(
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n---\nkind: [\n",
-            "file, line 6: not YAML: unclosed bracket",
+            "file, document 2, line 6: not YAML: unclosed bracket",
         );
-        refused("a: 1\na: 2\n", "duplicate");
+        refused(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n# third\napiVersion: v1\nkind: Pod\n",
+            "file, document 2, line 5: not a manifest: metadata is missing",
+        );
+        refused(
+            "- a\n",
+            "file, line 1: not a manifest: expected an object with apiVersion, kind and metadata, found a list",
+        );
+        refused(
+            "apiVersion: 1\nkind: Pod\n",
+            "line 1: not a manifest: apiVersion: expected a text, found a number",
+        );
+        refused(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n",
+            "metadata.name: expected a text, found a number",
+        );
+        refused("apiVersion: v1\nkind: PodList\nitems: {a: b}\n", "items: expected a list, found a map");
+        refused("{\n\"apiVersion\": \"v1\",\n\"kind\" \"Pod\"}", "file, line 3: not JSON: expected `:`");
+        refused("a: 1\na: 2\n", "line 2: not YAML: duplicate key \"a\"");
+        refused(&"[".repeat(300), "line 1: not YAML: too many lists and maps in one another");
         refused(r#"{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{}}]}"#, "items[0]");
         refused(
             "a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
-            "line",
+            "too large, or becomes so when its aliases are expanded",
         );
     }
 }

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::batch::WatchPosition;
 use crate::change_indexer::{ChangeIndexer, Stream, streams};
 use crate::error::{Error, ErrorContext, Result};
-use crate::frame::{FrameCodec, PendingVersions, VersionRow};
+use crate::frame::{Compression, FrameCodec, PendingVersions, VersionRow};
 use crate::gaps;
 use crate::index_schedule::IndexSchedule;
 use crate::lock::WriterLock;
@@ -43,6 +43,11 @@ pub struct BulkWriter {
 impl BulkWriter {
     /// Begins an import into `path`, which may be an existing history.
     pub fn open(path: &Path) -> Result<BulkWriter> {
+        BulkWriter::open_with(path, Compression::default())
+    }
+
+    /// The same with another compression.
+    pub fn open_with(path: &Path, compression: Compression) -> Result<BulkWriter> {
         let lock = WriterLock::take(path)?;
         let scratch = (!schema::exists(path)?).then(|| TemporaryFile::beside(path));
         let connection = match &scratch {
@@ -57,7 +62,7 @@ impl BulkWriter {
             indexer,
             pending: HashMap::new(),
             ends: HashMap::new(),
-            codec: FrameCodec::new(),
+            codec: FrameCodec::with_compression(compression),
             reader: VersionReader::new(),
             keyframe_schedule: KeyframeSchedule::default(),
             index_schedule: IndexSchedule::default(),
@@ -192,7 +197,8 @@ impl BulkWriter {
         block.remove_rows(connection, &self.path)?;
         if due {
             let (seq, at) = block.end();
-            let parts = pack_keyframe(connection, &self.path, &mut self.reader, stream, seq)?;
+            let parts =
+                pack_keyframe(connection, &self.path, &mut self.reader, &mut self.codec, stream, seq)?;
             insert_keyframe(connection, &self.path, stream.id, seq, at, &parts)?;
             self.keyframe_schedule.reset(stream, &parts);
         }

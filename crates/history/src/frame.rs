@@ -24,13 +24,25 @@ pub(crate) const MAX_OBJECT_BYTES: usize = 32 << 20;
 
 /// The first bytes of every frame; the digit is the version of the layout.
 pub(crate) const MAGIC: &[u8; 8] = b"KINEFRM1";
-/// At 9 the recorded test clusters take a sixth less space than at 3; higher levels cost much more and gain little.
-const OBJECT_LEVEL: i32 = 9;
+/// At 9 the recorded test clusters take a fifth less space than at 2; higher levels cost much more and gain little.
+const SMALL_LEVEL: i32 = 9;
 /// The level's default hash table takes ten megabytes per open writer. With one of two megabytes the recorded and
 /// generated test clusters take the same space to a tenth of a byte per change, and no more time.
-const HASH_LOG: u32 = 18;
+const SMALL_HASH_LOG: u32 = 18;
+/// Six times as fast as 9; 3 is slower and not smaller.
+const FAST_LEVEL: i32 = 2;
 /// Columns are small; most of the gain is in runs of zeros.
 const COLUMN_LEVEL: i32 = 3;
+
+/// How the objects of a history are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// For a small file: recordings and imports are kept.
+    #[default]
+    Small,
+    /// In less time, for a file that can be made again: a quarter larger.
+    Fast,
+}
 
 /// The contents of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,9 +180,19 @@ impl PendingVersions {
 
 impl FrameCodec {
     pub(crate) fn new() -> FrameCodec {
+        FrameCodec::with_compression(Compression::default())
+    }
+
+    pub(crate) fn with_compression(compression: Compression) -> FrameCodec {
         let compressor = |level| zstd::bulk::Compressor::new(level).expect("the compression level is valid");
-        let mut objects = compressor(OBJECT_LEVEL);
-        objects.set_parameter(CParameter::HashLog(HASH_LOG)).expect("the hash log is valid");
+        let objects = match compression {
+            Compression::Small => {
+                let mut objects = compressor(SMALL_LEVEL);
+                objects.set_parameter(CParameter::HashLog(SMALL_HASH_LOG)).expect("the hash log is valid");
+                objects
+            }
+            Compression::Fast => compressor(FAST_LEVEL),
+        };
         FrameCodec {
             compressor: objects,
             column_compressor: compressor(COLUMN_LEVEL),

@@ -47,6 +47,7 @@ pub use changes::Changes;
 pub use copy::copy;
 pub use doctor::{DoctorReport, doctor};
 pub use error::{Error, Result};
+pub use frame::Compression;
 pub use history::{History, KindSummary, SourceSummary, Summary};
 pub use lock::require_folder;
 pub use prune::{PruneReport, Retention, prune, prune_incrementally};

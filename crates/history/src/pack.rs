@@ -222,20 +222,21 @@ pub(crate) fn pack_keyframe(
     connection: &Connection,
     path: &Path,
     reader: &mut VersionReader,
+    codec: &mut FrameCodec,
     stream: &Stream,
     seq: i64,
 ) -> Result<Vec<KeyframePart>> {
     let locations = locate_state(connection, path, reader, stream, ReadPoint::Seq(seq))?;
-    let (mut codec, mut parts, mut pending) = (FrameCodec::new(), Vec::new(), PendingVersions::default());
+    let (mut parts, mut pending) = (Vec::new(), PendingVersions::default());
     reader.read_versions(connection, path, stream, &locations, |row, text| {
         pending.push(*row, text);
         if pending.is_full() {
-            parts.push(KeyframePart::pack(&mut codec, stream, &std::mem::take(&mut pending)));
+            parts.push(KeyframePart::pack(codec, stream, &std::mem::take(&mut pending)));
         }
     })?;
     // An empty state also needs a part, or there would be no keyframe.
     if !pending.rows.is_empty() || parts.is_empty() {
-        parts.push(KeyframePart::pack(&mut codec, stream, &pending));
+        parts.push(KeyframePart::pack(codec, stream, &pending));
     }
     Ok(parts)
 }

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::change_indexer::{Stream, streams};
 use crate::error::{Error, ErrorContext, Result};
-use crate::frame::{MAX_FRAME_BYTES, MAX_FRAME_VERSIONS, PendingVersions};
+use crate::frame::{FrameCodec, MAX_FRAME_BYTES, MAX_FRAME_VERSIONS, PendingVersions};
 use crate::index_schedule::IndexSchedule;
 use crate::index_segment::IndexSegment;
 use crate::pack::{
@@ -339,7 +339,8 @@ impl Packer {
     /// Writes the keyframe and the index segment that are due after a block.
     fn finish_block(&mut self, stream: &Stream, (seq, at): (i64, i64), is_keyframe_due: bool) -> Result<()> {
         if is_keyframe_due {
-            let parts = pack_keyframe(&self.connection, &self.path, &mut self.reader, stream, seq)?;
+            let codec = &mut FrameCodec::new();
+            let parts = pack_keyframe(&self.connection, &self.path, &mut self.reader, codec, stream, seq)?;
             self.keyframe_schedule.reset(stream, &parts);
             self.outbox.deliver(stream.id, 0, PackedOutputKind::Keyframe { seq, at, parts })?;
         }

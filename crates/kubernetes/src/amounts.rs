@@ -178,7 +178,7 @@ impl ResourceAmounts {
 }
 
 /// Whether the scheduler accounts for a resource of that name besides cpu, memory and ephemeral storage.
-fn is_scalar_resource_name(name: &str) -> bool {
+pub fn is_scalar_resource_name(name: &str) -> bool {
     is_extended_resource_name(name)
         || name.starts_with("hugepages-")
         || name.contains("kubernetes.io/")

@@ -4,6 +4,8 @@ use std::fmt::{self, Write};
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_saphyr::Error;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
 /// The limits of a document.
@@ -46,6 +48,33 @@ pub fn to_json(
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options::<JsonText>(document, options).map(|JsonText(text)| text)
+}
+
+const TOO_DEEP: &str = "too many lists and maps in one another";
+const TOO_LARGE: &str = "the document is too large, or becomes so when its aliases are expanded";
+
+/// Why a document cannot be read, for those who wrote it. The position is the error's.
+pub fn reason(error: &serde_saphyr::Error) -> String {
+    match error.without_snippet() {
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => TOO_DEEP.to_owned(),
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => TOO_LARGE.to_owned(),
+        Error::UnknownAnchor { .. } => "an alias of an anchor that does not exist".to_owned(),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key {key:?}"),
+        error => {
+            // The position counts from the beginning of the document.
+            let why = error.to_string();
+            match why.split(" at line ").next().unwrap_or(&why) {
+                // The parser has limits of its own. Errors within lists and maps reach this only as texts.
+                "recursion limit exceeded" => TOO_DEEP.to_owned(),
+                why if why.starts_with("alias replay limit exceeded") => TOO_LARGE.to_owned(),
+                why => why.to_owned(),
+            }
+        }
+    }
 }
 
 /// The line and the key of an error about a duplicate key.

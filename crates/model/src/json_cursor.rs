@@ -145,6 +145,27 @@ impl<'a> JsonCursor<'a> {
         self.skip_until(self.depth.saturating_sub(1));
     }
 
+    /// The texts of members, by name, of the map that begins here; `None` for one that is missing. Stops after the map.
+    /// Fails if no map begins here, or it has one of them twice.
+    pub fn members<const N: usize>(&mut self, names: [&str; N]) -> Option<[Option<&'a str>; N]> {
+        if self.peek() != b'{' {
+            return None;
+        }
+        let mut texts = [None; N];
+        self.enter();
+        while self.has_next() {
+            let name = self.key();
+            let start = self.at();
+            self.skip();
+            if let Some(index) = names.iter().position(|wanted| *wanted == name)
+                && texts[index].replace(self.since(start)).is_some()
+            {
+                return None;
+            }
+        }
+        Some(texts)
+    }
+
     /// Skips values until the position is in `depth` maps and lists again.
     fn skip_until(&mut self, depth: usize) {
         loop {
@@ -338,21 +359,8 @@ impl<'a> JsonCursor<'a> {
 /// The texts of members of a map by name; `None` for one that is missing. Fails if the text is no map, or has one of
 /// them twice.
 pub fn json_members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[Option<&'a str>; N]> {
-    let (mut cursor, mut texts) = (JsonCursor::new(json), [None; N]);
-    if cursor.peek() != b'{' {
-        return None;
-    }
-    cursor.enter();
-    while cursor.has_next() {
-        let name = cursor.key();
-        let start = cursor.at();
-        cursor.skip();
-        if let Some(index) = names.iter().position(|wanted| *wanted == name)
-            && texts[index].replace(cursor.since(start)).is_some()
-        {
-            return None;
-        }
-    }
+    let mut cursor = JsonCursor::new(json);
+    let texts = cursor.members(names)?;
     cursor.is_valid_end().then_some(texts)
 }
 

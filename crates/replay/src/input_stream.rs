@@ -264,14 +264,18 @@ impl<'a> InputStream<'a> {
 fn mutable_fields_hash(pod: &Object) -> u64 {
     let mut cursor = JsonCursor::new(pod.as_str());
     let (mut labels, mut tolerations) = (Vec::new(), None);
+    // Most of the text follows after both: a pod's status is last.
+    let (mut has_metadata, mut has_spec) = (false, false);
     cursor.enter();
-    while cursor.has_next() {
+    while !(has_metadata && has_spec) && cursor.has_next() {
         let member = cursor.key();
         let is_spec = member == "spec";
         if (!is_spec && member != "metadata") || cursor.peek() != b'{' {
             cursor.skip();
             continue;
         }
+        has_spec |= is_spec;
+        has_metadata |= !is_spec;
         cursor.enter();
         while cursor.has_next() {
             match &*cursor.key() {

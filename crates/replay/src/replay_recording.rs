@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 
-use history::BulkWriter;
+use history::{BulkWriter, Compression};
 use model::{IncomingChange, Kind, Moment, Object, What};
 use simulation::{Observer, PodDemand, SimulationEvent};
 
@@ -133,7 +133,7 @@ impl ReplayObserver for ReplayRecording {
 
 impl WriterThread {
     fn start(path: &Path, source: Arc<str>) -> Result<WriterThread, history::Error> {
-        let mut bulk = BulkWriter::open(path)?;
+        let mut bulk = BulkWriter::open_with(path, Compression::Fast)?;
         let (sender, batches) = mpsc::sync_channel::<Vec<(Moment, What)>>(BATCHES_AHEAD);
         let write = move || {
             for (at, what) in batches.into_iter().flatten() {

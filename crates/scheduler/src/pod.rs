@@ -263,7 +263,7 @@ impl SchedulingSpec {
 
 impl AffinityTerm {
     /// Whether it matches a pod of that namespace, which has the labels `namespace_labels`.
-    pub(crate) fn matches(&self, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
+    pub fn matches(&self, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
         self.matches_namespace(namespace, namespace_labels) && self.selector.matches(|key| labels.get(key))
     }
 
@@ -280,7 +280,7 @@ impl HostPort {
     pub(crate) const ALL_ADDRESSES: &str = "0.0.0.0";
 
     /// Whether both cannot be used on one node.
-    pub(crate) fn conflicts(&self, other: &HostPort) -> bool {
+    pub fn conflicts(&self, other: &HostPort) -> bool {
         let everywhere = |port: &HostPort| *port.ip == *HostPort::ALL_ADDRESSES;
         self.port == other.port
             && self.protocol == other.protocol

@@ -49,20 +49,22 @@ pub(crate) fn create_initial_objects(
             }),
         )?;
     }
-    create(
-        registry,
-        json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": {
-                "name": "kubernetes", "namespace": "default",
-                "labels": {"component": "apiserver", "provider": "kubernetes"},
-            },
-            "spec": {
-                "clusterIP": "10.96.0.1",
-                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
-            },
-        }),
-    )
+    create(registry, kubernetes_service())
+}
+
+/// The Service of the API server.
+pub(crate) fn kubernetes_service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": "10.96.0.1",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+        },
+    })
 }
 
 fn create(registry: &Registry, object: Value) -> Result<(), ApiError> {

@@ -122,6 +122,7 @@ impl VirtualCluster {
         let store = Arc::new(MemoryStore::new(Box::new(move || store_clock.now()), options.git_version));
         let registry = Registry::new(store.clone(), options.control_plane.seed);
         let signer = TokenSigner::generate().map_err(|_| StartError::Random)?;
+        let registry = registry.with_components(options.control_plane.components.status_names());
         let registry = Arc::new(registry.with_token_signer(signer).with_validator(stage_kind(), |object| {
             Stage::parse(object).map(drop).map_err(|error| error.to_string())
         }));

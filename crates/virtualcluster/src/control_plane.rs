@@ -2,11 +2,15 @@
 //!
 //! One thread runs all of them, so that the same changes at the same moments lead to the same decisions.
 
+mod advance;
 mod autoscaling;
 mod core_event_recorder;
+mod correlated_event_recorder;
+mod event_expiry;
 mod event_recorder;
 mod garbage_collection;
 mod kubelet;
+mod kubernetes_service;
 mod namespaces;
 mod node_leases;
 mod pod_addresses;
@@ -19,9 +23,8 @@ mod workloads;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apiserver::{ChangeReader, MemoryStore, Registry, StoreChange, StoreEvent};
 use kubernetes::objects::{NodeEvent, NodeView, PodEvent, PodSpecCache, PodView};
@@ -33,15 +36,19 @@ use crate::clock::ClusterClock;
 use crate::recording::ClusterRecording;
 use crate::stage::stage_kind;
 use autoscaling::Autoscaling;
+use event_expiry::EventExpiry;
 use event_recorder::EventRecorder;
 use garbage_collection::GarbageCollection;
 use kubelet::Kubelet;
+use kubernetes_service::KubernetesService;
 use namespaces::Namespaces;
 use pod_scheduling::PodScheduling;
 use tasks::ClusterTask;
 use volumes::Volumes;
 use workloads::Workloads;
 
+pub(crate) use advance::AdvanceInterrupt;
+pub use advance::{AdvanceCancellation, AdvanceError, AdvanceTarget, MAX_ADVANCE};
 pub use autoscaling::AutoscalerSettings;
 pub use stage_player::EndlessStages;
 pub use tasks::{ComponentSet, InvalidComponents};
@@ -129,72 +136,6 @@ pub(crate) enum Command {
     },
 }
 
-/// What ends an advance before its target: its own cancellation, or an interruption of all advances.
-#[derive(Clone, Debug)]
-pub(crate) struct AdvanceInterrupt {
-    cancellation: AdvanceCancellation,
-    /// The number of interruptions of all advances, now and when this one was requested.
-    interruptions: Arc<AtomicU64>,
-    interruptions_before: u64,
-}
-
-/// The cancellation of one advance, by the caller who no longer waits for it. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct AdvanceCancellation(Arc<AtomicBool>);
-
-/// A clock that cannot be moved, or not so far.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AdvanceError {
-    /// The clock moves by itself.
-    #[error("the clock of this cluster is the wall clock: start it with --clock virtual")]
-    RealClock,
-    /// A moment never ends, since stages of an object have no delay.
-    #[error("the clock stays at {at}: {stages}")]
-    EndlessStages {
-        /// The moment.
-        at: Moment,
-        /// The object, and its stages.
-        stages: EndlessStages,
-    },
-    /// The components do not come to an end at a moment.
-    #[error(
-        "the clock stays at {at}: the components have not finished after {rounds} rounds; the last change was of {last}"
-    )]
-    Unsettled {
-        /// The moment.
-        at: Moment,
-        /// How often all of them have worked.
-        rounds: usize,
-        /// The object that was changed last.
-        last: String,
-    },
-    /// The duration is longer than [`MAX_ADVANCE`].
-    #[error("the clock moves by at most {MAX_ADVANCE_DAYS} days (10 years) at once")]
-    TooFar,
-    /// It was cancelled, or the cluster was reset meanwhile.
-    #[error("interrupted: the clock stays at {at}")]
-    Interrupted {
-        /// The moment that it had reached.
-        at: Moment,
-    },
-    /// The cluster has ended.
-    #[error("the cluster has ended")]
-    Stopped,
-}
-
-/// The longest duration by which a virtual clock moves at once: 10 years.
-pub const MAX_ADVANCE: Duration = Duration::from_secs(MAX_ADVANCE_DAYS * 24 * 3600);
-const MAX_ADVANCE_DAYS: u64 = 3650;
-
-/// How far a virtual clock moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdvanceTarget {
-    /// By a duration of at most [`MAX_ADVANCE`].
-    By(Duration),
-    /// Until nothing is about to happen by itself; at most by a day.
-    UntilIdle,
-}
-
 /// What the components know, and the tasks that they have set themselves.
 struct Components {
     agenda: Agenda<ClusterTask>,
@@ -203,6 +144,8 @@ struct Components {
     nodes: HashMap<Arc<str>, Arc<NodeView>>,
     event_recorder: EventRecorder,
     namespaces: Namespaces,
+    kubernetes_service: KubernetesService,
+    event_expiry: EventExpiry,
     scheduling: Option<PodScheduling>,
     kubelet: Option<Kubelet>,
     garbage_collection: Option<GarbageCollection>,
@@ -223,39 +166,15 @@ struct ComponentContext<'a> {
 
 /// The most changes that are read at once.
 const BATCH_SIZE: usize = 1024;
+/// The shortest time between two waits for a change: while clients write much, each write would wake the thread up.
+const MIN_WAKE_INTERVAL: Duration = Duration::from_millis(1);
 /// The longest wait for a change.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
-/// How far a clock moves at most until nothing is about to happen: stages may follow each other forever.
-const MAX_UNTIL_IDLE: Duration = Duration::from_secs(24 * 3600);
 /// The most rounds of work before commands are read again.
 const MAX_ROUNDS: usize = if cfg!(test) { 1_000 } else { 10_000 };
 /// How often so many rounds are worked at one moment. A StatefulSet whose pods start one after the other takes six rounds
 /// for each; a ReplicaSet whose pods fail at once never ends, and is slower with each pod.
 const MAX_ATTEMPTS_TO_SETTLE: usize = 3;
-
-// === impl AdvanceInterrupt ===
-
-impl AdvanceInterrupt {
-    /// That of an advance which is requested now. `interruptions` counts those of all advances.
-    pub(crate) fn new(cancellation: AdvanceCancellation, interruptions: Arc<AtomicU64>) -> AdvanceInterrupt {
-        let interruptions_before = interruptions.load(Ordering::Acquire);
-        AdvanceInterrupt { cancellation, interruptions, interruptions_before }
-    }
-
-    fn is_set(&self) -> bool {
-        self.cancellation.0.load(Ordering::Acquire)
-            || self.interruptions.load(Ordering::Acquire) != self.interruptions_before
-    }
-}
-
-// === impl AdvanceCancellation ===
-
-impl AdvanceCancellation {
-    /// Ends the advance at the next task.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
 
 // === impl ControlPlane ===
 
@@ -293,7 +212,7 @@ impl ControlPlane {
     pub(crate) fn run(mut self) -> history::Result<()> {
         self.list();
         let mut waiting: Vec<Sender<bool>> = Vec::new();
-        let mut attempts_to_settle = 0;
+        let (mut attempts_to_settle, mut last_wake) = (0, Instant::now());
         loop {
             let is_idle = self.work();
             attempts_to_settle = if is_idle { 0 } else { attempts_to_settle + 1 };
@@ -319,7 +238,9 @@ impl ControlPlane {
             }
             let timeout =
                 if is_idle && waiting.is_empty() { self.time_to_next_task() } else { Duration::ZERO };
+            std::thread::sleep(MIN_WAKE_INTERVAL.saturating_sub(last_wake.elapsed()).min(timeout));
             self.read_changes(timeout);
+            last_wake = Instant::now();
         }
     }
 
@@ -402,64 +323,10 @@ impl ControlPlane {
             return MAX_WAIT;
         }
         let now = self.clock.now();
-        let due = self.components.next_due(now);
+        // A virtual clock does not stop when Events end: they go at the next task.
+        let due =
+            self.components.next_due(now).into_iter().chain(self.components.event_expiry.next_due()).min();
         due.map_or(MAX_WAIT, |due| nanos_between(now, due).min(MAX_WAIT))
-    }
-
-    /// Whether the advance that runs is to end.
-    fn is_interrupted(&self) -> bool {
-        self.advance_interrupt.as_ref().is_some_and(AdvanceInterrupt::is_set)
-    }
-
-    /// Moves the clock. It stays where a moment does not end, and where it is interrupted.
-    fn advance(&mut self, target: AdvanceTarget) -> Result<(), AdvanceError> {
-        if !self.clock.is_virtual() {
-            return Err(AdvanceError::RealClock);
-        }
-        let end = match target {
-            AdvanceTarget::By(duration) => Some(kubernetes::time::after(self.clock.now(), duration)),
-            AdvanceTarget::UntilIdle => None,
-        };
-        let patience = kubernetes::time::after(self.clock.now(), MAX_UNTIL_IDLE);
-        loop {
-            self.finish_moment()?;
-            if self.is_interrupted() {
-                return Err(AdvanceError::Interrupted { at: self.clock.now() });
-            }
-            let next = self.components.next_due(self.clock.now());
-            match (next, end) {
-                (Some(next), Some(end)) if next <= end => self.clock.set(next),
-                (_, Some(end)) => {
-                    self.clock.set(end);
-                    return self.finish_moment();
-                }
-                (Some(next), None) if self.components.is_busy() && next <= patience => self.clock.set(next),
-                (_, None) => return Ok(()),
-            }
-        }
-    }
-
-    /// Works until nothing is left to do at the moment that a virtual clock shows.
-    fn finish_moment(&mut self) -> Result<(), AdvanceError> {
-        let at = self.clock.now();
-        let is_finished = (0..MAX_ATTEMPTS_TO_SETTLE).any(|_| self.work());
-        if !is_finished && self.is_interrupted() {
-            return Err(AdvanceError::Interrupted { at });
-        }
-        if let Some(stages) = self.components.endless_stages() {
-            return Err(AdvanceError::EndlessStages { at, stages });
-        }
-        if is_finished {
-            return Ok(());
-        }
-        let last = self.last_change.as_deref().map_or_else(String::new, |change| match change {
-            StoreChange::Event(event) => {
-                let meta = event.new.meta();
-                format!("{} {}/{}", meta.kind, meta.namespace, meta.name)
-            }
-            StoreChange::Reset => "all objects".to_owned(),
-        });
-        Err(AdvanceError::Unsettled { at, rounds: MAX_ROUNDS * MAX_ATTEMPTS_TO_SETTLE, last })
     }
 }
 
@@ -481,6 +348,8 @@ impl Components {
             nodes: HashMap::new(),
             event_recorder: EventRecorder::default(),
             namespaces: Namespaces::new(settings.certificate_authority.clone()),
+            kubernetes_service: KubernetesService::default(),
+            event_expiry: EventExpiry::default(),
             scheduling: enabled
                 .scheduler
                 .then(|| PodScheduling::new(settings.scheduler.clone(), settings.scheduling_annotations)),
@@ -523,6 +392,8 @@ impl Components {
             nodes,
             event_recorder: events,
             namespaces,
+            kubernetes_service,
+            event_expiry,
             scheduling,
             kubelet,
             garbage_collection,
@@ -534,6 +405,8 @@ impl Components {
             garbage_collection.observe(event);
         }
         namespaces.observe(event);
+        kubernetes_service.observe(event);
+        event_expiry.observe(now, event);
         if event.kind.is("", "Pod") {
             let pod_event = pod_event(&what, pods, pod_specs);
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
@@ -547,7 +420,7 @@ impl Components {
                 volumes.observe_pod(&pod_event);
             }
             if let Some(workloads) = workloads {
-                workloads.observe_pod(context, &pod_event);
+                workloads.observe_pod(context, &pod_event, &what);
             }
             if let Some(autoscaling) = autoscaling {
                 autoscaling.observe_pod(now, &pod_event);
@@ -562,7 +435,7 @@ impl Components {
                 kubelet.observe_node(context, &node_event);
             }
             if let Some(workloads) = workloads {
-                workloads.observe_node(&node_event);
+                workloads.observe_node(&node_event, &what);
             }
             if let Some(autoscaling) = autoscaling {
                 autoscaling.observe_node(&node_event);
@@ -596,21 +469,14 @@ impl Components {
         while let Some(task) = agenda.take(now) {
             has_worked = true;
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
-            match task {
-                ClusterTask::SyncWorkloads => {
-                    if let Some(workloads) = &mut self.workloads {
-                        workloads.wake();
-                    }
-                }
-                task => {
-                    if let Some(kubelet) = &mut self.kubelet {
-                        kubelet.run(context, task);
-                    }
-                }
+            if let Some(kubelet) = &mut self.kubelet {
+                kubelet.run(context, task);
             }
         }
         let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
         has_worked |= self.namespaces.work(context);
+        has_worked |= self.kubernetes_service.work(context);
+        has_worked |= self.event_expiry.work(context);
         if let Some(garbage_collection) = &mut self.garbage_collection {
             has_worked |= garbage_collection.work(context);
         }

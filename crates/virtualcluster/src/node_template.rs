@@ -1,5 +1,7 @@
 //! Templates of nodes.
 
+use std::net::Ipv4Addr;
+
 use kubernetes::well_known;
 use serde_json::{Value, json};
 
@@ -16,6 +18,9 @@ pub struct NodeTemplate {
 #[error("the node template is not a Node: expected kind Node, found {0}")]
 pub struct NotANode(String);
 
+/// The address of the first node; nodes that nobody gives an address have the one before it.
+const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
 impl NodeTemplate {
     /// A template from the manifest of a Node. The nodes are named after it: `NAME-0`, `NAME-1`.
     pub fn new(node: Value) -> Result<NodeTemplate, NotANode> {
@@ -27,7 +32,7 @@ impl NodeTemplate {
         Ok(NodeTemplate { node, prefix })
     }
 
-    /// The node of this number.
+    /// The node of this number, with an address of its own.
     pub fn node(&self, index: usize) -> Value {
         let name = format!("{}-{index}", self.prefix);
         let mut node = self.node.clone();
@@ -46,6 +51,11 @@ impl NodeTemplate {
         metadata["labels"][well_known::HOSTNAME] = name.as_str().into();
         // Programs that write to clusters of fake nodes only look for this annotation.
         metadata["annotations"][well_known::KWOK_NODE] = "fake".into();
+        let address =
+            Ipv4Addr::from(u32::from(FIRST_ADDRESS).wrapping_add(u32::try_from(index).unwrap_or(0)));
+        node["status"]["addresses"] = json!([
+            {"type": "InternalIP", "address": address.to_string()}, {"type": "Hostname", "address": name},
+        ]);
         node
     }
 }

@@ -4,6 +4,7 @@ mod autoscaling;
 mod recording;
 mod scheduling_annotations;
 mod stages;
+mod workloads;
 
 use std::time::Duration;
 
@@ -167,6 +168,29 @@ fn a_virtual_clock_moves_from_task_to_task() {
 }
 
 #[test]
+fn events_end_an_hour_after_their_last_change() {
+    let cluster = cluster(1);
+    cluster.create(pod("web-0", "1")).unwrap();
+    cluster.settle();
+    let kind = Kind::new("", "Event");
+    let reasons = || fields(&cluster, &kind, "/reason");
+    assert_eq!(reasons(), ["Scheduled"]);
+    let advance =
+        |minutes: u64| cluster.advance(AdvanceTarget::By(Duration::from_secs(60 * minutes))).unwrap();
+    advance(30);
+    let names = fields(&cluster, &kind, "/metadata/name");
+    let changed = cluster.registry().update_object(&kind, &name(&names[0]), UpdatedPart::Object, |event| {
+        event["metadata"]["labels"] = json!({"changed": "yes"});
+        true
+    });
+    changed.unwrap();
+    advance(59);
+    assert_eq!(reasons(), ["Scheduled"]);
+    advance(1);
+    assert_eq!(reasons(), [""; 0]);
+}
+
+#[test]
 fn a_cluster_is_not_idle_while_a_pod_waits_for_its_next_attempt() {
     let cluster = cluster(1);
     cluster
@@ -190,6 +214,66 @@ fn a_wall_clock_is_not_moved() {
     let cluster = VirtualCluster::start(VirtualClusterOptions::default()).unwrap();
     let refused = cluster.advance(AdvanceTarget::UntilIdle);
     assert_eq!(refused, Err(AdvanceError::RealClock));
+}
+
+#[test]
+fn a_pod_ends_when_it_was_active_for_too_long() {
+    let cluster = cluster(1);
+    let mut limited = pod("limited", "1");
+    limited["spec"]["activeDeadlineSeconds"] = 60.into();
+    // The time begins when the pod starts.
+    limited["metadata"]["annotations"] = json!({"pod-ready.stage.kwok.x-k8s.io/delay": "30s"});
+    cluster.create(limited).unwrap();
+    cluster.create(pod("other", "1")).unwrap();
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(89))).unwrap();
+    assert_eq!(phases(&cluster), ["Running", "Running"]);
+    cluster.advance(AdvanceTarget::By(Duration::from_secs(1))).unwrap();
+    assert_eq!(phases(&cluster), ["Failed", "Running"]);
+    let field = |pointer: &str| fields(&cluster, &Kind::new("", "Pod"), pointer).remove(0);
+    assert_eq!(field("/status/reason"), "DeadlineExceeded");
+    assert_eq!(field("/status/message"), "Pod was active on the node longer than the specified deadline");
+    assert_eq!(field("/status/containerStatuses/0/state/terminated/finishedAt"), "2026-11-02T14:21:30Z");
+    // A deadline that is made earlier counts.
+    cluster
+        .registry()
+        .update_object(&Kind::new("", "Pod"), &name("other"), UpdatedPart::Object, |pod| {
+            pod["spec"]["activeDeadlineSeconds"] = 1.into();
+            true
+        })
+        .unwrap();
+    cluster.settle();
+    assert_eq!(phases(&cluster), ["Failed", "Failed"]);
+}
+
+#[test]
+fn nodes_have_addresses_of_their_own_which_their_pods_report() {
+    let cluster = cluster(300);
+    let nodes = cluster.store().objects(&Kind::new("", "Node"));
+    let address = |node: &model::Object| {
+        let node = node.value().unwrap();
+        node["status"]["addresses"][0]["address"].as_str().unwrap().to_owned()
+    };
+    let addresses: std::collections::BTreeSet<String> = nodes.iter().map(address).collect();
+    assert_eq!(addresses.len(), 300);
+    cluster.create(pod("a", "1")).unwrap();
+    cluster.settle();
+    let node = fields(&cluster, &Kind::new("", "Pod"), "/spec/nodeName").remove(0);
+    let node = cluster.registry().get(&Kind::new("", "Node"), &NamespacedName::new("", &*node)).unwrap();
+    assert_eq!(fields(&cluster, &Kind::new("", "Pod"), "/status/hostIP"), [address(&node)]);
+}
+
+#[test]
+fn the_service_of_the_api_server_comes_back_with_its_address() {
+    let cluster = cluster(0);
+    let kind = Kind::new("", "Service");
+    let service = || cluster.registry().get(&kind, &name("kubernetes")).unwrap().value().unwrap();
+    let before = service();
+    cluster.registry().delete_object(&kind, &name("kubernetes"), &DeleteOptions::default()).unwrap();
+    cluster.settle();
+    let after = service();
+    assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
+    assert_eq!(before["spec"], after["spec"]);
+    assert_eq!(after["spec"]["clusterIP"], "10.96.0.1");
 }
 
 #[test]

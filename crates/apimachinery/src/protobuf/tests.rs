@@ -71,6 +71,27 @@ fn bad_messages_are_errors() {
 }
 
 #[test]
+fn evictions_are_decoded_in_both_versions() {
+    for (version, size, version_size) in [("policy/v1", 0x15, 0x09), ("policy/v1beta1", 0x1a, 0x0e)] {
+        // As client-go 0.36 encodes them, empty fields included.
+        let mut bytes = b"k8s\0\x0a".to_vec();
+        bytes.extend([size, 0x0a, version_size]);
+        bytes.extend(version.as_bytes());
+        bytes.extend(
+            b"\x12\x08Eviction\x12\x22\x0a\x1c\x0a\x05web-0\x12\0\x1a\x07default\"\0*\x002\x008\0B\0",
+        );
+        bytes.extend(b"\x12\x02\x08\x1e\x1a\0\"\0");
+        let expected = json!({
+            "apiVersion": version, "kind": "Eviction",
+            "metadata": {"name": "web-0", "namespace": "default"}, "deleteOptions": {"gracePeriodSeconds": 30},
+        });
+        let mut decoded = decode_protobuf(&bytes).unwrap();
+        make_canonical(struct_of(version, "Eviction").unwrap(), &mut decoded);
+        assert_eq!(decoded, expected);
+    }
+}
+
+#[test]
 fn cut_objects_are_errors_or_shorter() {
     let pod = object("Pod", b"\x0a\x05\x0a\x03web\x12\x04\x52\x02n1");
     let expected =

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubernetes::fields::{Fields, default_to, entries_mut, fields_mut, is_missing, text};
+use kubernetes::fields::{Fields, default_to, entries_mut, fields_mut, fields_of, is_missing, text};
 use serde_json::{Value, json};
 
 /// Sets the list of cluster IPs and the IP families of a new Service in a cluster with IPv4 only.
@@ -89,7 +89,8 @@ fn set_families(spec: &mut Fields, old: Option<&Fields>) {
     {
         return;
     }
-    let selects_nothing = text(spec, "clusterIP") == "None" && is_missing(spec, "selector");
+    let has_selector = fields_of(spec, "selector").is_some_and(|selector| !selector.is_empty());
+    let selects_nothing = text(spec, "clusterIP") == "None" && !has_selector;
     let policy = old.and_then(|old| old.get("ipFamilyPolicy")).cloned();
     let policy =
         policy.unwrap_or_else(|| if selects_nothing { "RequireDualStack" } else { "SingleStack" }.into());

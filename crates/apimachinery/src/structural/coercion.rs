@@ -41,8 +41,14 @@ impl Structural {
     /// Removes from a custom resource what its schema does not have. Returns the paths of these fields, sorted; those in
     /// the metadata of embedded resources follow. The resource's own metadata stays as it is.
     pub fn coerce(&self, object: &mut Value) -> Result<Vec<String>, CoercionError> {
-        let mut unknown = self.prune(object, true);
         self.prune_nulls(object);
+        self.coerce_applied(object)
+    }
+
+    /// The same for an object that server-side apply has made. An API server decodes only the configuration, as an object
+    /// without a schema: its nulls stay, and are refused where none is allowed.
+    pub fn coerce_applied(&self, object: &mut Value) -> Result<Vec<String>, CoercionError> {
+        let mut unknown = self.prune(object, true);
         let mut in_metadata = UnknownFields::default();
         self.coerce_embedded(object, &mut in_metadata)?;
         in_metadata.found.sort_unstable();

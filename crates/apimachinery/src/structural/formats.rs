@@ -80,7 +80,7 @@ pub(super) fn matches(format: &str, text: &str) -> bool {
         "rgbcolor" => RGB_COLOR.is_match(text),
         "byte" => is_base64(text),
         "date" => is_date(text),
-        "duration" => is_duration(text),
+        "duration" => parse_duration(text).is_some(),
         "datetime" => is_date_time(text),
         "k8sshortname" => text.len() <= 63 && is_label(text),
         "k8slongname" => text.len() <= 253 && text.split('.').all(is_label),
@@ -235,36 +235,38 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && &captured[1] <= "23" && &captured[2] <= "59" && &captured[3] <= "59"
 }
 
-/// `1h30m`, or numbers with units such as `2 days`.
-fn is_duration(text: &str) -> bool {
-    const UNITS: [&[&str]; 8] = [
-        &["ns", "nano"],
-        &["us", "µs", "micro"],
-        &["ms", "milli"],
-        &["s", "sec"],
-        &["m", "min"],
-        &["h", "hr", "hour"],
-        &["d", "day"],
-        &["w", "wk", "week"],
+/// The nanoseconds of `1h30m`, or of numbers with units such as `2 days`.
+pub(crate) fn parse_duration(text: &str) -> Option<i64> {
+    const SECOND: i64 = 1_000_000_000;
+    const UNITS: [(&[&str], i64); 8] = [
+        (&["ns", "nano"], 1),
+        (&["us", "µs", "micro"], 1_000),
+        (&["ms", "milli"], 1_000_000),
+        (&["s", "sec"], SECOND),
+        (&["m", "min"], 60 * SECOND),
+        (&["h", "hr", "hour"], 3600 * SECOND),
+        (&["d", "day"], 24 * 3600 * SECOND),
+        (&["w", "wk", "week"], 7 * 24 * 3600 * SECOND),
     ];
-    if duration::parse(text).is_some() {
-        return true;
+    if let Some(nanos) = duration::parse(text) {
+        return Some(nanos);
     }
-    let mut is_found = false;
+    let mut total = None;
     for part in DURATION_PART.captures_iter(text) {
-        if part[1].parse::<i64>().is_err() {
-            return false;
-        }
+        let count = part[1].parse::<i64>().ok()?;
         let unit = part[2].to_lowercase();
-        is_found |= UNITS.iter().any(|names| {
+        let found = UNITS.iter().find(|(names, _)| {
             names.contains(&&*unit) || names.last().is_some_and(|longest| unit.starts_with(longest))
         });
+        if let Some((_, nanos)) = found {
+            total = Some(total.unwrap_or(0_i64).wrapping_add(count.wrapping_mul(*nanos)));
+        }
     }
-    is_found
+    total
 }
 
 /// A URI as Go's `url.ParseRequestURI` accepts it: a path, or anything with a scheme.
-fn is_request_uri(text: &str) -> bool {
+pub(crate) fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return false;
     }

@@ -53,10 +53,21 @@ impl Pattern {
 
     /// Whether it matches a part of a text; the error of an invalid expression.
     pub fn is_match(&self, text: &str) -> Result<bool, &str> {
-        match self.compiled.get_or_init(|| compile(&self.text)) {
-            Ok(regex) => Ok(regex.is_match(text)),
-            Err(why) => Err(why),
-        }
+        self.regex().map(|regex| regex.is_match(text))
+    }
+
+    /// The first part of a text that it matches.
+    pub(crate) fn find<'t>(&self, text: &'t str) -> Result<Option<&'t str>, &str> {
+        Ok(self.regex()?.find(text).map(|found| found.as_str()))
+    }
+
+    /// The first parts of a text that it matches.
+    pub(crate) fn find_all<'t>(&self, text: &'t str, limit: usize) -> Result<Vec<&'t str>, &str> {
+        Ok(self.regex()?.find_iter(text).take(limit).map(|found| found.as_str()).collect())
+    }
+
+    fn regex(&self) -> Result<&Regex, &str> {
+        self.compiled.get_or_init(|| compile(&self.text)).as_ref().map_err(String::as_str)
     }
 }
 

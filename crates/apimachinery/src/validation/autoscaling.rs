@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::field_error::{FieldErrors, FieldPath};
 use super::json_fields::{get, integer, list, optional_integer, optional_text, quantity, text};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, label_1123, path_segment};
 use super::resources::{ResourceScope, check_resource_name};
+use crate::names::{NameRule, label_1123, path_segment};
 
 const MAX_PERIOD_SECONDS: i64 = 1800;
 const MAX_WINDOW_SECONDS: i64 = 3600;

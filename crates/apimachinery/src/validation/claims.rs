@@ -6,10 +6,10 @@ use super::field_error::{FieldErrors, FieldPath};
 use super::go_values::{indented_json, semantic_equal};
 use super::json_fields::{annotation, get, list, optional_text, quantity, set, text, texts};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, subdomain_1123};
 use super::resources::{check_positive, check_quantity};
 use super::selectors::{LabelValues, check_label_selector};
 use super::unified_diff::unified_diff;
+use crate::names::{NameRule, subdomain_1123};
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";

@@ -6,7 +6,7 @@ use super::field_error::{FieldErrors, FieldPath};
 use super::go_values::semantic_equal;
 use super::json_fields::{annotation, boolean, get, text, text_entries};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, config_map_key};
+use crate::names::{NameRule, config_map_key};
 
 const MAX_SIZE: usize = 1 << 20;
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";

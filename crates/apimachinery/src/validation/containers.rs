@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::field_error::{FieldErrors, FieldPath};
 use super::field_references::{check_field_reference, check_resource_field_reference};
 use super::json_fields::{boolean, get, integer, list, optional_text, text};
-use super::names::{NameRule, config_map_key, environment_variable, label_1123, port_name, port_number};
 use super::probes::{check_lifecycle, check_probes};
 use super::resources::{ResourceScope, check_requirements};
 use super::security::check_security_context;
 use super::volumes::{Volumes, check_descending_path, check_no_backsteps, check_pull_policy, has_backsteps};
+use crate::names::{NameRule, config_map_key, environment_variable, label_1123, port_name, port_number};
 
 /// The parts of a pod that its containers refer to.
 pub(super) struct ContainerContext<'v> {

@@ -5,7 +5,7 @@
 
 mod conversion;
 mod defaults;
-mod field_path;
+mod expressions;
 mod schemas;
 mod structural_rules;
 mod versions;
@@ -19,8 +19,9 @@ use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::go_values;
 use super::json_fields::{annotation, boolean, get, list, set, text, texts};
 use super::metadata::{check_any_metadata, check_any_metadata_update};
-use super::names::{NameRule, label_1035, subdomain_1123};
+use crate::names::{NameRule, label_1035, subdomain_1123};
 use conversion::check_conversion;
+use expressions::ExpressionFindings;
 use versions::{check_deprecation, check_version_part};
 
 const VERSIONS: &str = "[]apiextensions.CustomResourceDefinitionVersion";
@@ -40,7 +41,7 @@ pub(super) fn check_definition(errors: &mut FieldErrors, definition: &Value, nam
     check_preserves(errors, spec, None);
 }
 
-/// What a user should know about a new definition: formats that mean nothing, and expressions, which this server does not
+/// What a user should know about a new definition: formats that mean nothing, and expressions that this server cannot
 /// evaluate.
 pub fn definition_warnings(definition: &Value) -> Vec<String> {
     let versions = list(&definition["spec"], "versions").iter();
@@ -49,16 +50,23 @@ pub fn definition_warnings(definition: &Value) -> Vec<String> {
     schemas.for_each(|schema| schemas::unknown_formats(schema, &mut formats));
     let mut warnings: Vec<String> =
         formats.into_iter().map(|format| format!("unrecognized format {}", quote(format))).collect();
-    warnings.extend(rules_warning(definition));
+    warnings.extend(expression_warnings(definition));
     warnings
 }
 
-/// The warning about a definition, new or not, whose schemas have rules.
-pub fn rules_warning(definition: &Value) -> Option<String> {
-    let versions = list(&definition["spec"], "versions").iter();
-    let mut schemas = versions.filter_map(|version| get(&version["schema"], "openAPIV3Schema"));
-    let text = "x-kubernetes-validations: this server does not evaluate the rules of schemas";
-    schemas.any(schemas::has_rules).then(|| text.to_owned())
+/// The warnings about the expressions of a definition, new or not, that this server cannot evaluate.
+pub fn expression_warnings(definition: &Value) -> Vec<String> {
+    let versions = FieldPath::SPEC.child("versions");
+    let mut warnings = Vec::new();
+    for (index, version) in list(&definition["spec"], "versions").iter().enumerate() {
+        let Some(schema) = get(&version["schema"], "openAPIV3Schema") else { continue };
+        let path = versions.index(index);
+        let path = path.child("schema");
+        let findings =
+            ExpressionFindings::of_schema(schema, path.child("openAPIV3Schema"), &FieldErrors::default());
+        warnings.extend(findings.warnings);
+    }
+    warnings
 }
 
 /// The name is plural and group.

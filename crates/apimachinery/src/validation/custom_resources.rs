@@ -10,8 +10,9 @@ use super::json_fields::{get, text};
 use super::metadata::{
     STANDARD_FINALIZERS, check_any_metadata, check_any_metadata_update, check_metadata_at,
 };
-use super::names::{NameRule, label_1035};
+use super::schema_rules::SchemaRules;
 use crate::decoding::decode_object_meta;
+use crate::names::{NameRule, label_1035};
 use crate::structural::{
     AdditionalProperties, ListTypeViolation, SchemaValidator, SchemaViolation, Structural, ViolatedRule,
 };
@@ -27,6 +28,8 @@ pub struct CustomResourceRules<'r> {
     pub namespaced: bool,
     /// Its schema; `None` if it has none.
     pub schema: Option<&'r Structural>,
+    /// The expressions of its schema.
+    pub rules: Option<&'r SchemaRules>,
     /// The fields of the subresource `scale`.
     pub scale: Option<&'r ScalePaths>,
 }
@@ -63,12 +66,13 @@ impl CustomResourceRules<'_> {
             check_embedded_resources(&mut errors, FieldPath::NIL, object, schema);
             add_list_violations(&mut errors, schema.check_list_types(object));
         }
-        self.add_unchecked_rules(&mut errors);
+        self.check_expressions(&mut errors, &mut Vec::new(), None, object);
         errors.into_vec()
     }
 
-    /// The errors for which an API server would reject a new version of a custom resource.
-    pub fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
+    /// The errors for which an API server would reject a new version of a custom resource. What would be errors, but is
+    /// about values that are not changed, is added to the warnings.
+    pub fn validate_update(&self, old: &Value, new: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
         let mut errors = FieldErrors::default();
         if self.check_type(&mut errors, new) {
             check_any_metadata_update(&mut errors, old, new);
@@ -82,12 +86,17 @@ impl CustomResourceRules<'_> {
             check_embedded_resources(&mut errors, FieldPath::NIL, new, schema);
             self.check_changed_lists(&mut errors, schema, old, new);
         }
-        self.add_unchecked_rules(&mut errors);
+        self.check_expressions(&mut errors, warnings, Some(old), new);
         errors.into_vec()
     }
 
-    /// The errors for which an API server would reject a new status of a custom resource.
-    pub fn validate_status_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
+    /// The errors for which an API server would reject a new status of a custom resource, and warnings.
+    pub fn validate_status_update(
+        &self,
+        old: &Value,
+        new: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Vec<FieldError> {
         let mut errors = FieldErrors::default();
         if self.check_type(&mut errors, new) {
             check_any_metadata_update(&mut errors, old, new);
@@ -101,7 +110,7 @@ impl CustomResourceRules<'_> {
         if let Some(schema) = self.schema {
             self.check_changed_lists(&mut errors, schema, old, new);
         }
-        self.add_unchecked_rules(&mut errors);
+        self.check_expressions(&mut errors, warnings, Some(old), new);
         errors.into_vec()
     }
 
@@ -122,8 +131,15 @@ impl CustomResourceRules<'_> {
         }
     }
 
-    /// Expressions are not evaluated on objects with certain errors, which is an error too.
-    fn add_unchecked_rules(&self, errors: &mut FieldErrors) {
+    /// Evaluates expressions, unless the object has certain errors, which is an error too.
+    fn check_expressions(
+        &self,
+        errors: &mut FieldErrors,
+        warnings: &mut Vec<String>,
+        old: Option<&Value>,
+        object: &Value,
+    ) {
+        let Some(schema) = self.schema.filter(|schema| schema.has_rules()) else { return };
         let blocks = |error: &FieldError| {
             matches!(
                 error.error_type(),
@@ -134,10 +150,12 @@ impl CustomResourceRules<'_> {
                     | FieldErrorType::TypeInvalid
             )
         };
-        if self.schema.is_some_and(Structural::has_rules) && errors.iter().any(blocks) {
+        if errors.iter().any(blocks) {
             let detail = "some validation rules were not checked because the object was invalid; correct the existing \
                           errors to complete validation";
             errors.invalid(FieldPath::NIL, &Value::Null, detail);
+        } else if let Some(rules) = self.rules {
+            rules.check(errors, warnings, schema, old, object);
         }
     }
 

@@ -7,7 +7,7 @@ use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::go_values::semantic_equal;
 use super::json_fields::{get, integer, text};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, qualified_name, subdomain_1123};
+use crate::names::{NameRule, qualified_name, subdomain_1123};
 
 const MAX_LENGTH: usize = 128;
 const MAX_NOTE_LENGTH: usize = 1024;

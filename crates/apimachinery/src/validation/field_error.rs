@@ -81,6 +81,12 @@ const MAX_TEXT_LENGTH: usize = 16 << 20;
 // === impl FieldError ===
 
 impl FieldError {
+    /// A value that is out of range or taken: an error of checks that need other objects.
+    pub fn invalid(field: String, value: &Value, detail: String) -> FieldError {
+        let value = Some(PrintedValue::from(value).print());
+        FieldError { field, error_type: FieldErrorType::Invalid, value, detail }
+    }
+
     /// The path of the field, such as `spec.containers[0].image`.
     pub fn field(&self) -> &str {
         &self.field
@@ -263,6 +269,11 @@ impl FieldErrors {
 
     pub(super) fn duplicate<'v>(&mut self, path: FieldPath<'_>, value: impl Into<PrintedValue<'v>>) {
         self.duplicate_because(path, value, "");
+    }
+
+    /// A repeated value that the message does not contain.
+    pub(super) fn duplicate_omitted(&mut self, path: FieldPath<'_>) {
+        self.add(FieldErrorType::Duplicate, path, None, String::new());
     }
 
     pub(super) fn duplicate_because<'v>(

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath};
 use super::json_fields::{get, quantity, text};
-use super::names::qualified_name;
+use crate::names::qualified_name;
 
 const RESOURCES: [&str; 6] = [
     "limits.cpu",

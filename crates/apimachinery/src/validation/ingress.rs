@@ -6,7 +6,7 @@ use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::ip_address::is_ipv6;
 use super::json_fields::{annotation, get, integer, list, optional_text, text, texts};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, path_segment, port_name, port_number, subdomain_1123, wildcard_subdomain};
+use crate::names::{NameRule, path_segment, port_name, port_number, subdomain_1123, wildcard_subdomain};
 
 const CLASS: &str = "kubernetes.io/ingress.class";
 const INVALID_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath};
 use super::json_fields::{get, integer, list, optional_integer, optional_text, text};
-use super::names::qualified_name;
+use crate::names::qualified_name;
 
 const MAX_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;

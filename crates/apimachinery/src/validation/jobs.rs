@@ -10,11 +10,11 @@ use super::go_values::semantic_equal;
 use super::job_policies::{check_pod_failure_policy, check_success_policy};
 use super::json_fields::{boolean, get, integer, list, optional_integer, optional_text, set, set_in, text};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, label_1123, subdomain_1123};
 use super::pod::check_pod_template;
 use super::scheduling::SelectorTolerance;
 use super::selectors::{LabelValues, check_label_selector, matches_labels, parse_label_selector};
 use super::workloads::check_selector_update;
+use crate::names::{NameRule, label_1123, subdomain_1123};
 
 const MAX_INDEXED_PARALLELISM: i64 = 100_000;
 const MANY_COMPLETIONS: i64 = 100_000;

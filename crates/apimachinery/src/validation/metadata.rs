@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::json_fields::{boolean, entries, get, list, text, text_entries, texts};
-use super::names::{NameRule, qualified_name};
 use super::selectors::check_labels;
+use crate::names::{NameRule, qualified_name};
 
 const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
 /// Finalizers of Kubernetes itself, which have no domain.

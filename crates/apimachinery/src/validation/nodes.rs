@@ -8,9 +8,9 @@ use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::ip_address::{check_cidr, is_ipv6_cidr};
 use super::json_fields::{entries, list, text, texts};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, label_value, qualified_name};
 use super::resources::check_quantity;
 use super::scheduling::check_taint_effect;
+use crate::names::{NameRule, label_value, qualified_name};
 
 /// Checks a new Node.
 pub(super) fn check_node(errors: &mut FieldErrors, node: &Value, namespaced: bool) {

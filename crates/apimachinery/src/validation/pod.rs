@@ -9,9 +9,6 @@ use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::ip_address::check_ip;
 use super::json_fields::{boolean, get, integer, list, optional_integer, optional_text, text, texts};
 use super::metadata::{check_annotations, check_metadata};
-use super::names::{
-    NameRule, label_1123, number_in_range, qualified_name, subdomain_1123, subdomain_with_underscores,
-};
 use super::pod_resources::check_pod_resources;
 use super::resources::check_overhead;
 use super::scheduling::{
@@ -20,6 +17,9 @@ use super::scheduling::{
 use super::security::check_pod_security_context;
 use super::selectors::check_labels;
 use super::volumes::check_volumes;
+use crate::names::{
+    NameRule, label_1123, number_in_range, qualified_name, subdomain_1123, subdomain_with_underscores,
+};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const MIRROR: &str = "kubernetes.io/config.mirror";

@@ -10,12 +10,12 @@ use super::metadata::{
     check_any_metadata, check_any_metadata_update, check_finalizer_domain, check_metadata,
     check_metadata_update,
 };
-use super::names::{NameRule, label_1123, qualified_name};
 use super::pod::check_preemption_policy;
 use super::resources::check_overhead;
 use super::scheduling::check_tolerations;
 use super::selectors::{LabelValues, check_label_selector, check_labels};
 use super::workloads::{check_at_most_100_percent, check_int_or_percent};
+use crate::names::{NameRule, label_1123, qualified_name};
 
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
 const SYSTEM_CLASSES: [(&str, i64); 2] =

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath};
 use super::json_fields::{get, integer, list, optional_integer, text};
-use super::names::{http_header, port_name, port_number};
+use crate::names::{http_header, port_name, port_number};
 
 /// Checks the probes of a container.
 pub(super) fn check_probes(errors: &mut FieldErrors, container: &Value, spec: &Value, path: FieldPath<'_>) {

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::json_fields::{entries, get, list, quantity, text, texts};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, qualified_name};
 use super::resources::{
     ResourceScope, check_name_and_quantity, check_resource_name, is_quota_resource, may_overcommit,
 };
+use crate::names::{NameRule, qualified_name};
 
 /// Amounts in milli-units above this would overflow.
 const MAX_MILLI_VALUE: i64 = i64::MAX / 1000;

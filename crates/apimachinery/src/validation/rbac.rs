@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::json_fields::{get, list, text};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, path_segment};
 use super::selectors::{LabelValues, check_label_selector, parse_label_selector};
+use crate::names::{NameRule, path_segment};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

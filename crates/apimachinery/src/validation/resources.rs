@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath};
 use super::json_fields::{entries, get, list, quantity, text};
-use super::names::{label_1123, qualified_name};
+use crate::names::{label_1123, qualified_name};
 
 const HUGE_PAGES: &str = "hugepages-";
 const CONTAINER_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath};
 use super::json_fields::{entries, get, integer, list, optional_integer, optional_text, text, texts};
-use super::names::{NameRule, label_value, qualified_name};
 use super::selectors::{LabelValues, check_label_selector, check_node_selector, check_node_selector_term};
+use crate::names::{NameRule, label_value, qualified_name};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::json_fields::{boolean, get, list, optional_integer, optional_text, text, texts};
-use super::names::number_in_range;
 use super::volumes::check_descending_path;
+use crate::names::number_in_range;
 
 const MAX_ID: i64 = i32::MAX as i64;
 const SYSCTL: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::field_error::{FieldErrors, FieldPath};
 use super::json_fields::{entries, get, list, text, text_entries, texts};
-use super::names::{NameRule, label_value, qualified_name};
+use crate::names::{NameRule, label_value, qualified_name};
 
 /// Whether values in expressions must be valid label values. Updates of objects that violate this already may
 /// continue to do so.

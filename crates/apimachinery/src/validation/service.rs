@@ -10,9 +10,9 @@ use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::ip_address::{check_cidr, check_endpoint_ip, check_ip, is_ipv6};
 use super::json_fields::{annotation, get, integer, list, optional_integer, optional_text, set, text, texts};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, label_1123, port_number, qualified_name, subdomain_1123};
 use super::probes::check_port;
 use super::selectors::check_labels;
+use crate::names::{NameRule, label_1123, port_number, qualified_name, subdomain_1123};
 
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];

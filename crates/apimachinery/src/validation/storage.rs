@@ -13,11 +13,11 @@ use super::json_fields::{
     annotation, entries, get, list, optional_text, quantity, set, text, text_entries, texts,
 };
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, label_1123, qualified_name, subdomain_1123};
 use super::resources::check_positive;
 use super::selectors::{LabelValues, check_node_selector};
 use super::unified_diff::unified_diff;
 use super::volumes::{check_csi_driver, check_host_path, check_no_backsteps};
+use crate::names::{NameRule, label_1123, qualified_name, subdomain_1123};
 
 const VOLUME_SOURCE: &str = "core.PersistentVolumeSource";
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";

@@ -12,8 +12,8 @@ use super::field_error::{FieldErrors, FieldPath};
 use super::field_references::{check_field_reference, check_resource_field_reference};
 use super::json_fields::{get, integer, list, optional_integer, optional_text, quantity, text};
 use super::metadata::check_annotations;
-use super::names::{NameRule, label_1123, subdomain_1123};
 use super::selectors::check_labels;
+use crate::names::{NameRule, label_1123, subdomain_1123};
 
 const ONE_SOURCE: &str = "may not specify more than 1 volume type";
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";

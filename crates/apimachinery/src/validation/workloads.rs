@@ -11,12 +11,12 @@ use super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::go_values::semantic_equal;
 use super::json_fields::{entries, get, list, optional_integer, set, text, text_entries};
 use super::metadata::{check_metadata, check_metadata_update};
-use super::names::{NameRule, label_1123, percent};
 use super::pod::{check_pod_template, check_template_metadata};
 use super::scheduling::SelectorTolerance;
 use super::selectors::{
     LabelValues, check_label_selector, matches_labels, parse_label_selector, requirement_count,
 };
+use crate::names::{NameRule, label_1123, percent};
 
 const SELECTOR: &str = "*meta.LabelSelector";
 const NO_MATCH: &str = "`selector` does not match template `labels`";

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use apimachinery::openapi::{DELETE_OPTIONS, PATCH, STATUS, group_version_kind};
 use kubernetes::kinds;
 use model::Kind;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::schemas::schema_name;
 use crate::discovery::{self, writable_subresources};
@@ -245,6 +245,22 @@ impl Paths<'_> {
 // === impl PathItem ===
 
 impl PathItem {
+    /// The object of a document, with the parameters and operations of its version of OpenAPI.
+    pub(super) fn to_object(
+        &self,
+        parameters: fn(&[&Parameter]) -> Value,
+        operation: fn(&Operation) -> Value,
+    ) -> Value {
+        let mut members = Map::new();
+        if !self.parameters.is_empty() {
+            members.insert("parameters".to_owned(), parameters(&self.parameters));
+        }
+        for one in &self.operations {
+            members.insert(one.method.to_owned(), operation(one));
+        }
+        members.into()
+    }
+
     /// The names of the schemas that it refers to.
     pub(super) fn schema_names(&self) -> impl Iterator<Item = String> {
         self.operations.iter().flat_map(|operation| {

@@ -14,8 +14,10 @@ const DEFINITION_PREFIX: &str = "#/definitions/";
 /// The document with these paths.
 pub(super) fn document(paths: &BTreeMap<String, PathItem>, schemas: &Schemas, git_version: &str) -> Value {
     let names = paths.values().flat_map(PathItem::schema_names).collect();
-    let paths: Map<String, Value> =
-        paths.iter().map(|(path, item)| (path.clone(), path_item(item))).collect();
+    let paths: Map<String, Value> = paths
+        .iter()
+        .map(|(path, item)| (path.clone(), item.to_object(parameters, operation_object)))
+        .collect();
     let definition = |(name, schema): (&str, &Value)| {
         let mut definition = schema.clone();
         convert(&mut definition);
@@ -33,17 +35,6 @@ pub(super) fn document(paths: &BTreeMap<String, PathItem>, schemas: &Schemas, gi
         "securityDefinitions": {"BearerToken": bearer_token},
         "security": [{"BearerToken": []}],
     })
-}
-
-fn path_item(item: &PathItem) -> Value {
-    let mut members = Map::new();
-    if !item.parameters.is_empty() {
-        members.insert("parameters".to_owned(), parameters(&item.parameters));
-    }
-    for operation in &item.operations {
-        members.insert(operation.method.to_owned(), operation_object(operation));
-    }
-    members.into()
 }
 
 fn operation_object(operation: &Operation) -> Value {

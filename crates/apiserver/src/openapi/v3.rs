@@ -12,8 +12,10 @@ use super::schemas::Schemas;
 /// The document of a group version with these paths.
 pub(super) fn document(paths: &BTreeMap<String, PathItem>, schemas: &Schemas, git_version: &str) -> String {
     let names = paths.values().flat_map(PathItem::schema_names).collect();
-    let paths: Map<String, Value> =
-        paths.iter().map(|(path, item)| (path.clone(), path_item(item))).collect();
+    let paths: Map<String, Value> = paths
+        .iter()
+        .map(|(path, item)| (path.clone(), item.to_object(parameters, operation_object)))
+        .collect();
     let bearer_token = json!({
         "description": "The token of a client.", "type": "apiKey", "name": "authorization", "in": "header",
     });
@@ -42,17 +44,6 @@ struct DocumentJson<'a> {
 struct ComponentsJson<'a> {
     schemas: BTreeMap<&'a str, &'a Value>,
     security_schemes: Value,
-}
-
-fn path_item(item: &PathItem) -> Value {
-    let mut members = Map::new();
-    if !item.parameters.is_empty() {
-        members.insert("parameters".to_owned(), parameters(&item.parameters));
-    }
-    for operation in &item.operations {
-        members.insert(operation.method.to_owned(), operation_object(operation));
-    }
-    members.into()
 }
 
 fn operation_object(operation: &Operation) -> Value {

@@ -63,6 +63,7 @@ impl Registry {
             return Err(ApiError::forbidden(resource, metadata_text(&object, "name"), why));
         }
         let object = self.admitted(resource, namespace, object, options)?;
+        let _allocation = self.lock_allocations(resource);
         let generate_name = metadata_text(&object, "generateName").to_owned();
         if !metadata_text(&object, "name").is_empty() || generate_name.is_empty() {
             let (name, object) = self.complete_new(resource, object)?;
@@ -125,7 +126,7 @@ impl Registry {
         let uid = Some(metadata_text(&object, "uid")).filter(|uid| options.keeps_uid && !uid.is_empty());
         let uid = uid.map_or_else(|| self.new_uid(), str::to_owned);
         prepare_new(&mut object, namespace, uid, self.now());
-        resource.coerce(&mut object).map_err(ApiError::bad_request)?;
+        options.coerce(resource, &mut object)?;
         defaults::set_defaults(kind, &mut object);
         self.track_write(resource, None, &mut object, requested, options);
         self.admit_new(resource, &mut object)?;
@@ -154,7 +155,7 @@ impl Registry {
         }
         self.check_custom(&resource.kind, &name, &object)?;
         if resource.kind.is("", "Service") {
-            self.allocate_addresses(resource, &mut object)?;
+            self.allocate_addresses(resource, None, &mut object)?;
         }
         if resource.is_definition() {
             self.accept_names(&mut object)?;
@@ -162,7 +163,8 @@ impl Registry {
         Ok((name, object))
     }
 
-    fn check_namespace_exists(
+    /// Nothing can be created in a namespace that does not exist or is being deleted.
+    pub(super) fn check_namespace_exists(
         &self,
         resource: &Resource,
         namespace: &str,

@@ -18,8 +18,13 @@ use crate::status::ApiError;
 /// The finalizer of a definition whose resources are deleted first.
 const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-const COMPONENT: WriteOptions =
-    WriteOptions { dry_run: false, is_component: true, keeps_uid: false, writer: FieldWriter::Component };
+const COMPONENT: WriteOptions = WriteOptions {
+    dry_run: false,
+    is_component: true,
+    keeps_uid: false,
+    writer: FieldWriter::Component,
+    warnings: None,
+};
 
 /// The names that the definitions of a group have.
 struct UsedNames {

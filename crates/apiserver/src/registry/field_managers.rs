@@ -42,6 +42,17 @@ pub(crate) struct AppliedConfig<'a> {
     pub(crate) force: bool,
 }
 
+impl WriteOptions<'_> {
+    /// Makes a new or changed object one that the schema of a custom resource allows.
+    pub(super) fn coerce(&self, resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+        let coerced = match self.writer {
+            FieldWriter::Component | FieldWriter::Manager { .. } => resource.coerce(object),
+            FieldWriter::Recorded => resource.coerce_applied(object),
+        };
+        coerced.map(drop).map_err(ApiError::bad_request)
+    }
+}
+
 impl Registry {
     /// Sets the managers of an object that is created or updated. `requested` are those of the request.
     pub(super) fn track_write(
@@ -89,12 +100,14 @@ impl Registry {
         let decoded = decode_object(kind, applied.to_string().as_bytes());
         decoded.map(|decoded| decoded.value).map_err(|error| {
             let name = |field: &str| config["metadata"][field].as_str().unwrap_or_default();
+            let group_version = if kind.group.is_empty() { format!("/{api_version}") } else { api_version };
+            let kind = format!("{group_version}, Kind={}", kind.kind);
             ApiError::unexpected(format!(
-                "failed to convert new object ({}/{}; {}, Kind={}) to proper version ({api_version}): {error}",
+                "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to \
+                 {kind}: {}",
                 name("namespace"),
                 name("name"),
-                api_version,
-                kind.kind
+                conversion_error(&error.to_string())
             ))
         })
     }
@@ -140,6 +153,24 @@ impl Registry {
             FieldWriter::Recorded => {}
         }
         scale_to_parent(workload, edited, &api_version, &replicas_path(resource))
+    }
+}
+
+/// An error of decoding in the words of the conversion of an applied object, which is no JSON any more.
+fn conversion_error(why: &str) -> String {
+    if why.starts_with("illegal base64") {
+        return format!("error decoding from json: {why}");
+    }
+    let parts = why.strip_prefix("json: cannot unmarshal ").and_then(|rest| {
+        let (value, field) = rest.split_once(" into Go struct field ")?;
+        Some((value, field.rsplit_once(" of type ")?.1))
+    });
+    match parts {
+        Some((value, go_type)) if value.starts_with("number ") => {
+            format!("cannot convert float64 to {go_type}")
+        }
+        Some((value, go_type)) => format!("json: cannot unmarshal {value} into Go value of type {go_type}"),
+        None => why.to_owned(),
     }
 }
 

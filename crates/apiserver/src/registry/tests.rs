@@ -329,12 +329,68 @@ fn services_have_addresses_of_their_own() {
         fixture.create(service)
     };
     let address = |service: Result<Value, ApiError>| service.unwrap()["spec"]["clusterIP"].clone();
-    assert_eq!(address(service("a", json!({}))), "10.96.0.1");
-    assert_eq!(address(service("b", json!({}))), "10.96.0.2");
+    assert_eq!(address(service("a", json!({}))), "10.96.0.2");
+    assert_eq!(address(service("b", json!({}))), "10.96.0.3");
     assert_eq!(address(service("c", json!({"clusterIP": "None"}))), "None");
-    check_refused(service("d", json!({"clusterIP": "10.96.0.2"})), 422, "provided IP is already allocated");
+    for (spec, message) in [
+        (
+            json!({"clusterIP": "10.96.0.2"}),
+            r#"Service "d" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.2"]: failed to allocate IP 10.96.0.2: provided IP is already allocated"#,
+        ),
+        (
+            json!({"clusterIP": "10.96.0.1"}),
+            r#"Service "d" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.1"]: failed to allocate IP 10.96.0.1: provided IP is already allocated"#,
+        ),
+        (
+            json!({"clusterIP": "10.97.0.1"}),
+            r#"Service "d" is invalid: spec.clusterIPs: Invalid value: ["10.97.0.1"]: failed to allocate IP 10.97.0.1: the provided network does not match the current range"#,
+        ),
+        (
+            json!({"clusterIP": "10.96.0.0"}),
+            r#"Service "d" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.0"]: failed to allocate IP 10.96.0.0: the provided IP (10.96.0.0) is not in the valid range. The range of valid IPs is 10.96.0.0/16"#,
+        ),
+        (
+            json!({"ipFamilyPolicy": "RequireDualStack"}),
+            r#"Service "d" is invalid: spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services"#,
+        ),
+        (
+            json!({"ipFamilies": ["IPv6"]}),
+            r#"Service "d" is invalid: spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster"#,
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}),
+            r#"Service "d" is invalid: spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767"#,
+        ),
+    ] {
+        let refused = service("d", spec).unwrap_err();
+        assert_eq!((refused.status()["code"].as_u64(), refused.to_string().as_str()), (Some(422), message));
+    }
     let exposed = service("e", json!({"type": "NodePort"})).unwrap();
     assert_eq!(exposed["spec"]["ports"][0]["nodePort"], 30_000);
+    let taken = service("f", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_000}]}));
+    check_refused(
+        taken,
+        422,
+        "spec.ports[0].nodePort: Invalid value: 30000: provided port is already allocated",
+    );
+    // The same port of two protocols has one node port.
+    let ports = json!([
+        {"name": "a", "port": 53, "protocol": "TCP"}, {"name": "b", "port": 53, "protocol": "UDP", "nodePort": 30_053},
+    ]);
+    let both = service("g", json!({"type": "NodePort", "ports": ports})).unwrap();
+    let node_ports: Vec<&Value> =
+        both["spec"]["ports"].as_array().unwrap().iter().map(|port| &port["nodePort"]).collect();
+    assert_eq!(node_ports, [30_053, 30_053]);
+    let balanced = service("h", json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"})).unwrap();
+    assert_eq!(
+        (&balanced["spec"]["ports"][0]["nodePort"], &balanced["spec"]["healthCheckNodePort"]),
+        (&json!(30_001), &json!(30_002))
+    );
+    let any = service("i", json!({"clusterIP": "None", "selector": {}})).unwrap();
+    assert_eq!(
+        (&any["spec"]["ipFamilies"], &any["spec"]["ipFamilyPolicy"]),
+        (&json!(["IPv4", "IPv6"]), &json!("RequireDualStack"))
+    );
 }
 
 #[test]

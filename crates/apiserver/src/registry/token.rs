@@ -48,6 +48,7 @@ impl Registry {
         mut request: Value,
     ) -> Result<Value, ApiError> {
         let signer = self.token_signer.as_ref().ok_or_else(ApiError::unknown_path)?;
+        self.check_namespace_exists(accounts, &name.namespace, &request)?;
         check_name(&request, name)?;
         let account = parsed(&self.current(accounts, name)?)?;
         let spec = &request["spec"];

@@ -47,6 +47,7 @@ impl Registry {
         options: WriteOptions<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, ApiError>,
     ) -> Result<Object, ApiError> {
+        let _allocation = self.lock_allocations(resource);
         for _ in 0..MAX_ATTEMPTS {
             let old_object = self.current(resource, name)?;
             let stored = parsed(&old_object)?;
@@ -114,7 +115,7 @@ impl Registry {
         let generation = new["metadata"].get("generation").cloned();
         let requested = take_managed_fields(&mut new);
         prepare_updated(&mut new, old);
-        resource.coerce(&mut new).map_err(ApiError::bad_request)?;
+        options.coerce(resource, &mut new)?;
         defaults::set_defaults(kind, &mut new);
         self.track_write(resource, Some(old), &mut new, requested, options);
         if part == UpdatedPart::Object {
@@ -140,15 +141,17 @@ impl Registry {
         }
         let api_version = resource.api_version();
         let rules = resource.custom_rules(&api_version);
+        let mut warnings = Vec::new();
         if let Some(rules) = rules.filter(|_| part == UpdatedPart::Status) {
-            let errors = rules.validate_status_update(old, &new);
+            let errors = rules.validate_status_update(old, &new, &mut warnings);
+            options.warn(&mut warnings);
             if !errors.is_empty() {
                 return Err(ApiError::invalid_object(resource, &new, &name.name, &errors));
             }
         }
         if part == UpdatedPart::Object {
             let errors = match rules {
-                Some(rules) => rules.validate_update(old, &new),
+                Some(rules) => rules.validate_update(old, &new, &mut warnings),
                 // Both kinds of Events have rules of their own.
                 None if resource.is_event() => {
                     let converted = |object: &Value| resource.converted_value(object.clone());
@@ -156,12 +159,13 @@ impl Registry {
                 }
                 None => validate_update(kind, resource.namespaced, old, &new),
             };
+            options.warn(&mut warnings);
             if !errors.is_empty() {
                 return Err(ApiError::invalid_object(resource, &new, &name.name, &errors));
             }
             self.check_custom(&resource.kind, &name.name, &new)?;
             if resource.kind.is("", "Service") {
-                self.allocate_addresses(resource, &mut new)?;
+                self.allocate_addresses(resource, Some(old), &mut new)?;
             }
             if resource.is_definition() {
                 self.accept_names(&mut new)?;

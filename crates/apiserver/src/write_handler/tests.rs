@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use model::Moment;
+use kubernetes::kinds;
+use model::{Kind, Moment, NamespacedName};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::memory_store::MemoryStore;
 use crate::registry::Registry;
+use crate::resource::Resource;
 use crate::server::{ServeOptions, router};
+use crate::service_account_token::TokenSigner;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -60,6 +63,36 @@ impl Fixture {
     fn get(&self, path: &str) -> (u16, Value) {
         self.send("GET", path, "application/json", &Value::Null)
     }
+}
+
+#[test]
+fn a_binding_that_names_its_pod_binds_it() {
+    let fixture = Fixture::new();
+    let bind = |pod: &str| {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+        });
+        fixture.send("POST", "/api/v1/namespaces/default/bindings", "application/json", &binding)
+    };
+    assert_eq!((bind("a").0, bind("nothere").0), (201, 404));
+    assert_eq!(fixture.get(&format!("{PODS}/a")).1["spec"]["nodeName"], "n1");
+    let (_, resources) = fixture.get("/api/v1");
+    let resources = resources["resources"].as_array().unwrap();
+    for (name, verbs) in [("bindings", json!(["create"])), ("componentstatuses", json!(["get", "list"]))] {
+        let resource = resources.iter().find(|resource| resource["name"] == name).unwrap();
+        assert_eq!(resource["verbs"], verbs, "{name}");
+    }
+}
+
+#[test]
+fn a_token_is_for_an_account_of_a_namespace_that_exists() {
+    let store = Arc::new(MemoryStore::new(Box::new(Moment::default), "v1.36.4"));
+    let registry = Registry::new(store, 1).with_token_signer(TokenSigner::generate().unwrap());
+    let accounts = Resource::built_in(kinds::of(&Kind::new("", "ServiceAccount")).unwrap());
+    let name = NamespacedName::new("nowhere", "default");
+    let refused = registry.create_token(&accounts, &name, json!({"spec": {}})).unwrap_err();
+    assert_eq!(refused.to_string(), "namespaces \"nowhere\" not found");
 }
 
 #[test]

@@ -20,7 +20,25 @@ fn invalid_arguments_are_refused() {
     for (arguments, expected) in [
         (&["shop.kine", "--read-only", "--at", "25:99"][..], "--at: invalid time \"25:99\""),
         (&["shop.kine", "--at", "25:99"], "--at: invalid time \"25:99\""),
-        (&["shop.kine", "--at", "14:20", "--at", "13:00"], "--at is given 2 times"),
+        (&["shop.kine", "--at", "14:20", "--at", "13:00"], "--at is given several times"),
+        (&["--nodes", "3", "--speed", "10"], "error: --speed is for a moment of a history"),
+        (
+            &["shop.kine", "--nodes", "1", "--shift-times"],
+            "error: --shift-times is for a moment of a history",
+        ),
+        (
+            &["--controllers", "kubelet", "--scheduling-annotations"],
+            "error: --scheduling-annotations is for the component scheduler, which does not run",
+        ),
+        (
+            &["--controllers", "none", "--scheduler-config", "s.yaml"],
+            "error: --scheduler-config is for the component scheduler, which does not run",
+        ),
+        (&["--node-template", "node.yaml"], "error: --node-template is for new nodes, and none are created"),
+        (
+            &["--nodes", "1", "--autoscaler-flags", "--expander=random"],
+            "error: --autoscaler-flags are for the autoscaler, which needs node groups",
+        ),
         (
             &["shop.kine", "--at", "2020-01-01", "--read-only"],
             "2020-01-01T00:00:00Z is before the history, which is from 2026-11-02T",
@@ -31,12 +49,33 @@ fn invalid_arguments_are_refused() {
         (&["--nodes", "99999999999999999999999"], "is not a number of nodes"),
         (&["--controllers", "none,scheduler"], "none cannot be combined with components"),
         (&["shop.kine", "--read-only", "--clock", "virtual"], "cannot be used with"),
+        (
+            &["dmup"],
+            "error: dmup is neither a history nor a command: did you mean `kinescope cluster dump`?\n",
+        ),
+        (&["dmup", "--kubeconfig", "x"], "did you mean `kinescope cluster dump`?\n"),
+        (&["advnace", "7d"], "did you mean `kinescope cluster advance`?\n"),
+        (
+            &["shop.kine", "dump"],
+            "error: dump after shop.kine: a cluster begins with at most one history, and the commands reset, dump, \
+             advance have none\n",
+        ),
         (&["advance"], "--until-idle"),
         (&["advance", "1h", "--until-idle"], "cannot be used with"),
         (&["advance", "99999d"], "at most 10 years"),
         (&["advance", "soon"], "invalid duration \"soon\""),
     ] {
         check_refused(folder, arguments, expected);
+    }
+}
+
+#[test]
+fn a_source_alone_means_the_history_of_the_folder() {
+    let folder = demo_history("shop.kine");
+    for history in [&[][..], &["shop.kine"], &["--history", "shop.kine"]] {
+        let arguments = [&["cluster"], history, &["--source", "nothere"]].concat();
+        let refused = run(folder.path(), &arguments).failure(1);
+        assert!(refused.contains("source \"nothere\" not found; the history has: "), "{refused}");
     }
 }
 

@@ -53,6 +53,7 @@ pub(crate) struct ObjectReference {
 impl ObjectSpec for CronJobSpec {
     const API_VERSION: &'static str = "batch/v1";
     const KIND: &'static str = "CronJob";
+    const EVENT_SOURCE: &'static str = "cronjob-controller";
     type Status = CronJobStatus;
 }
 

@@ -57,6 +57,7 @@ pub(crate) struct DaemonSetStatus {
 impl ObjectSpec for DaemonSetSpec {
     const API_VERSION: &'static str = "apps/v1";
     const KIND: &'static str = "DaemonSet";
+    const EVENT_SOURCE: &'static str = "daemonset-controller";
     type Status = DaemonSetStatus;
 }
 

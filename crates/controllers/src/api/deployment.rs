@@ -70,6 +70,7 @@ pub(crate) struct DeploymentStatus {
 impl ObjectSpec for DeploymentSpec {
     const API_VERSION: &'static str = "apps/v1";
     const KIND: &'static str = "Deployment";
+    const EVENT_SOURCE: &'static str = "deployment-controller";
     type Status = DeploymentStatus;
 }
 

@@ -39,5 +39,6 @@ pub(crate) struct PodDisruptionBudgetStatus {
 impl ObjectSpec for PodDisruptionBudgetSpec {
     const API_VERSION: &'static str = "policy/v1";
     const KIND: &'static str = "PodDisruptionBudget";
+    const EVENT_SOURCE: &'static str = "controllermanager";
     type Status = PodDisruptionBudgetStatus;
 }

@@ -72,6 +72,7 @@ pub(crate) struct UncountedTerminatedPods {
 impl ObjectSpec for JobSpec {
     const API_VERSION: &'static str = "batch/v1";
     const KIND: &'static str = "Job";
+    const EVENT_SOURCE: &'static str = "job-controller";
     type Status = JobStatus;
 }
 

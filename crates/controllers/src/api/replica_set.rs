@@ -46,12 +46,14 @@ pub(crate) struct ReplicationControllerSpec {
 impl ObjectSpec for ReplicaSetSpec {
     const API_VERSION: &'static str = "apps/v1";
     const KIND: &'static str = "ReplicaSet";
+    const EVENT_SOURCE: &'static str = "replicaset-controller";
     type Status = ReplicaSetStatus;
 }
 
 impl ObjectSpec for ReplicationControllerSpec {
     const API_VERSION: &'static str = "v1";
     const KIND: &'static str = "ReplicationController";
+    const EVENT_SOURCE: &'static str = "replication-controller";
     type Status = ();
 }
 

@@ -96,6 +96,7 @@ pub(crate) struct StatefulSetStatus {
 impl ObjectSpec for StatefulSetSpec {
     const API_VERSION: &'static str = "apps/v1";
     const KIND: &'static str = "StatefulSet";
+    const EVENT_SOURCE: &'static str = "statefulset-controller";
     type Status = StatefulSetStatus;
 }
 

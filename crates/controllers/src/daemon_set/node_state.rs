@@ -11,7 +11,7 @@ use model::{Moment, NamespacedName};
 use super::{CurrentDaemonSet, PodChanges};
 use crate::informer_cache::InformerCache;
 use crate::pod::Pod;
-use crate::{Controller, SyncContext};
+use crate::{Controller, EventText, SyncContext};
 
 const SECOND: i64 = 1_000_000_000;
 /// The longest backoff for failed pods.
@@ -86,7 +86,10 @@ impl NodeState {
         for pod in live {
             match pod.status.phase {
                 Phase::Failed if self.is_in_backoff(context, set) => needs_retry = true,
-                Phase::Failed | Phase::Succeeded => pod_changes.pods_to_delete.push(pod.clone()),
+                Phase::Failed | Phase::Succeeded => {
+                    context.report(set.daemon_set, finished_pod_event(pod, node));
+                    pod_changes.pods_to_delete.push(pod.clone());
+                }
                 Phase::Pending | Phase::Unknown | Phase::Running => running.push(pod),
             }
         }
@@ -156,6 +159,18 @@ impl NodeState {
         counts.updated = set.is_updated(first).into();
         counts
     }
+}
+
+fn finished_pod_event(pod: &Pod, node: &str) -> EventText {
+    let NamespacedName { namespace, name } = &pod.name;
+    if pod.status.phase == Phase::Failed {
+        let message =
+            format!("Found failed daemon pod {namespace}/{name} on node {node}, will try to kill it");
+        return EventText::warning("FailedDaemonPod", message);
+    }
+    let message =
+        format!("Found succeeded daemon pod {namespace}/{name} on node {node}, will try to delete it");
+    EventText::normal("SucceededDaemonPod", message)
 }
 
 /// Orders the pods of a node; the first is kept.

@@ -6,11 +6,11 @@ use model::{Moment, NamespacedName, Object};
 use serde_json::{Value, json};
 
 use super::{DeploymentSpec, DeploymentSync};
-use crate::SyncContext;
 use crate::api::{ReplicaSetSpec, ReplicaSetStatus};
 use crate::informer_cache::InformerCache;
 use crate::object_table::{CachedObject, assemble_object, creation_timestamp};
 use crate::pod_template::POD_TEMPLATE_HASH_LABEL;
+use crate::{EventText, SyncContext};
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
@@ -154,6 +154,19 @@ impl PlannedReplicaSet {
         Some(self.replica_set.with_spec(metadata, &object))
     }
 
+    /// What is reported when its size changes.
+    pub(super) fn scaling_event(&self) -> Option<EventText> {
+        let (old, new) = (self.replica_set.spec.replicas(), self.replicas);
+        let direction = match old.cmp(&new) {
+            std::cmp::Ordering::Less => "up",
+            std::cmp::Ordering::Greater => "down",
+            std::cmp::Ordering::Equal => return None,
+        };
+        let name = &self.replica_set.name.name;
+        let message = format!("Scaled {direction} replica set {name} from {old} to {new}");
+        Some(EventText::normal("ScalingReplicaSet", message))
+    }
+
     fn int_annotation(&self, annotation: &str) -> Option<i64> {
         self.replica_set
             .meta
@@ -255,6 +268,15 @@ impl DeploymentSync<'_> {
             &ReplicaSetStatus::default(),
         );
         context.create(object.clone());
+        let scaled = EventText::normal(
+            "ScalingReplicaSet",
+            format!("Scaled up replica set {} from 0 to {size}", name.name),
+        );
+        let failed = format!("Failed to create new replica set {:?}: ", &*name.name);
+        let failed = EventText::warning("ReplicaSetCreateError", failed);
+        if size > 0 {
+            context.report_call(deployment, scaled, Some(failed));
+        }
         let created_set = CachedObject::parse(name, &object, None).expect("a ReplicaSet built here is valid");
         self.note_created_replica_set(context.now, &created_set.name.name);
         self.sets.new =

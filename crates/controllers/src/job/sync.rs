@@ -18,7 +18,7 @@ use crate::object_table::CachedObject;
 use crate::pod::Pod;
 use crate::pod_template::{NewPod, NewPodName};
 use crate::replica_set::{AgeComparison, RankedPod, sort_for_deletion};
-use crate::{BURST_REPLICAS, Controller, SyncContext};
+use crate::{BURST_REPLICAS, Controller, EventText, SyncContext};
 
 const MAX_GENERATED_PREFIX: usize = 58;
 
@@ -125,11 +125,13 @@ impl<'a> JobSync<'a> {
             self.counted = self.pods.clone();
         }
         remove_tracking_finalizers(context, &self.counted);
-        if let Some(outcome) = outcome {
-            self.set_finished_conditions(context, &outcome);
-        }
+        let is_finished =
+            outcome.as_ref().is_some_and(|outcome| self.set_finished_conditions(context, outcome));
         if self.status != self.job.status {
             context.update(self.job.with_status(&self.status));
+        }
+        if let Some(outcome) = outcome.filter(|_| is_finished) {
+            self.report_finish(context, outcome);
         }
         self.backoff
     }
@@ -199,7 +201,7 @@ impl<'a> JobSync<'a> {
     /// Deletes the active pods of a finished Job. They are counted once they are terminating.
     fn delete_active_pods(&mut self, context: &mut SyncContext<'_>) {
         for pod in &self.active {
-            context.delete_pod(pod);
+            context.delete_pod_of(self.job, pod);
         }
         let stopped = self.active.len() as i64;
         self.status.terminating = self.status.terminating.map(|terminating| terminating + stopped);
@@ -221,7 +223,7 @@ impl<'a> JobSync<'a> {
             // The finalizer is removed first, so that the pod does not count as failed.
             remove_tracking_finalizers(context, &surplus);
             for pod in &surplus {
-                context.delete_pod(pod);
+                context.delete_pod_of(self.job, pod);
             }
             let ready = surplus.iter().filter(|pod| pod.ready).count() as i64;
             let count = surplus.len() as i64;
@@ -258,7 +260,7 @@ impl<'a> JobSync<'a> {
         };
         self.status.active += new_indexes.len() as i64;
         for index in new_indexes {
-            context.create_pod(self.new_pod(index));
+            context.create_pod_of(self.job, self.new_pod(index));
         }
     }
 
@@ -312,31 +314,48 @@ impl<'a> JobSync<'a> {
         pod
     }
 
-    fn update_suspended_condition(&mut self, context: &SyncContext<'_>) {
+    fn update_suspended_condition(&mut self, context: &mut SyncContext<'_>) {
         let now = context.now;
         if self.job.spec.suspend {
             if self.status.ensure_condition(now, "Suspended", true, "JobSuspended", "Job suspended") {
                 self.status.start_time = None;
+                context.report(self.job, EventText::normal("Suspended", "Job suspended"));
             }
         } else if self.status.ensure_condition(now, "Suspended", false, "JobResumed", "Job resumed") {
             self.status.start_time = Some(K8sTime::at(now));
+            context.report(self.job, EventText::normal("Resumed", "Job resumed"));
         }
     }
 
-    /// Sets the conditions of a finished Job; the final one only when no pod is terminating.
-    fn set_finished_conditions(&mut self, context: &SyncContext<'_>, outcome: &JobOutcome) {
+    /// Sets the conditions of a finished Job; the final one only when no pod is terminating. Returns whether it was set.
+    fn set_finished_conditions(&mut self, context: &SyncContext<'_>, outcome: &JobOutcome) -> bool {
         let now = context.now;
         let (first, last) =
             if outcome.is_success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
         if Condition::find(&self.status.conditions, first).is_none() {
             self.status.ensure_condition(now, first, true, &outcome.reason, &outcome.message);
         }
-        if self.status.terminating == Some(0) {
-            self.status.ensure_condition(now, last, true, &outcome.reason, &outcome.message);
-            if outcome.is_success {
-                self.status.completion_time = Some(K8sTime::at(now));
-            }
+        if self.status.terminating != Some(0) {
+            return false;
         }
+        self.status.ensure_condition(now, last, true, &outcome.reason, &outcome.message);
+        if outcome.is_success {
+            self.status.completion_time = Some(K8sTime::at(now));
+        }
+        true
+    }
+
+    /// Reports the end of the Job, if its status was updated.
+    fn report_finish(&self, context: &mut SyncContext<'_>, outcome: JobOutcome) {
+        if !outcome.is_success {
+            context.report_call(self.job, EventText::warning(outcome.reason, outcome.message), None);
+            return;
+        }
+        if self.job.spec.completions().is_some_and(|completions| self.status.succeeded > completions) {
+            let message = "Too many succeeded pods running after completion count reached";
+            context.report_call(self.job, EventText::warning("TooManySucceededPods", message), None);
+        }
+        context.report_call(self.job, EventText::normal("Completed", "Job completed"), None);
     }
 }
 

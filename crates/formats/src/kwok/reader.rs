@@ -99,7 +99,8 @@ impl KwokReader {
                 break Some((line, text));
             }
             relative |= has_time_token(&text);
-            let found = objects_of_document(&text).map_err(|why| self.documents.document_error(line, why))?;
+            let found =
+                objects_of_document(&text).map_err(|error| self.documents.objects_error(line, error))?;
             objects.extend(found.into_iter().map(|object| (line, object)));
         };
         if first.is_none() && !relative {
@@ -119,8 +120,8 @@ impl KwokReader {
         for (line, object) in objects {
             let text = resolve_time_tokens(object.as_str(), base);
             let times_resolved = text != object.as_str();
-            let object = Object::parse(&text)
-                .map_err(|error| self.documents.document_error(line, error.to_string()))?;
+            let object =
+                Object::parse(&text).map_err(|error| self.documents.line_error(line, error.to_string()))?;
             self.ready.push_back(ImportItem::Change(replay.upsert(
                 base,
                 object,
@@ -129,7 +130,7 @@ impl KwokReader {
             )));
         }
         if let Some((line, text)) = first {
-            replay.enqueue(line, &text).map_err(|why| self.documents.document_error(line, why))?;
+            replay.enqueue(line, &text).map_err(|why| self.documents.line_error(line, why))?;
         }
         Ok(ReaderState::ApplyingPatches(replay))
     }
@@ -140,12 +141,11 @@ impl KwokReader {
         let more = read.is_some();
         match read {
             Some((line, text)) if ResourcePatch::is_resource_patch(&text) => {
-                replay.enqueue(line, &text).map_err(|why| self.documents.document_error(line, why))?;
+                replay.enqueue(line, &text).map_err(|why| self.documents.line_error(line, why))?;
             }
             Some((line, _)) => {
                 let why = "skipped: expected a ResourcePatch, as all documents after the first";
-                self.ready
-                    .push_back(ImportItem::Warning(self.documents.document_error(line, why).to_string()));
+                self.ready.push_back(ImportItem::Warning(self.documents.line_error(line, why).to_string()));
             }
             None => {}
         }
@@ -158,10 +158,10 @@ impl KwokReader {
                 let line = queued.line;
                 let item = replay
                     .apply(queued, &self.options)
-                    .map_err(|why| self.documents.document_error(line, why))?;
+                    .map_err(|why| self.documents.line_error(line, why))?;
                 self.ready.push_back(match item {
                     ImportItem::Warning(why) => {
-                        ImportItem::Warning(self.documents.document_error(line, why).to_string())
+                        ImportItem::Warning(self.documents.line_error(line, why).to_string())
                     }
                     item => item,
                 });

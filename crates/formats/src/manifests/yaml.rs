@@ -8,12 +8,16 @@ use serde_json::Value;
 use super::MAX_VALUE_BYTES;
 use crate::{Error, Result};
 
+const LIMITS: Limits = Limits { max_bytes: MAX_VALUE_BYTES, max_depth: model::MAX_DEPTH };
+
 /// YAML documents, each as a JSON text.
 pub(crate) struct YamlDocuments {
     file: String,
     reader: Box<dyn BufRead + Send>,
     /// The line read last, counted from 1.
     line: u64,
+    /// The number of documents so far that are not empty.
+    count: u64,
     done: bool,
 }
 
@@ -21,7 +25,7 @@ pub(crate) struct YamlDocuments {
 
 impl YamlDocuments {
     pub(crate) fn new(file: &str, reader: Box<dyn BufRead + Send>) -> YamlDocuments {
-        YamlDocuments { file: file.to_owned(), reader, line: 0, done: false }
+        YamlDocuments { file: file.to_owned(), reader, line: 0, count: 0, done: false }
     }
 
     /// The next document that is not empty, and the line it begins on.
@@ -34,23 +38,31 @@ impl YamlDocuments {
             if !document.lines().any(has_content) {
                 continue;
             }
+            self.count += 1;
             return match to_json(document) {
                 Ok(json) => Ok(Some((first, json))),
                 Err(error) => {
                     let line =
                         error.location().map_or(first, |location| first + location.line().saturating_sub(1));
                     // The parser counts lines from the beginning of the document.
-                    let why = error.without_snippet().to_string();
-                    let why = why.split(" at line ").next().unwrap_or(&why);
-                    Err(self.line_error(line, format!("not YAML: {why}")))
+                    Err(self.line_error(line, format!("not YAML: {}", yaml::reason(&error))))
                 }
             };
         }
         Ok(None)
     }
 
-    pub(crate) fn line_error(&self, line: u64, why: String) -> Error {
+    /// An error in any document that was read.
+    pub(crate) fn earlier_error(&self, line: u64, why: String) -> Error {
         Error::invalid_line(&self.file, line, why)
+    }
+
+    /// An error in the document that was read last. The first one is often the only one.
+    pub(crate) fn line_error(&self, line: u64, why: String) -> Error {
+        match self.count {
+            0 | 1 => Error::invalid_line(&self.file, line, why),
+            number => Error::invalid_at(&self.file, format_args!("document {number}, line {line}"), why),
+        }
     }
 
     /// The text up to the next line that begins with `---`, which always ends a document.
@@ -83,8 +95,7 @@ impl YamlDocuments {
 }
 
 fn to_json(document: &str) -> std::result::Result<String, serde_saphyr::Error> {
-    let limits = Limits { max_bytes: MAX_VALUE_BYTES, max_depth: model::MAX_DEPTH };
-    yaml::to_json(document, limits, DuplicateKeys::Error)
+    yaml::to_json(document, LIMITS, DuplicateKeys::Error)
 }
 
 /// A value as YAML as kubectl prints it: two spaces, lists not indented below their field.

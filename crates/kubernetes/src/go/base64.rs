@@ -16,6 +16,26 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
+/// Decodes a text. `None` if it is not base64.
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    if corrupt_byte(text).is_some() {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for digit in text.bytes() {
+        let Some(value) = DIGITS.iter().position(|one| *one == digit) else { continue };
+        bits = bits << 6 | value as u32;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    Some(bytes)
+}
+
 /// The position that Go reports if a text is not base64; `None` if it is. Line breaks are ignored.
 pub fn corrupt_byte(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
@@ -47,6 +67,14 @@ fn corrupt_padding(bytes: &[u8], start: usize, two: bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decoded_bytes_are_those_that_were_encoded() {
+        for bytes in [&b""[..], b"a", b"ab", b"abc", b"abcd", &[0, 255, 128, 7]] {
+            assert_eq!(decode(&encode(bytes)).as_deref(), Some(bytes));
+        }
+        assert_eq!(decode("a"), None);
+    }
 
     #[test]
     fn bytes_are_encoded() {

@@ -3,6 +3,7 @@
 
 pub mod base64;
 pub mod duration;
+pub mod json;
 mod sort;
 pub mod text;
 pub mod timestamp;

@@ -93,6 +93,14 @@ pub fn type_of_json(value: &Value) -> &'static str {
     }
 }
 
+/// `1.5e+06`: the exponent always has a sign, and at least this many digits.
+pub(crate) fn with_exponent(number: f64, digits: usize) -> String {
+    let text = format!("{number:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    format!("{mantissa}e{sign}{exponent:0>digits$}")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

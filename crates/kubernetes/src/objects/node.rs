@@ -40,6 +40,8 @@ pub struct NodeView {
     pub images: Vec<NodeImage>,
     /// `status.declaredFeatures`.
     pub declared_features: Vec<Arc<str>>,
+    /// Its first address of the type `InternalIP`.
+    pub internal_ip: Option<Arc<str>>,
     /// The error, if the object is unreadable. Such a view has only the name.
     pub read_error: Option<Arc<str>>,
 }
@@ -102,6 +104,17 @@ struct StatusJson {
     images: Vec<NodeImage>,
     #[serde(deserialize_with = "nullable")]
     declared_features: Vec<Arc<str>>,
+    #[serde(deserialize_with = "nullable")]
+    addresses: Vec<NodeAddressJson>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeAddressJson {
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    address_type: Arc<str>,
+    #[serde(deserialize_with = "nullable")]
+    address: Arc<str>,
 }
 
 impl NodeView {
@@ -126,6 +139,7 @@ impl NodeView {
             conditions: status.conditions,
             images: status.images,
             declared_features: status.declared_features,
+            internal_ip: internal_ip(status.addresses),
             read_error: None,
         }
     }
@@ -155,6 +169,11 @@ impl NodeView {
     pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
         self.conditions.iter().find(|condition| &*condition.kind == kind)
     }
+}
+
+fn internal_ip(addresses: Vec<NodeAddressJson>) -> Option<Arc<str>> {
+    let mut addresses = addresses.into_iter();
+    addresses.find(|address| &*address.address_type == "InternalIP").map(|address| address.address)
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub struct PodSpec {
     pub restart_policy: Arc<str>,
     /// The time to stop its containers.
     pub termination_grace_period_seconds: Option<i64>,
+    /// How long it may be active on its node.
+    pub active_deadline_seconds: Option<i64>,
     /// Names of its scheduling gates.
     #[serde(deserialize_with = "names")]
     pub scheduling_gates: Vec<Arc<str>>,

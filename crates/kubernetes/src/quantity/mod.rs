@@ -124,6 +124,20 @@ impl Quantity {
         }
     }
 
+    /// The number if it is whole and Kubernetes holds it as such: `AsInt64`, which does not convert `1000m`.
+    pub fn exact_value(&self) -> Option<i64> {
+        if self.is_long || self.exponent < 0 {
+            return None;
+        }
+        times_power(self.mantissa, self.exponent.unsigned_abs().into())?.try_into().ok()
+    }
+
+    /// The number as a floating-point number, which may lose digits.
+    pub fn approximate_float(&self) -> f64 {
+        let power: f64 = format!("1e{}", self.exponent).parse().unwrap_or(f64::INFINITY);
+        if self.exponent == 0 { self.mantissa as f64 } else { self.mantissa as f64 * power }
+    }
+
     /// Whether it is zero.
     pub fn is_zero(&self) -> bool {
         self.mantissa == 0

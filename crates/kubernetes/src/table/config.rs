@@ -13,6 +13,23 @@ pub(super) static CONFIG_MAP: BuiltInPrinter = BuiltInPrinter {
     },
 };
 
+pub(super) static COMPONENT_STATUS: BuiltInPrinter = BuiltInPrinter {
+    columns: &[NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")],
+    cells: |object, _| {
+        let healthy = object.at("conditions").items().find(|one| one.at("type").text() == "Healthy");
+        let Some(healthy) = healthy else {
+            return vec![name(object), "Unknown".into(), "".into(), "".into()];
+        };
+        let status = if healthy.at("status").text() == "True" { "Healthy" } else { "Unhealthy" };
+        vec![
+            name(object),
+            status.into(),
+            healthy.at("message").text().into(),
+            healthy.at("error").text().into(),
+        ]
+    },
+};
+
 pub(super) static SECRET: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Type"), Column::text("Data"), AGE],
     cells: |object, now| {

@@ -9,6 +9,8 @@ use super::age::age_since;
 use super::field::JsonField;
 use super::json_path::{BadPath, JsonPath};
 use super::{Cell, CellSource, Column, ColumnType, NAME, TableConvertor};
+use crate::go::json::json_text;
+use crate::go::text::with_exponent;
 
 /// The type and path of a column.
 #[derive(Clone, Debug)]
@@ -83,11 +85,7 @@ fn text(value: &Value) -> String {
             _ => number.to_string(),
         },
         Value::Bool(truth) => truth.to_string(),
-        Value::Array(_) | Value::Object(_) => {
-            let mut json = String::new();
-            write_json(value, &mut json);
-            json
-        }
+        Value::Array(_) | Value::Object(_) => json_text(value),
     }
 }
 
@@ -97,57 +95,4 @@ pub(super) fn number_text(number: f64) -> String {
         return number.to_string();
     }
     with_exponent(number, 2)
-}
-
-/// JSON as Go writes it: numbers with exponents as in ECMAScript, and characters special in HTML escaped. Objects
-/// nest no deeper than [`model::MAX_DEPTH`].
-fn write_json(value: &Value, json: &mut String) {
-    match value {
-        Value::Array(list) => {
-            let mut separator = '[';
-            for entry in list {
-                json.push(std::mem::replace(&mut separator, ','));
-                write_json(entry, json);
-            }
-            json.push_str(if list.is_empty() { "[]" } else { "]" });
-        }
-        Value::Object(map) => {
-            let mut separator = '{';
-            for (name, entry) in map {
-                json.push(std::mem::replace(&mut separator, ','));
-                json.push_str(&escaped(&Value::from(name.as_str())));
-                json.push(':');
-                write_json(entry, json);
-            }
-            json.push_str(if map.is_empty() { "{}" } else { "}" });
-        }
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (None, Some(number)) if number != 0.0 && !(1e-6..1e21).contains(&number.abs()) => {
-                json.push_str(&with_exponent(number, if number.abs() < 1.0 { 1 } else { 2 }));
-            }
-            (None, Some(number)) => json.push_str(&number.to_string()),
-            _ => json.push_str(&number.to_string()),
-        },
-        _ => json.push_str(&escaped(value)),
-    }
-}
-
-fn escaped(value: &Value) -> String {
-    let text = value.to_string();
-    let signs = [
-        ('<', "\\u003c"),
-        ('>', "\\u003e"),
-        ('&', "\\u0026"),
-        ('\u{2028}', "\\u2028"),
-        ('\u{2029}', "\\u2029"),
-    ];
-    signs.into_iter().fold(text, |text, (sign, code)| text.replace(sign, code))
-}
-
-/// `1.5e+06`: the exponent always has a sign, and at least this many digits.
-fn with_exponent(number: f64, digits: usize) -> String {
-    let text = format!("{number:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-    format!("{mantissa}e{sign}{exponent:0>digits$}")
 }

@@ -260,6 +260,7 @@ impl TableConvertor {
             ("apps", "DaemonSet") => &workloads::DAEMON_SET,
             ("apps", "ControllerRevision") => &workloads::CONTROLLER_REVISION,
             ("autoscaling", "HorizontalPodAutoscaler") => &workloads::HORIZONTAL_POD_AUTOSCALER,
+            ("autoscaling", "Scale") => &workloads::SCALE,
             ("batch", "Job") => &batch::JOB,
             ("batch", "CronJob") => &batch::CRON_JOB,
             ("", "Service") => &services::SERVICE,
@@ -280,6 +281,7 @@ impl TableConvertor {
             ("scheduling.k8s.io", "PriorityClass") => &policy::PRIORITY_CLASS,
             ("", "ResourceQuota") => &policy::RESOURCE_QUOTA,
             ("", "ConfigMap") => &config::CONFIG_MAP,
+            ("", "ComponentStatus") => &config::COMPONENT_STATUS,
             ("", "Secret") => &config::SECRET,
             ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &config::ROLE_BINDING,
             (

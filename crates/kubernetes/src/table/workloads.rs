@@ -75,6 +75,19 @@ pub(super) static CONTROLLER_REVISION: BuiltInPrinter = BuiltInPrinter {
     },
 };
 
+/// The name is not marked as such.
+pub(super) static SCALE: BuiltInPrinter = BuiltInPrinter {
+    columns: &[Column::text("Name"), Column::integer("Desired"), Column::integer("Available"), AGE],
+    cells: |object, now| {
+        vec![
+            name(object),
+            object.at("spec.replicas").int().into(),
+            object.at("status.replicas").int().into(),
+            object_age(object, now),
+        ]
+    },
+};
+
 pub(super) static HORIZONTAL_POD_AUTOSCALER: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,

@@ -10,7 +10,7 @@ use kubernetes::conditions::set_pod_condition;
 use kubernetes::go::duration;
 use kubernetes::objects::{NodeEvent, NodeView, Phase, PodEvent, PodView};
 use kubernetes::time::{after, whole_second};
-use model::{Kind, NamespacedName, What};
+use model::{Kind, Moment, NamespacedName, What};
 use serde_json::{Value, json};
 use simulation::components::TaintEviction;
 
@@ -26,6 +26,8 @@ use crate::stage::StagedKind;
 pub(super) struct Kubelet {
     pods_by_node: BTreeMap<Arc<str>, BTreeSet<NamespacedName>>,
     taint_eviction: TaintEviction<NamespacedName>,
+    /// When pods, by their uid, will have been active for as long as they may be.
+    deadlines: BTreeMap<Arc<str>, Moment>,
     addresses: PodAddresses,
     stages: StagePlayer,
     leases: NodeLeases,
@@ -41,6 +43,7 @@ impl Kubelet {
         Kubelet {
             pods_by_node: BTreeMap::new(),
             taint_eviction: TaintEviction::default(),
+            deadlines: BTreeMap::new(),
             addresses: PodAddresses::default(),
             stages: StagePlayer::new(seed),
             leases: NodeLeases::new(has_heartbeats),
@@ -58,6 +61,7 @@ impl Kubelet {
                 }
             }
             self.taint_eviction.pod_deleted(&pod.name);
+            self.deadlines.remove(&pod.uid);
             self.stages.forget(StagedKind::Pod, &pod.name);
             return;
         }
@@ -72,6 +76,7 @@ impl Kubelet {
             self.stages.observe(context, StagedKind::Pod, &pod.name);
             return self.check_taints(context, pod);
         }
+        self.plan_deadline(context, pod);
         let (delay, task) = if pod.is_terminating() {
             (stage_delay(pod, "pod-delete"), ClusterTask::RemovePod(pod_ref))
         } else {
@@ -152,6 +157,22 @@ impl Kubelet {
         }
     }
 
+    /// Plans the end of a pod that may be active for a limited time only, which begins when it starts.
+    fn plan_deadline(&mut self, context: &mut ComponentContext<'_>, pod: &PodView) {
+        let (Some(seconds), Some(start)) = (pod.spec.active_deadline_seconds, pod.status.start_time) else {
+            return;
+        };
+        if pod.is_finished() || pod.is_terminating() {
+            return;
+        }
+        let at = after(start, Duration::from_secs(seconds.unsigned_abs())).max(context.now);
+        if self.deadlines.get(&pod.uid).is_none_or(|planned| at < *planned) {
+            self.deadlines.insert(pod.uid.clone(), at);
+            let pod_ref = PodRef { name: pod.name.clone(), uid: pod.uid.clone() };
+            context.agenda.put(at, ClusterTask::EndActivePod(pod_ref));
+        }
+    }
+
     /// The stages that do not come to an end at the present moment.
     pub(super) fn endless_stages(&self) -> Option<EndlessStages> {
         self.stages.endless()
@@ -162,10 +183,14 @@ impl Kubelet {
         let has_stages = self.stages.has_stages_of(StagedKind::Pod);
         match task {
             // Stages replace what was planned before.
-            ClusterTask::StartPod(_) | ClusterTask::FinishPod(_) | ClusterTask::RemovePod(_)
+            ClusterTask::StartPod(_)
+            | ClusterTask::FinishPod(_)
+            | ClusterTask::EndActivePod(_)
+            | ClusterTask::RemovePod(_)
                 if has_stages => {}
             ClusterTask::StartPod(pod) => self.start_pod(context, &pod),
             ClusterTask::FinishPod(pod) => finish_pod(context, &pod),
+            ClusterTask::EndActivePod(pod) => self.end_active_pod(context, &pod),
             ClusterTask::RemovePod(pod) => remove_pod(context, &pod),
             ClusterTask::CollectPods(node) => self.collect_pods(context, &node),
             ClusterTask::EvictByTaint(pod, at) => {
@@ -175,7 +200,6 @@ impl Kubelet {
             }
             ClusterTask::RenewLease(node) => self.leases.renew(context, node),
             ClusterTask::PlayStage(play) => self.stages.play(context, &play, &mut self.addresses),
-            ClusterTask::SyncWorkloads => {}
         }
     }
 
@@ -185,6 +209,9 @@ impl Kubelet {
             return;
         }
         let pod_ip = self.addresses.next();
+        let node = view.node_name.as_ref().and_then(|node| context.nodes.get(node));
+        let host_ip = node.and_then(|node| node.internal_ip.clone());
+        let host_ip = host_ip.as_deref().unwrap_or(NODE_ADDRESS);
         let now = whole_second(context.now).to_string();
         edit_status(context, pod, |object| {
             let running = json!({"running": {"startedAt": now}});
@@ -193,13 +220,12 @@ impl Kubelet {
             }});
             let containers = container_statuses(object, "containers", &running, true);
             let init_containers = container_statuses(object, "initContainers", &completed, true);
-            let ip =
-                if object["spec"]["hostNetwork"] == true { NODE_ADDRESS.to_owned() } else { pod_ip.clone() };
+            let ip = if object["spec"]["hostNetwork"] == true { host_ip.to_owned() } else { pod_ip.clone() };
             let status = &mut object["status"];
             status["phase"] = "Running".into();
             status["startTime"] = now.as_str().into();
-            status["hostIP"] = NODE_ADDRESS.into();
-            status["hostIPs"] = json!([{"ip": NODE_ADDRESS}]);
+            status["hostIP"] = host_ip.into();
+            status["hostIPs"] = json!([{"ip": host_ip}]);
             status["podIPs"] = json!([{"ip": ip}]);
             status["podIP"] = ip.into();
             status["containerStatuses"] = containers;
@@ -208,6 +234,30 @@ impl Kubelet {
             }
             for condition in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"] {
                 set_condition(object, condition, "True", None, &now);
+            }
+        });
+    }
+
+    /// Ends a pod whose deadline has passed. A deadline can be made earlier, never later.
+    fn end_active_pod(&mut self, context: &mut ComponentContext<'_>, pod: &PodRef) {
+        self.deadlines.remove(&pod.uid);
+        if current(context, pod).is_none_or(|view| view.is_finished()) {
+            return;
+        }
+        let now = whole_second(context.now).to_string();
+        edit_status(context, pod, |object| {
+            // 128 and SIGKILL: containers that do not end by themselves are killed.
+            let killed = json!({"terminated": {
+                "exitCode": 137, "reason": "Error", "startedAt": object["status"]["startTime"], "finishedAt": now,
+            }});
+            let containers = container_statuses(object, "containers", &killed, false);
+            let status = &mut object["status"];
+            status["phase"] = "Failed".into();
+            status["reason"] = "DeadlineExceeded".into();
+            status["message"] = "Pod was active on the node longer than the specified deadline".into();
+            status["containerStatuses"] = containers;
+            for condition in ["Ready", "ContainersReady"] {
+                set_condition(object, condition, "False", Some(("PodFailed", "")), &now);
             }
         });
     }

@@ -33,14 +33,14 @@ pub(super) enum ClusterTask {
     StartPod(PodRef),
     /// The containers of a pod exit.
     FinishPod(PodRef),
+    /// A pod has been active for as long as it may be.
+    EndActivePod(PodRef),
     /// A terminating pod is removed.
     RemovePod(PodRef),
     /// Pods of a node that does not exist are deleted.
     CollectPods(Arc<str>),
     /// A pod's toleration of a taint ends at this moment.
     EvictByTaint(PodRef, Moment),
-    /// The controllers work.
-    SyncWorkloads,
     /// The Lease of a node is renewed.
     RenewLease(Arc<str>),
     /// An object has waited for a stage.
@@ -103,6 +103,13 @@ impl ComponentSet {
         workloads: false,
         autoscaler: false,
     };
+
+    /// The names that ComponentStatuses have for them.
+    pub(crate) fn status_names(&self) -> Vec<&'static str> {
+        let manages = self.garbage_collection || self.volumes || self.workloads;
+        let names = [(self.scheduler, "scheduler"), (manages, "controller-manager")];
+        names.into_iter().filter(|(runs, _)| *runs).map(|(_, name)| name).collect()
+    }
 }
 
 impl FromStr for ComponentSet {
@@ -142,14 +149,13 @@ impl StagePlay {
 impl Task for ClusterTask {
     fn finishes_soon(&self) -> bool {
         match self {
-            ClusterTask::CollectPods(_) | ClusterTask::EvictByTaint(..) => false,
+            ClusterTask::CollectPods(_) | ClusterTask::EvictByTaint(..) | ClusterTask::EndActivePod(_) => {
+                false
+            }
             // Heartbeats of nodes never end.
             ClusterTask::RenewLease(_) => false,
             ClusterTask::PlayStage(play) => play.is_of_pod(),
-            ClusterTask::StartPod(_)
-            | ClusterTask::FinishPod(_)
-            | ClusterTask::RemovePod(_)
-            | ClusterTask::SyncWorkloads => true,
+            ClusterTask::StartPod(_) | ClusterTask::FinishPod(_) | ClusterTask::RemovePod(_) => true,
         }
     }
 }

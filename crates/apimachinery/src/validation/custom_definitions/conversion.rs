@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::field_error::{FieldErrors, FieldPath};
 use super::super::json_fields::{boolean, get, list, optional_integer, optional_text, text, texts};
-use super::super::names::{label_1035, subdomain_1123};
+use crate::names::{label_1035, subdomain_1123};
 
 const URL_FORM: &str = "; desired format: https://host[/path]";
 

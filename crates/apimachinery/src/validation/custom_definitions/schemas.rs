@@ -1,7 +1,7 @@
 //! Checks of the schemas of custom resources: the rules of OpenAPI in version 3 that Kubernetes supports, and its own
 //! extensions.
 //!
-//! Of expressions (`x-kubernetes-validations`) only the form is checked.
+//! Of expressions (`x-kubernetes-validations`) only the form is checked here.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::super::json_fields::{boolean, entries, get, list, optional_text, text, texts};
-use super::field_path::find_field;
+use super::super::schema_path::find_field;
 use crate::structural::is_known_format;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::super::field_error::{FieldErrors, FieldPath, PrintedValue};
 use super::super::json_fields::{boolean, get, list, optional_text, text};
+use super::super::schema_path::find_field;
 use super::defaults::check_defaults;
-use super::field_path::find_field;
+use super::expressions::ExpressionFindings;
 use super::schemas::{SchemaContext, check_schema_rules, unsupported_part};
 use super::structural_rules::check_structural;
 
@@ -103,14 +104,20 @@ fn check_schema(errors: &mut FieldErrors, schema: &Value, has_status: bool, path
         errors.forbidden(path.child("nullable"), "nullable cannot be true at the root");
     }
     let unsupported = unsupported_part(schema);
-    if unsupported.is_none() {
+    let mut is_structural = unsupported.is_none();
+    if is_structural {
         let before = errors.len();
         check_structural(errors, schema, path);
         if errors.len() == before {
             check_defaults(errors, schema, path);
         }
+        is_structural = errors.len() == before;
     }
-    check_schema_rules(errors, schema, SchemaContext::ROOT, path);
+    let mut found = FieldErrors::default();
+    check_schema_rules(&mut found, schema, SchemaContext::ROOT, path);
+    let expressions = is_structural.then(|| ExpressionFindings::of_schema(schema, path, &found));
+    errors.extend(found.into_vec());
+    errors.extend(expressions.map(|findings| findings.errors.into_vec()).unwrap_or_default());
     // It is reported if nothing else says what is wrong.
     if let Some(why) = unsupported.filter(|_| errors.len() == before) {
         errors.invalid(path, "", why);
@@ -220,7 +227,7 @@ fn check_selectable_fields(errors: &mut FieldErrors, version: &Value, path: Fiel
                 continue;
             }
         };
-        if names.first().is_some_and(|name| name == "metadata") {
+        if names.first().is_some_and(|field| field.name == "metadata") {
             errors.invalid(path, json_path, "must not point to fields in metadata");
         }
         if !matches!(text(found, "type"), "string" | "boolean" | "integer") {

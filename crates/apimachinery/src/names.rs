@@ -10,7 +10,7 @@ const SUBDOMAIN_LENGTH: usize = 253;
 
 /// The rule for the names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NameRule {
+pub(crate) enum NameRule {
     /// `a-1.b`: most kinds.
     Subdomain,
     /// The same, with another text about the length: ReplicationControllers.
@@ -25,7 +25,7 @@ pub(super) enum NameRule {
 
 impl NameRule {
     /// Checks a name, or the beginning of one (`generateName`).
-    pub(super) fn check(self, name: &str, is_prefix: bool) -> Vec<String> {
+    pub(crate) fn check(self, name: &str, is_prefix: bool) -> Vec<String> {
         if self == NameRule::PathSegment {
             return if is_prefix { path_segment_prefix(name) } else { path_segment(name) };
         }
@@ -46,7 +46,7 @@ impl NameRule {
 }
 
 /// A lowercase RFC 1123 label.
-pub(super) fn label_1123(value: &str) -> Vec<String> {
+pub(crate) fn label_1123(value: &str) -> Vec<String> {
     let mut messages = too_long(value, LABEL_1123_LENGTH, "characters");
     if !is_label_1123(value) {
         messages.push(if is_subdomain_1123(value) {
@@ -61,7 +61,7 @@ pub(super) fn label_1123(value: &str) -> Vec<String> {
 }
 
 /// An RFC 1035 label.
-pub(super) fn label_1035(value: &str) -> Vec<String> {
+pub(crate) fn label_1035(value: &str) -> Vec<String> {
     let mut messages = too_long(value, LABEL_1123_LENGTH, "characters");
     if !is_label_1123(value) || !value.starts_with(|first: char| first.is_ascii_lowercase()) {
         let text = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with \
@@ -72,7 +72,7 @@ pub(super) fn label_1035(value: &str) -> Vec<String> {
 }
 
 /// A lowercase RFC 1123 subdomain.
-pub(super) fn subdomain_1123(value: &str) -> Vec<String> {
+pub(crate) fn subdomain_1123(value: &str) -> Vec<String> {
     subdomain_1123_with_unit(value, "characters")
 }
 
@@ -87,7 +87,7 @@ fn subdomain_1123_with_unit(value: &str, unit: &str) -> Vec<String> {
 }
 
 /// A subdomain that may contain underscores.
-pub(super) fn subdomain_with_underscores(value: &str) -> Vec<String> {
+pub(crate) fn subdomain_with_underscores(value: &str) -> Vec<String> {
     const PART: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
     let is_part = |part: &str| {
         let part = part.strip_prefix('_').unwrap_or(part);
@@ -106,7 +106,7 @@ pub(super) fn subdomain_with_underscores(value: &str) -> Vec<String> {
 }
 
 /// `*.example.com`
-pub(super) fn wildcard_subdomain(value: &str) -> Vec<String> {
+pub(crate) fn wildcard_subdomain(value: &str) -> Vec<String> {
     let mut messages = too_long(value, SUBDOMAIN_LENGTH, "characters");
     if !value.strip_prefix("*.").is_some_and(is_subdomain_1123) {
         let text = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, \
@@ -118,7 +118,7 @@ pub(super) fn wildcard_subdomain(value: &str) -> Vec<String> {
 }
 
 /// A label's key, a finalizer, a condition's type: a name after an optional subdomain and a slash.
-pub(super) fn qualified_name(value: &str) -> Vec<String> {
+pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     let text = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                 alphanumeric character";
     let examples = ["MyName", "my.name", "123-abc"];
@@ -152,7 +152,7 @@ pub(super) fn qualified_name(value: &str) -> Vec<String> {
 }
 
 /// A label's value.
-pub(super) fn label_value(value: &str) -> Vec<String> {
+pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut messages = too_long(value, 63, "bytes");
     if !is_label_text(value) {
         let text = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
@@ -163,7 +163,7 @@ pub(super) fn label_value(value: &str) -> Vec<String> {
 }
 
 /// A name that can be part of a URL path.
-pub(super) fn path_segment(name: &str) -> Vec<String> {
+pub(crate) fn path_segment(name: &str) -> Vec<String> {
     match name {
         "." | ".." => vec![format!("may not be '{name}'")],
         _ => path_segment_prefix(name),
@@ -176,7 +176,7 @@ fn path_segment_prefix(name: &str) -> Vec<String> {
 }
 
 /// The name of a port, such as `http`.
-pub(super) fn port_name(name: &str) -> Vec<String> {
+pub(crate) fn port_name(name: &str) -> Vec<String> {
     let mut messages = too_long(name, 15, "characters");
     let mut add = |is_wrong: bool, text: &str| {
         if is_wrong {
@@ -196,12 +196,12 @@ pub(super) fn port_name(name: &str) -> Vec<String> {
 }
 
 /// A port number.
-pub(super) fn port_number(port: i64) -> Vec<String> {
+pub(crate) fn port_number(port: i64) -> Vec<String> {
     number_in_range(port, 1, 65535)
 }
 
 /// A number between two bounds, inclusive.
-pub(super) fn number_in_range(value: i64, min: i64, max: i64) -> Vec<String> {
+pub(crate) fn number_in_range(value: i64, min: i64, max: i64) -> Vec<String> {
     if (min..=max).contains(&value) {
         return Vec::new();
     }
@@ -209,7 +209,7 @@ pub(super) fn number_in_range(value: i64, min: i64, max: i64) -> Vec<String> {
 }
 
 /// `25%`
-pub(super) fn percent(value: &str) -> Vec<String> {
+pub(crate) fn percent(value: &str) -> Vec<String> {
     let is_percent = value
         .strip_suffix('%')
         .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
@@ -221,7 +221,7 @@ pub(super) fn percent(value: &str) -> Vec<String> {
 }
 
 /// The key of an entry in a ConfigMap or Secret.
-pub(super) fn config_map_key(value: &str) -> Vec<String> {
+pub(crate) fn config_map_key(value: &str) -> Vec<String> {
     let mut messages = too_long(value, SUBDOMAIN_LENGTH, "characters");
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if value.is_empty() || !value.bytes().all(is_allowed) {
@@ -237,7 +237,7 @@ pub(super) fn config_map_key(value: &str) -> Vec<String> {
 }
 
 /// The name of an environment variable.
-pub(super) fn environment_variable(value: &str) -> Vec<String> {
+pub(crate) fn environment_variable(value: &str) -> Vec<String> {
     if value.bytes().all(|byte| (b' '..0x7f).contains(&byte) && byte != b'=') {
         return Vec::new();
     }
@@ -248,7 +248,7 @@ pub(super) fn environment_variable(value: &str) -> Vec<String> {
 }
 
 /// The name of an HTTP header.
-pub(super) fn http_header(value: &str) -> Vec<String> {
+pub(crate) fn http_header(value: &str) -> Vec<String> {
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Vec::new();
     }
