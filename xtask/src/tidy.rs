@@ -41,6 +41,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
     ("scheduler", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("controllers", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("autoscaler", AllowedDependencies::Only(&["model", "kubernetes", "scheduler"])),
+    ("kai", AllowedDependencies::Only(&["model", "kubernetes", "scheduler"])),
     (
         "simulation",
         AllowedDependencies::Only(&["model", "kubernetes", "scheduler", "autoscaler", "controllers"]),
@@ -127,6 +128,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
             "scheduler",
             "autoscaler",
             "controllers",
+            "kai",
             "simulation",
             "calibration",
             "testcluster",

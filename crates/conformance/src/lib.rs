@@ -1,4 +1,4 @@
-//! Comparison of the re-created scheduler, autoscaler and controllers with the real ones.
+//! Comparison of the re-created scheduler, autoscaler, controllers and KAI-Scheduler with the real ones.
 //!
 //! There are three kinds of evidence: vectors, which the real code printed earlier; fresh cases, which the real code
 //! solves now; and recordings of real clusters, which contain the real components' decisions.
@@ -10,6 +10,7 @@ pub mod controllers;
 mod counts;
 mod error;
 mod json_lines;
+pub mod kai;
 mod oracle;
 mod outcome;
 pub mod recording;

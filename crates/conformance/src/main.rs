@@ -12,13 +12,13 @@ use clap::{Args, Parser, Subcommand};
 use conformance::recording::WatchRecording;
 use conformance::{
     CaseRequest, DecisionCounts, DecisionDifference, JsonLines, Oracle, SchedulerCaseReader, autoscaler,
-    controllers, recording,
+    controllers, kai, recording,
 };
 
 /// A result whose error is only ever printed.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Compares the re-created scheduler, autoscaler and controllers with the real ones.
+/// Compares the re-created scheduler, autoscaler, controllers and KAI-Scheduler with the real ones.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -28,7 +28,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Comparison {
-    /// Cases that the real scheduler's or autoscaler's code solved earlier: JSON lines, compressed with gzip or not.
+    /// Cases that the real scheduler's, autoscaler's or KAI's code solved earlier: JSON lines, compressed with gzip or not.
     Vectors {
         /// The files.
         #[arg(required = true)]
@@ -121,13 +121,26 @@ fn max_shown(all: bool) -> usize {
 fn vectors(files: &[PathBuf], most: usize, only: &CaseFilter) -> Result<bool> {
     let (mut counts, mut loop_counts, progress) =
         (DecisionCounts::default(), autoscaler::CaseCounts::default(), Progress::new());
+    let mut kai_counts = kai::KaiCaseCounts::default();
     for file in files {
         let mut lines = JsonLines::open(file)?;
-        let first = lines.read()?.map(autoscaler::AutoscalerCase::is_autoscaler_case);
+        let first = lines.read()?.map(CaseKind::of);
         if first.is_some() {
             lines.unread();
         }
-        if first == Some(true) {
+        if first == Some(CaseKind::Kai) {
+            let mut cases = kai::KaiCaseReader::new(lines);
+            while let Some(case) = cases.read()? {
+                if only.matches(&case.family, &case.id) {
+                    progress.show(&case.id);
+                    let comparison = kai::compare_kai_case(&case);
+                    if kai_counts.add(&case, &comparison, most) {
+                        progress.clear();
+                        println!("{comparison}\n");
+                    }
+                }
+            }
+        } else if first == Some(CaseKind::Autoscaler) {
             let mut cases = autoscaler::AutoscalerCaseReader::new(lines);
             while let Some(case) = cases.read()? {
                 if only.matches(&case.family, &case.id) {
@@ -153,7 +166,7 @@ fn vectors(files: &[PathBuf], most: usize, only: &CaseFilter) -> Result<bool> {
         }
     }
     progress.clear();
-    if counts.is_empty() && loop_counts.is_empty() {
+    if counts.is_empty() && loop_counts.is_empty() && kai_counts.is_empty() {
         return Err("no case was compared: no case has that family and name".into());
     }
     if !counts.is_empty() {
@@ -162,7 +175,10 @@ fn vectors(files: &[PathBuf], most: usize, only: &CaseFilter) -> Result<bool> {
     if !loop_counts.is_empty() {
         println!("{loop_counts}");
     }
-    Ok(counts.is_all_equal() && loop_counts.is_all_equal())
+    if !kai_counts.is_empty() {
+        println!("{kai_counts}");
+    }
+    Ok(counts.is_all_equal() && loop_counts.is_all_equal() && kai_counts.is_all_equal())
 }
 
 /// Compares fresh cases. Returns whether all decisions are equal; true without Go.
@@ -237,6 +253,28 @@ fn films(files: &[PathBuf], show: usize) -> Result<bool> {
         println!("{controllers_report}");
     }
     Ok(true)
+}
+
+/// The component whose decisions a case records.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CaseKind {
+    Scheduler,
+    Autoscaler,
+    Kai,
+}
+
+// === impl CaseKind ===
+
+impl CaseKind {
+    fn of(line: &str) -> CaseKind {
+        if kai::KaiCase::is_kai_case(line) {
+            CaseKind::Kai
+        } else if autoscaler::AutoscalerCase::is_autoscaler_case(line) {
+            CaseKind::Autoscaler
+        } else {
+            CaseKind::Scheduler
+        }
+    }
 }
 
 // === impl CaseFilter ===
