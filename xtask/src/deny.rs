@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cache::{cache_folder, folder_from_env};
 use crate::{cargo, run};
 
 const VERSION: &str = "0.20.2";
@@ -43,15 +44,4 @@ pub(crate) fn run_checks(root: &Path) -> bool {
 fn advisory_database() -> Option<PathBuf> {
     let cargo_home = folder_from_env("CARGO_HOME").or_else(|| Some(folder_from_env("HOME")?.join(".cargo")));
     Some(cargo_home?.join("advisory-dbs"))
-}
-
-/// The cache folder for programs that the tests build.
-fn cache_folder() -> Option<PathBuf> {
-    folder_from_env("KINESCOPE_CACHE")
-        .or_else(|| Some(folder_from_env("XDG_CACHE_HOME")?.join("kinescope")))
-        .or_else(|| Some(folder_from_env("HOME")?.join(".cache/kinescope")))
-}
-
-fn folder_from_env(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task prints its results")]
 
+mod cache;
 mod conformance;
 mod deny;
 mod test;
@@ -65,8 +66,11 @@ fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);
     // A clean checkout is built once: the files for the next build would take time, and a third of the disk space.
-    if std::env::var_os("CI").is_some() {
+    if cache::is_ci() {
         cargo.env("CARGO_INCREMENTAL", "0");
+    }
+    if let Some(folder) = cache::ci_build_folder() {
+        cargo.env("CARGO_TARGET_DIR", folder);
     }
     cargo
 }

@@ -3,11 +3,11 @@
 mod runner;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::{cargo, deny, run, tidy};
+use crate::{cache, cargo, deny, run, tidy};
 use runner::Selection;
 
 /// The action of one part.
@@ -18,6 +18,8 @@ enum TestStep {
     Tests,
     /// Checks that each package of CONTRIBUTING's commands builds alone, with only the features that it enables itself.
     Commands,
+    /// Checks that the fuzz targets, a workspace of their own, build. Long runs of them are separate.
+    Fuzz,
     /// The checks of [`deny`].
     Dependencies,
     /// The checks of [`tidy`].
@@ -41,18 +43,13 @@ const PARTS: &[(&str, TestStep)] = &[
     ),
     ("tests", TestStep::Tests),
     ("commands", TestStep::Commands),
-    // Only checked to build; long fuzzing runs are separate.
-    (
-        "fuzz",
-        TestStep::Cargo {
-            arguments: &["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"],
-            component: None,
-        },
-    ),
+    ("fuzz", TestStep::Fuzz),
     ("docs", TestStep::Cargo { arguments: &["doc", "--workspace", "--no-deps"], component: None }),
     ("dependencies", TestStep::Dependencies),
     ("tidy", TestStep::Tidy),
 ];
+
+const CHECK_FUZZ: [&str; 3] = ["check", "--manifest-path", "fuzz/Cargo.toml"];
 
 /// The packages that CONTRIBUTING's commands build alone.
 const COMMANDS: [&str; 3] = ["kinescope-cli", "kinescope-conformance", "benches"];
@@ -71,6 +68,7 @@ pub(crate) fn run_parts(root: &Path, arguments: &[String]) -> bool {
     }
     let crates: Vec<String> =
         names.iter().filter(|name| !is_part(name)).map(|name| package_of(name)).collect();
+    cache::prepare_build_folder(root);
     let mut skipped = BTreeSet::new();
     if !crates.is_empty() {
         let tested = crates.iter().all(|package| {
@@ -146,6 +144,7 @@ impl TestStep {
             TestStep::Cargo { arguments, .. } => format!("cargo {}", arguments.join(" ")),
             TestStep::Tests => "cargo test --workspace, two test programs at a time".to_owned(),
             TestStep::Commands => format!("cargo check -p {}", COMMANDS.join("; cargo check -p ")),
+            TestStep::Fuzz => format!("cargo {}", CHECK_FUZZ.join(" ")),
             TestStep::Dependencies => format!("cargo deny check {}", deny::CHECKS.join(" ")),
             TestStep::Tidy => "the checks of xtask/src/tidy.rs".to_owned(),
         }
@@ -170,6 +169,10 @@ impl TestStep {
             }
             TestStep::Commands => {
                 COMMANDS.iter().all(|package| run(cargo(root).args(["check", "--package", package])))
+            }
+            TestStep::Fuzz => {
+                let folder = cache::ci_build_folder().map_or_else(|| root.join("target"), PathBuf::from);
+                run(cargo(root).args(CHECK_FUZZ).arg("--target-dir").arg(folder.join("fuzz")))
             }
             TestStep::Dependencies => deny::run_checks(root),
             TestStep::Tidy => run_tidy(root),

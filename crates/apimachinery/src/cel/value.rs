@@ -1,22 +1,26 @@
 //! Values of expressions. Those of a JSON value are read when they are used, by its schema.
 
+mod list;
+mod map;
+
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use kubernetes::quantity::Quantity;
-use serde_json::{Map as JsonMap, Value as Json};
+use serde_json::Value as Json;
 
-use super::escaping::{escape, unescape};
 use super::json_texts;
 use super::named_format::NamedFormat;
-use super::schema::{CelSchema, ListForm, SchemaForm};
+use super::schema::{CelSchema, SchemaForm};
 use super::semver::Semver;
 use super::url::Url;
 use super::zoned_moment::ZonedMoment;
 use crate::structural::Pattern;
+
+pub(super) use list::List;
+pub(super) use map::{Key, Map};
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -55,33 +59,6 @@ pub(super) enum Text<'v> {
     Shared(Arc<str>),
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct List<'v> {
-    items: Items<'v>,
-    form: &'v ListForm,
-}
-
-#[derive(Clone, Debug)]
-enum Items<'v> {
-    Json(&'v [Json], &'v CelSchema),
-    Owned(Arc<Vec<Value<'v>>>),
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Map<'v> {
-    /// An object with the schema of all of it.
-    Json(&'v JsonMap<String, Json>, &'v CelSchema),
-    Owned(Arc<BTreeMap<Key, Value<'v>>>),
-}
-
-/// The key of a map. Numbers that are equal are equal keys.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
-    Bool(bool),
-    Number(i128),
-    String(Arc<str>),
-}
-
 /// Why there is no value.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
@@ -93,12 +70,7 @@ pub(super) enum Failure {
     CostLimit,
 }
 
-/// The keys of an item of a list, as far as it has them.
-type Identity = Vec<Option<Key>>;
-
 pub(super) type Outcome<T> = Result<T, Failure>;
-
-static ATOMIC: ListForm = ListForm::Atomic;
 
 // === impl Value ===
 
@@ -122,7 +94,7 @@ impl<'v> Value<'v> {
                 )),
             },
             SchemaForm::List(items, form) => match json {
-                Json::Array(list) => Ok(Value::List(List { items: Items::Json(list, items), form })),
+                Json::Array(list) => Ok(Value::List(List::of_json(list, items, form))),
                 _ => Err(Failure::error(
                     "invalid data, expected an array for the provided schema with type=array",
                 )),
@@ -331,253 +303,6 @@ impl Deref for Text<'_> {
         match self {
             Text::Borrowed(text) => text,
             Text::Shared(text) => text,
-        }
-    }
-}
-
-// === impl List ===
-
-impl<'v> List<'v> {
-    pub(super) fn new(items: Vec<Value<'v>>) -> List<'v> {
-        List { items: Items::Owned(Arc::new(items)), form: &ATOMIC }
-    }
-
-    fn is_json(&self) -> bool {
-        matches!(self.items, Items::Json(..))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match &self.items {
-            Items::Json(items, _) => items.len(),
-            Items::Owned(items) => items.len(),
-        }
-    }
-
-    /// An item; `None` if there are not as many.
-    pub(super) fn get(&self, index: usize) -> Option<Outcome<Value<'v>>> {
-        match &self.items {
-            Items::Json(items, schema) => items.get(index).map(|item| Value::read(item, schema)),
-            Items::Owned(items) => items.get(index).cloned().map(Ok),
-        }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = Outcome<Value<'v>>> + '_ {
-        (0..self.len()).filter_map(|index| self.get(index))
-    }
-
-    pub(super) fn to_vec(&self) -> Outcome<Vec<Value<'v>>> {
-        self.iter().collect()
-    }
-
-    pub(super) fn contains(&self, wanted: &Value<'v>) -> Outcome<bool> {
-        let mut failure = None;
-        for item in self.iter() {
-            match item.and_then(|item| item.equals(wanted)) {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
-                Err(found) => failure = failure.or(Some(found)),
-            }
-        }
-        failure.map_or(Ok(false), Err)
-    }
-
-    /// Adds an item at the end, in place if nothing else refers to the list.
-    pub(super) fn push(&mut self, item: Value<'v>) -> Outcome<()> {
-        if self.is_json() {
-            self.items = Items::Owned(Arc::new(self.to_vec()?));
-        }
-        if let Items::Owned(items) = &mut self.items {
-            Arc::make_mut(items).push(item);
-        }
-        Ok(())
-    }
-
-    /// Both lists after each other; sets and maps keep the place of equal items.
-    pub(super) fn concatenate(&self, other: &List<'v>) -> Outcome<List<'v>> {
-        let mut items = self.to_vec()?;
-        let added = other.to_vec()?;
-        match self.form {
-            ListForm::Atomic => items.extend(added),
-            ListForm::Set | ListForm::Map(_) => {
-                let mut index = self.index(&items)?;
-                for item in added {
-                    let key = self.identity(&item)?;
-                    match index.get(&key) {
-                        Some(position) if matches!(self.form, ListForm::Map(_)) => items[*position] = item,
-                        Some(_) => {}
-                        None => {
-                            index.insert(key, items.len());
-                            items.push(item);
-                        }
-                    }
-                }
-            }
-        }
-        Ok(List { items: Items::Owned(Arc::new(items)), form: self.form })
-    }
-
-    fn equals(&self, other: &List<'v>) -> Outcome<bool> {
-        if self.len() != other.len() {
-            return Ok(false);
-        }
-        match self.form {
-            ListForm::Atomic => {
-                for (one, other) in self.iter().zip(other.iter()) {
-                    if !one?.equals(&other?)? {
-                        return Ok(false);
-                    }
-                }
-            }
-            ListForm::Set | ListForm::Map(_) => {
-                let items = self.to_vec()?;
-                let index = self.index(&items)?;
-                for item in other.iter() {
-                    let item = item?;
-                    match index.get(&self.identity(&item)?) {
-                        Some(position) if items[*position].equals(&item)? => {}
-                        _ => return Ok(false),
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// The positions of items by what identifies them.
-    fn index(&self, items: &[Value<'v>]) -> Outcome<BTreeMap<Identity, usize>> {
-        let entries = items.iter().enumerate();
-        entries.map(|(position, item)| Ok((self.identity(item)?, position))).collect()
-    }
-
-    /// What identifies an item of a set or a map.
-    fn identity(&self, item: &Value<'v>) -> Outcome<Identity> {
-        let ListForm::Map(keys) = self.form else { return Ok(vec![Some(item.to_identity())]) };
-        let Value::Map(fields) = item else { return Ok(Vec::new()) };
-        let field = |key: &String| fields.field(&escape(key).unwrap_or_else(|| key.clone()));
-        keys.iter().map(|key| Ok(field(key)?.map(|value| value.to_identity()))).collect()
-    }
-}
-
-// === impl Map ===
-
-impl<'v> Map<'v> {
-    pub(super) fn new(entries: BTreeMap<Key, Value<'v>>) -> Map<'v> {
-        Map::Owned(Arc::new(entries))
-    }
-
-    fn is_json(&self) -> bool {
-        matches!(self, Map::Json(..))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Map::Json(fields, _) => fields.len(),
-            Map::Owned(entries) => entries.len(),
-        }
-    }
-
-    /// The value of a key; `None` if there is none. Fields that are null count as absent.
-    pub(super) fn find(&self, key: &Value<'v>) -> Outcome<Option<Value<'v>>> {
-        match (self, key) {
-            (Map::Json(..), Value::String(name)) => self.field(name),
-            (Map::Json(..), _) => Err(Failure::no_such_overload()),
-            (Map::Owned(entries), key) => Ok(key.to_key().and_then(|key| entries.get(&key).cloned())),
-        }
-    }
-
-    /// The value of a field, by its identifier.
-    pub(super) fn field(&self, identifier: &str) -> Outcome<Option<Value<'v>>> {
-        match self {
-            Map::Json(fields, schema) => match &schema.form {
-                SchemaForm::Object(properties) => {
-                    let Some(name) = unescape(identifier) else { return Ok(None) };
-                    match (fields.get(&name), properties.get(&name)) {
-                        (Some(value), Some(schema)) if !value.is_null() => {
-                            Value::read(value, schema).map(Some)
-                        }
-                        _ => Ok(None),
-                    }
-                }
-                SchemaForm::Map(values) => {
-                    fields.get(identifier).map(|value| Value::read(value, values)).transpose()
-                }
-                _ => Ok(None),
-            },
-            Map::Owned(entries) => Ok(entries.get(&Key::String(Arc::from(identifier))).cloned()),
-        }
-    }
-
-    pub(super) fn keys(&self) -> Vec<Value<'v>> {
-        match self {
-            Map::Json(fields, schema) => match &schema.form {
-                SchemaForm::Object(properties) => {
-                    let names = fields.keys().filter(|name| properties.contains_key(*name));
-                    names.map(|name| Value::string(escape(name).unwrap_or_else(|| name.clone()))).collect()
-                }
-                _ => fields.keys().map(|name| Value::from(name.as_str())).collect(),
-            },
-            Map::Owned(entries) => entries.keys().map(Key::to_value).collect(),
-        }
-    }
-
-    /// Adds an entry, in place if nothing else refers to the map. Returns whether there was none.
-    pub(super) fn insert(&mut self, key: Key, value: Value<'v>) -> bool {
-        if let Map::Owned(entries) = self {
-            return Arc::make_mut(entries).insert(key, value).is_none();
-        }
-        false
-    }
-
-    fn equals(&self, other: &Map<'v>) -> Outcome<bool> {
-        if self.len() != other.len() {
-            return Ok(false);
-        }
-        if let (Map::Json(fields, schema), Map::Json(other_fields, _)) = (self, other)
-            && let SchemaForm::Object(properties) = &schema.form
-        {
-            for (name, value) in *fields {
-                match properties.get(name) {
-                    Some(schema) => {
-                        let present = |value: &&'v Json| !value.is_null();
-                        let found = Some(value).filter(present);
-                        match (found, other_fields.get(name).filter(present)) {
-                            (Some(one), Some(other)) => {
-                                if !Value::read(one, schema)?.equals(&Value::read(other, schema)?)? {
-                                    return Ok(false);
-                                }
-                            }
-                            (None, None) => {}
-                            _ => return Ok(false),
-                        }
-                    }
-                    // An unknown field that the other lacks is ignored.
-                    None if other_fields.get(name).is_some_and(|other| other != value) => return Ok(false),
-                    None => {}
-                }
-            }
-            return Ok(true);
-        }
-        for key in self.keys() {
-            match (self.find(&key)?, other.find(&key)?) {
-                (Some(one), Some(other)) if one.equals(&other)? => {}
-                _ => return Ok(false),
-            }
-        }
-        Ok(true)
-    }
-}
-
-// === impl Key ===
-
-impl Key {
-    pub(super) fn to_value<'v>(&self) -> Value<'v> {
-        match self {
-            Key::Bool(boolean) => Value::Bool(*boolean),
-            Key::Number(number) => match i64::try_from(*number) {
-                Ok(number) => Value::Int(number),
-                Err(_) => Value::Uint(u64::try_from(*number).unwrap_or_default()),
-            },
-            Key::String(text) => Value::String(Text::Shared(text.clone())),
         }
     }
 }
