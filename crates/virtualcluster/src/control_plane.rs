@@ -382,9 +382,19 @@ impl Components {
         self.kubelet.as_ref().and_then(Kubelet::endless_stages)
     }
 
+    /// Whether a component works with pods, which are parsed for it.
+    fn has_pod_observer(&self) -> bool {
+        self.scheduling.is_some()
+            || self.kubelet.is_some()
+            || self.volumes.is_some()
+            || self.workloads.is_some()
+            || self.autoscaling.is_some()
+    }
+
     /// A change of an object.
     fn observe(&mut self, registry: &Registry, now: Moment, event: &StoreEvent) {
         let what = what_of(event);
+        let has_pod_observer = self.has_pod_observer();
         let Components {
             agenda,
             pods,
@@ -408,6 +418,9 @@ impl Components {
         kubernetes_service.observe(event);
         event_expiry.observe(now, event);
         if event.kind.is("", "Pod") {
+            if !has_pod_observer {
+                return;
+            }
             let pod_event = pod_event(&what, pods, pod_specs);
             let context = &mut ComponentContext { registry, now, agenda, pods, nodes, events };
             if let Some(scheduling) = scheduling {

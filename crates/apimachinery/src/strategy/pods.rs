@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use kubernetes::fields::{Fields, default_to, entries_mut, fields_mut, text};
 use kubernetes::objects::{PodSpec, PodStatus};
 use kubernetes::requests::{PodResources, QosClass};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The prefix of annotations with the AppArmor profile of a container.
@@ -27,10 +28,14 @@ pub(super) fn prepare_for_create(pod: &mut Fields) {
         }]);
     }
     pod.insert("status".to_owned(), status);
-    let metadata = pod.get("metadata").cloned().unwrap_or_default();
-    let Some(spec) = fields_mut(pod, "spec") else { return };
-    merge_label_keys(spec, &metadata["labels"]);
-    copy_app_armor_profiles(spec, &metadata["annotations"]);
+    let metadata = pod.get_mut("metadata").map(Value::take).unwrap_or_default();
+    if let Some(spec) = fields_mut(pod, "spec") {
+        merge_label_keys(spec, &metadata["labels"]);
+        copy_app_armor_profiles(spec, &metadata["annotations"]);
+    }
+    if !metadata.is_null() {
+        pod.insert("metadata".to_owned(), metadata);
+    }
 }
 
 /// The quality-of-service class of a pod with this spec; `None` if its resources are malformed.
@@ -44,7 +49,7 @@ fn qos_class(spec: &Value) -> Option<QosClass> {
         "initContainers": containers("initContainers"),
         "resources": spec["resources"],
     });
-    let spec = PodSpec::parse(&resources.to_string()).ok()?;
+    let spec = PodSpec::deserialize(resources).ok()?;
     Some(PodResources { spec: &spec, status: &PodStatus::default() }.qos_class())
 }
 

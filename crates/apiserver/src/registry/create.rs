@@ -62,26 +62,27 @@ impl Registry {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(ApiError::forbidden(resource, metadata_text(&object, "name"), why));
         }
-        let object = self.admitted(resource, namespace, object, options)?;
+        let mut object = self.admitted(resource, namespace, object, options)?;
         let _allocation = self.lock_allocations(resource);
-        let generate_name = metadata_text(&object, "generateName").to_owned();
-        if !metadata_text(&object, "name").is_empty() || generate_name.is_empty() {
-            let (name, object) = self.complete_new(resource, object)?;
-            return match self.commit_new(resource, namespace, &name, object, options)? {
-                Some(created) => Ok(created),
-                None => Err(ApiError::already_exists(resource, &name)),
-            };
-        }
-        for _ in 0..MAX_NAME_ATTEMPTS {
-            let mut object = object.clone();
-            let name = generated_name(&generate_name, &mut *self.rng());
+        let generate_name = metadata_text(&object, "generateName");
+        if metadata_text(&object, "name").is_empty() && !generate_name.is_empty() {
+            let name = self.unused_name(resource, namespace, generate_name)?;
             metadata_mut(&mut object).insert("name".to_owned(), name.into());
-            let (name, object) = self.complete_new(resource, object)?;
-            if let Some(created) = self.commit_new(resource, namespace, &name, object, options)? {
-                return Ok(created);
+        }
+        let (name, object) = self.complete_new(resource, object)?;
+        let created = self.commit_new(resource, namespace, &name, object, options)?;
+        created.ok_or_else(|| ApiError::already_exists(resource, &name))
+    }
+
+    /// A generated name that no object has.
+    fn unused_name(&self, resource: &Resource, namespace: &str, prefix: &str) -> Result<String, ApiError> {
+        for _ in 0..MAX_NAME_ATTEMPTS {
+            let name = generated_name(prefix, &mut *self.rng());
+            if self.store.get(resource, &NamespacedName::new(namespace, &*name))?.is_none() {
+                return Ok(name);
             }
         }
-        Err(ApiError::already_exists(resource, &generate_name))
+        Err(ApiError::already_exists(resource, prefix))
     }
 
     /// Writes a new object; `None` if there is one of its name.
