@@ -3,6 +3,7 @@
 //! Each library is a table of [`Row`]s. Several rows may have one name: the types of the arguments decide.
 
 mod addresses;
+mod comparisons;
 mod conversions;
 pub(super) mod costs;
 pub(super) mod format_string;
@@ -51,7 +52,7 @@ pub(super) struct Overload {
     pub(super) row: &'static Row,
 }
 
-const LIBRARIES: [&[Row]; 13] = [
+const LIBRARIES: [&[Row]; 14] = [
     operators::ROWS,
     conversions::ROWS,
     strings::ROWS,
@@ -60,6 +61,7 @@ const LIBRARIES: [&[Row]; 13] = [
     optionals::ROWS,
     regexes::ROWS,
     quantities::ROWS,
+    comparisons::ROWS,
     addresses::ROWS,
     urls::ROWS,
     semver::ROWS,

@@ -1,6 +1,5 @@
 //! Quantities: `quantity('500m')`.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use kubernetes::quantity::{BadQuantityReason, Format, Quantity};
@@ -41,21 +40,6 @@ pub(super) const ROWS: &[Row] = &[
         run: |_, arguments| Ok(Value::Int(one(arguments)?.sign().into())),
     },
     Row {
-        name: "isGreaterThan",
-        overloads: COMPARISON,
-        run: |_, arguments| Ok(Value::Bool(compare(arguments)?.is_gt())),
-    },
-    Row {
-        name: "isLessThan",
-        overloads: COMPARISON,
-        run: |_, arguments| Ok(Value::Bool(compare(arguments)?.is_lt())),
-    },
-    Row {
-        name: "compareTo",
-        overloads: &["kubernetes.Quantity.(kubernetes.Quantity) -> int"],
-        run: |_, arguments| Ok(Value::Int(compare(arguments)? as i64)),
-    },
-    Row {
         name: "asApproximateFloat",
         overloads: &["kubernetes.Quantity.() -> double"],
         run: |_, arguments| Ok(Value::Double(one(arguments)?.approximate_float())),
@@ -77,7 +61,6 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "sub", overloads: SUM, run: SUBTRACT },
 ];
 
-const COMPARISON: &[&str] = &["kubernetes.Quantity.(kubernetes.Quantity) -> bool"];
 const SUM: &[&str] = &[
     "kubernetes.Quantity.(kubernetes.Quantity) -> kubernetes.Quantity",
     "kubernetes.Quantity.(int) -> kubernetes.Quantity",
@@ -105,13 +88,6 @@ fn second(arguments: &[Value<'_>]) -> Outcome<Quantity> {
     match arguments.get(1) {
         Some(Value::Quantity(quantity)) => Ok((**quantity).clone()),
         Some(Value::Int(number)) => Ok(Quantity::new(*number, 0, Format::DecimalExponent)),
-        _ => Err(Failure::NoOverload),
-    }
-}
-
-fn compare(arguments: &[Value<'_>]) -> Outcome<Ordering> {
-    match arguments {
-        [Value::Quantity(one), Value::Quantity(other)] => Ok(one.cmp(other)),
         _ => Err(Failure::NoOverload),
     }
 }

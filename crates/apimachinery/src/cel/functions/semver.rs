@@ -1,6 +1,5 @@
 //! Semantic versions: `semver('1.2.3-rc.1')`.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::super::semver::Semver;
@@ -22,27 +21,11 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &["(string) -> bool", "(string, bool) -> bool"],
         run: |_, arguments| Ok(Value::Bool(parsed(arguments)?.is_ok())),
     },
-    Row {
-        name: "isGreaterThan",
-        overloads: COMPARISON,
-        run: |_, arguments| Ok(Value::Bool(compare(arguments)?.is_gt())),
-    },
-    Row {
-        name: "isLessThan",
-        overloads: COMPARISON,
-        run: |_, arguments| Ok(Value::Bool(compare(arguments)?.is_lt())),
-    },
-    Row {
-        name: "compareTo",
-        overloads: &["kubernetes.Semver.(kubernetes.Semver) -> int"],
-        run: |_, arguments| Ok(Value::Int(compare(arguments)? as i64)),
-    },
     Row { name: "major", overloads: PART, run: |meter, arguments| part(meter, arguments, 0) },
     Row { name: "minor", overloads: PART, run: |meter, arguments| part(meter, arguments, 1) },
     Row { name: "patch", overloads: PART, run: |meter, arguments| part(meter, arguments, 2) },
 ];
 
-const COMPARISON: &[&str] = &["kubernetes.Semver.(kubernetes.Semver) -> bool"];
 const PART: &[&str] = &["kubernetes.Semver.() -> int"];
 
 /// The version of the first argument; the second one says whether it may lack parts, begin with `v`, or have leading
@@ -75,13 +58,6 @@ fn normalized(text: &str) -> Result<String, String> {
     }
     parts.resize(3, "0".to_owned());
     Ok(parts.join("."))
-}
-
-fn compare(arguments: &[Value<'_>]) -> Outcome<Ordering> {
-    match arguments {
-        [Value::Semver(one), Value::Semver(other)] => Ok(one.compare(other)),
-        _ => Err(Failure::NoOverload),
-    }
 }
 
 fn part<'v>(_: &mut Meter, arguments: &[Value<'v>], index: usize) -> Outcome<Value<'v>> {

@@ -230,6 +230,7 @@ fn join<'v>(meter: &mut Meter, arguments: &[Value<'v>]) -> Outcome<Value<'v>> {
 /// The longest text that is made, which costs more than an evaluation may.
 const MAX_TEXT: usize = 64 << 20;
 
+/// A quoted text. Unlike Go's `%q`, CEL's `strings.quote` leaves characters as they are that cannot be printed.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

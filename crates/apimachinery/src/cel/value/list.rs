@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::map::Key;
-use super::{Failure, Outcome, Value};
+use super::{Outcome, Value};
 use crate::cel::escaping::escape;
 use crate::cel::schema::{CelSchema, ListForm};
 
