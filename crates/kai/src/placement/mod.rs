@@ -157,11 +157,22 @@ impl JobPlacement {
             }
             return false;
         }
-        let ordered = session.ordered_nodes(pod, nodes);
-        ordered.into_iter().any(|node| {
-            session.is_fitting_node(pod, node, !self.is_pipeline_only)
-                && self.place_on_node(session, statement, pod, node)
-        })
+        let counts_reasons = !self.is_pipeline_only;
+        let id = session.cluster.info(pod).pod;
+        let Some(job) = session.cluster.pod(id).job else { return false };
+        let mut ordered = session.ordered_nodes(id, nodes);
+        let mut chosen = None;
+        while chosen.is_none()
+            && let Some(next) = ordered.pop()
+        {
+            let is_placed = session.is_fitting_node(job, id, next.node, counts_reasons)
+                && self.place_on_node(session, statement, pod, next.node);
+            chosen = is_placed.then_some(next);
+        }
+        if counts_reasons {
+            session.count_unfit_nodes(job, id, &ordered, chosen);
+        }
+        chosen.is_some()
     }
 
     fn place_on_node(

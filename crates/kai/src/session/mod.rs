@@ -8,6 +8,7 @@ mod node_order;
 mod open;
 mod order;
 mod task_lists;
+mod victim_sums;
 
 pub(crate) use gpu_sharing::SharedGpuChoice;
 
@@ -105,10 +106,8 @@ impl Session {
         if !self.cluster.update_status(info, PodStatus::Releasing) {
             return false;
         }
-        let Cluster { nodes, pods, infos, names, .. } = &mut self.cluster;
-        let info_of_pod = &mut infos[info];
-        let Some(node) = info_of_pod.node.known() else { return false };
-        if nodes[node.index()].update_pod(info_of_pod, &pods[pod.index()], names).is_err() {
+        let Some(node) = self.cluster.info(info).node.known() else { return false };
+        if self.cluster.update_on_node(info, node).is_err() {
             return false;
         }
         self.deallocate_event(info);

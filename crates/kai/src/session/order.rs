@@ -5,16 +5,19 @@ use std::cmp::Ordering;
 use super::Session;
 use crate::cluster::ids::{JobId, PodInfoId, QueueId};
 use crate::cluster::sub_group::Member;
+use crate::fair_share::Quantities;
 use crate::plugins::proportion::ComparedQueue;
 use crate::plugins::registry::Plugin;
 use crate::plugins::{elastic, kubeflow, priority, ray, sub_group_order, task_order};
 
-/// A queue with what would change next: the next job of it, or its victims, the next one last.
-#[derive(Clone, Debug)]
+/// A queue with what would change next.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueCandidate {
     pub queue: QueueId,
+    /// Its next job; `None` where victims are ordered.
     pub job: Option<JobId>,
-    pub victims: Vec<JobId>,
+    /// What it has without its victims, the next one included; `None` where jobs are ordered.
+    pub without_victims: Option<Quantities>,
 }
 
 impl Session {
@@ -71,18 +74,12 @@ impl Session {
             let (left, right) = (cluster.queue(left.queue), cluster.queue(right.queue));
             return (left.created, &left.name) < (right.created, &right.name);
         };
-        let victims = |candidate: &QueueCandidate| -> Vec<_> {
-            candidate.victims.iter().map(|victim| &cluster.job(*victim).allocated).collect()
-        };
-        let (left_victims, right_victims) = (victims(left), victims(right));
         let compared = |candidate: &QueueCandidate| ComparedQueue {
             queue: candidate.queue,
             job: candidate.job.and_then(|job| cluster.job(job).tasks_to_allocate_resources.as_ref()),
-            victims: &[],
+            without_victims: candidate.without_victims,
         };
-        let left = ComparedQueue { victims: &left_victims, ..compared(left) };
-        let right = ComparedQueue { victims: &right_victims, ..compared(right) };
-        proportion.compare_queues(cluster, left, right).is_lt()
+        proportion.compare_queues(cluster, compared(left), compared(right)).is_lt()
     }
 
     fn is_member_before(&self, job: JobId, left: Member, right: Member) -> bool {

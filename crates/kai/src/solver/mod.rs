@@ -20,7 +20,8 @@ use generators::{GeneratorKind, ScenarioGenerator};
 use scenario::{Fingerprint, VictimGroup};
 use simulation::Solution;
 
-use crate::cluster::ids::{JobId, NodeId, PodInfoId, QueueId};
+use crate::cluster::ids::{JobId, PodInfoId, QueueId};
+use crate::cluster::node_set::NodeSet;
 use crate::cluster::sub_group::SubGroupTree;
 use crate::session::Session;
 use crate::session::job_order::{JobOrder, JobOrderOptions};
@@ -38,7 +39,7 @@ pub(crate) struct VictimJobs {
 pub(crate) struct JobSolver<'a> {
     pub action: Action,
     /// Nodes on which the job may be placed without victims.
-    pub feasible_nodes: Vec<NodeId>,
+    pub feasible_nodes: NodeSet,
     pub victims: &'a mut dyn FnMut(&mut Session) -> VictimJobs,
     /// Whether the outcome of a simulation is allowed.
     pub validator: &'a mut dyn FnMut(&mut Session, &Scenario) -> bool,
@@ -76,7 +77,7 @@ enum Probe {
 impl<'a> JobSolver<'a> {
     pub(crate) fn new(
         action: Action,
-        feasible_nodes: Vec<NodeId>,
+        feasible_nodes: NodeSet,
         victims: &'a mut dyn FnMut(&mut Session) -> VictimJobs,
         validator: &'a mut dyn FnMut(&mut Session, &Scenario) -> bool,
         budget: &'a mut ActionBudget,
@@ -173,7 +174,7 @@ impl<'a> JobSolver<'a> {
         generator_budget: &mut Budget,
     ) -> Probe {
         let partial = partial_job(session, job, tasks);
-        let mut feasible: BTreeSet<NodeId> = self.feasible_nodes.iter().copied().collect();
+        let mut feasible = self.feasible_nodes.clone();
         let recorded_nodes =
             recorded.infos.iter().filter_map(|info| session.cluster.info(*info).node.known());
         feasible.extend(recorded_nodes);

@@ -10,6 +10,7 @@ use super::JobSolver;
 use super::scenario::{Scenario, VictimGroup};
 use crate::cluster::gpu::GpuRequirement;
 use crate::cluster::ids::{JobId, NodeId, PodInfoId, QueueId};
+use crate::cluster::node_set::NodeSet;
 use crate::cluster::queue::Queue;
 use crate::cluster::status::PodStatus;
 use crate::cluster::text::{GIGA, MILLI, humanize};
@@ -37,7 +38,7 @@ impl JobSolver<'_> {
         &mut self,
         session: &mut Session,
         scenario: &Scenario,
-        feasible: &mut BTreeSet<NodeId>,
+        feasible: &mut NodeSet,
     ) -> Option<Solution> {
         let victims: Vec<PodInfoId> =
             scenario.recorded_infos.iter().chain(&scenario.potential).copied().collect();
@@ -55,9 +56,9 @@ impl JobSolver<'_> {
         }
         let nodes = victims.iter().filter_map(|victim| session.cluster.info(*victim).node.known());
         let added: Vec<NodeId> = nodes.filter(|node| feasible.insert(*node)).collect();
-        let nodes: Vec<NodeId> = feasible.iter().copied().collect();
+        let nodes: Vec<NodeId> = feasible.iter().collect();
         if !place_all(session, &mut statement, scenario.preemptor, &victims, &nodes) {
-            feasible.retain(|node| !added.contains(node));
+            added.into_iter().for_each(|node| feasible.remove(node));
             statement.roll_back(session, checkpoint);
             return None;
         }
@@ -68,7 +69,7 @@ impl JobSolver<'_> {
         let mut lost = with_status(session, PodStatus::Releasing);
         lost.extend(with_status(session, PodStatus::Pipelined));
         if !(self.validator)(session, scenario) {
-            feasible.retain(|node| !added.contains(node));
+            added.into_iter().for_each(|node| feasible.remove(node));
             statement.discard(session);
             return None;
         }
@@ -131,10 +132,15 @@ fn place_all(
     let mut order = JobOrder::new(JobOrderOptions::default());
     order.add_jobs(session, jobs);
     let mut is_placed = false;
-    while let Some(job) = order.pop(session) {
+    let mut tried = 0;
+    // The jobs behind the last one that is tried do not matter.
+    while tried <= victim_jobs.len()
+        && let Some(job) = order.pop(session)
+    {
         if job != preemptor && !victim_jobs.contains(&job) {
             continue;
         }
+        tried += 1;
         session.compute_tasks_to_allocate_resources(job, false);
         let was_placed = place_job(session, statement, nodes, job, true);
         if job == preemptor {

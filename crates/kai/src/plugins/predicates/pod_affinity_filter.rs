@@ -44,15 +44,17 @@ impl AffinityState {
             anti_affinity_keys: keys(anti_affinity),
             ..AffinityState::default()
         };
-        for node in &cluster.nodes {
+        for node in cluster.nodes_with_affinity() {
             for other in node.pods_with_affinity().iter().map(|other| cluster.pod(*other)) {
                 for term in other.spec.required_anti_affinity.iter().filter(|term| matches(term, pod)) {
                     count(&mut state.existing_anti_affinity, term, node);
                 }
             }
-            if affinity.is_empty() && anti_affinity.is_empty() {
-                continue;
-            }
+        }
+        if affinity.is_empty() && anti_affinity.is_empty() {
+            return state;
+        }
+        for node in &cluster.nodes {
             for other in node.affinity_pods().iter().map(|other| cluster.pod(*other)) {
                 if matches_all(affinity, other) {
                     affinity.iter().for_each(|term| count(&mut state.affinity, term, node));
