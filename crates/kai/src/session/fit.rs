@@ -26,7 +26,7 @@ impl Session {
         }
         let name = self.cluster.pod(pod).full_name();
         let mut message = format!("Scheduling conditions were not met for pod {name}:\n");
-        for PrePredicateError { predicate, message: error } in errors {
+        for PrePredicateError { predicate, message: error, .. } in errors {
             message += &format!("{predicate}: {error}.\n");
         }
         Err(message)

@@ -49,7 +49,8 @@ impl Session {
             let mut arguments = Arguments { plugin, values: &option.arguments, warnings };
             match plugin {
                 Plugin::Predicates => {
-                    session.predicates = Some(Predicates::new(cluster, settings.params.node_pool.name()));
+                    let node_pool = settings.params.node_pool.name();
+                    session.predicates = Some(Predicates::new(cluster, node_pool, &snapshot.storage));
                 }
                 Plugin::Proportion => {
                     session.proportion = Some(Proportion::new(cluster, &settings.params, &mut arguments));
