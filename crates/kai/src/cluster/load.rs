@@ -1,6 +1,6 @@
 //! The cluster that a snapshot shows at a moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::objects::NodeView;
@@ -16,6 +16,7 @@ use super::node::{CPU_WORKER_LABEL, DEFAULT_GPU_MEMORY, GPU_WORKER_LABEL, Node};
 use super::node_set::NodeSet;
 use super::pod_info::{PodInfo, PodInfos};
 use super::resources::ResourceNames;
+use super::status::PodStatus;
 use super::topology::Topology;
 use super::{Cluster, Pod};
 use crate::snapshot::Snapshot;
@@ -61,6 +62,7 @@ pub(crate) fn load(snapshot: &Snapshot, now: Moment) -> Result<Cluster> {
         pods,
         infos,
         jobs: Vec::new(),
+        pending_jobs: BTreeSet::new(),
         job_count,
         queues,
         gpu_groups,
@@ -77,6 +79,8 @@ pub(crate) fn load(snapshot: &Snapshot, now: Moment) -> Result<Cluster> {
         }
     }
     super::signature::set_signatures(&mut jobs, &cluster.infos, &cluster.pods);
+    let with_pending = jobs.iter().filter(|job| job.has_status(PodStatus::Pending));
+    cluster.pending_jobs = with_pending.map(|job| job.id).collect();
     cluster.jobs = jobs;
     Ok(cluster)
 }

@@ -39,6 +39,7 @@ use pod::Pod;
 use pod_info::{PodInfo, PodInfos};
 use queue::Queue;
 use resources::ResourceNames;
+use status::PodStatus;
 use topology::Topology;
 
 /// The cluster as a cycle sees and changes it.
@@ -55,6 +56,8 @@ pub(crate) struct Cluster {
     pub infos: PodInfos,
     /// Those of the snapshot, sorted by name, then partial copies.
     pub jobs: Vec<Job>,
+    /// The jobs of the snapshot with pending pods.
+    pub pending_jobs: BTreeSet<JobId>,
     /// How many jobs the snapshot has.
     pub job_count: usize,
     /// Sorted by name.
@@ -184,11 +187,22 @@ impl Cluster {
     }
 
     /// Changes the status of a pod in its job of the snapshot. Returns whether the job has the pod.
-    pub(crate) fn update_status(&mut self, info: PodInfoId, status: status::PodStatus) -> bool {
+    pub(crate) fn update_status(&mut self, info: PodInfoId, status: PodStatus) -> bool {
         let pod = self.infos[info].pod;
-        let Some(job) = self.pods[pod.index()].job else { return false };
+        let Some(id) = self.pods[pod.index()].job else { return false };
         self.status_changes += 1;
-        let job = &mut self.jobs[job.index()];
-        job.update_status(info, status, &mut self.infos, &self.pods).is_ok()
+        let job = &mut self.jobs[id.index()];
+        let was_pending = job.has_status(PodStatus::Pending);
+        let is_updated = job.update_status(info, status, &mut self.infos, &self.pods).is_ok();
+        match (was_pending, job.has_status(PodStatus::Pending)) {
+            (false, true) => {
+                self.pending_jobs.insert(id);
+            }
+            (true, false) => {
+                self.pending_jobs.remove(&id);
+            }
+            (false, false) | (true, true) => {}
+        }
+        is_updated
     }
 }

@@ -6,6 +6,7 @@ use kubernetes::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use scheduler::pod::AffinityTerm;
 
+use super::matchable_pods::MatchablePods;
 use super::scores::K8S_PLUGINS;
 use crate::cluster::Cluster;
 use crate::cluster::ids::PodId;
@@ -29,13 +30,25 @@ impl PodAffinity {
     pub(crate) fn pre_score(&mut self, cluster: &Cluster, id: PodId) {
         self.weights.clear();
         let pod = cluster.pod(id);
-        if pod.spec.preferred_affinity.is_empty() {
-            for node in cluster.nodes_with_affinity() {
-                self.add_terms(cluster, pod, node, node.pods_with_affinity());
+        for node in cluster.nodes_with_affinity() {
+            for other in node.pods_with_affinity().iter().map(|other| cluster.pod(*other)) {
+                for term in &other.spec.required_affinity {
+                    self.add(term, pod, node, HARD_AFFINITY_WEIGHT);
+                }
+                for (weight, term) in &other.spec.preferred_affinity {
+                    self.add(term, pod, node, *weight);
+                }
             }
-        } else {
+        }
+        let preferred = &pod.spec.preferred_affinity;
+        if !preferred.is_empty() {
+            let matchable = MatchablePods::new(cluster, preferred.iter().map(|(_, term)| term));
             for node in &cluster.nodes {
-                self.add_terms(cluster, pod, node, node.affinity_pods());
+                for other in matchable.of(node.affinity_pods()).map(|other| cluster.pod(other)) {
+                    for (weight, term) in preferred {
+                        self.add(term, other, node, *weight);
+                    }
+                }
             }
         }
         if self.weights.is_empty() {
@@ -53,21 +66,6 @@ impl PodAffinity {
         // A sum of integers does not depend on the order.
         let weight: i64 = self.weights.iter().map(of_key).fold(0, i64::wrapping_add);
         K8S_PLUGINS * weight as f64
-    }
-
-    /// Adds the weights of a pod's terms that match others on a node, and of their terms that match the pod.
-    fn add_terms(&mut self, cluster: &Cluster, pod: &Pod, node: &Node, others: &[PodId]) {
-        for other in others.iter().map(|other| cluster.pod(*other)) {
-            for (weight, term) in &pod.spec.preferred_affinity {
-                self.add(term, other, node, *weight);
-            }
-            for term in &other.spec.required_affinity {
-                self.add(term, pod, node, HARD_AFFINITY_WEIGHT);
-            }
-            for (weight, term) in &other.spec.preferred_affinity {
-                self.add(term, pod, node, *weight);
-            }
-        }
     }
 
     fn add(&mut self, term: &AffinityTerm, pod: &Pod, node: &Node, weight: i64) {

@@ -85,7 +85,7 @@ impl Session {
         let (cluster, pod) = (&self.cluster, self.cluster.pod(id));
         let node = cluster.node(node_id);
         let mut total = 0.0;
-        for &plugin in &self.plugins {
+        for &plugin in &self.node_order_plugins {
             let score = match plugin {
                 Plugin::NodeAvailability => node_availability::score(pod, node),
                 Plugin::GpuSharingOrder => gpu_sharing_order::score(pod, node),

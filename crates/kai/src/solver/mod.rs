@@ -101,6 +101,7 @@ impl<'a> JobSolver<'a> {
             return SearchResult::Unsolved;
         }
         let Some(mut job_budget) = self.budget.start_job() else { return SearchResult::BudgetExhausted };
+        session.search_counts.jobs += 1;
         let kinds = GeneratorKind::of_plugins(&session.plugins);
         let mut result = SearchResult::Unsolved;
         for kind in kinds {

@@ -45,6 +45,8 @@ impl JobSolver<'_> {
         if victims.is_empty() {
             return None;
         }
+        session.search_counts.scenarios += 1;
+        session.search_counts.evictions += victims.len() as u64;
         let mut statement = Statement::default();
         let checkpoint = statement.checkpoint();
         let reasons = self.eviction_reasons(session, scenario.preemptor, &victims);
@@ -124,8 +126,7 @@ fn place_all(
     let preemptor_id = cluster.job(preemptor).id;
     let victim_jobs: BTreeSet<JobId> =
         victims.iter().filter_map(|victim| cluster.pod_of(*victim).job).collect();
-    let mut jobs: BTreeSet<JobId> =
-        cluster.job_ids().filter(|job| cluster.job(*job).has_status(PodStatus::Pending)).collect();
+    let mut jobs = cluster.pending_jobs.clone();
     jobs.extend(&victim_jobs);
     // The partial copy takes the place of the job.
     let jobs: Vec<JobId> = jobs.into_iter().filter(|job| *job != preemptor_id).chain([preemptor]).collect();

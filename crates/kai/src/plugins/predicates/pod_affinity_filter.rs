@@ -11,6 +11,7 @@ use crate::cluster::fit_errors::{Predicate, Rejection};
 use crate::cluster::ids::PodId;
 use crate::cluster::node::Node;
 use crate::cluster::pod::Pod;
+use crate::plugins::matchable_pods::MatchablePods;
 
 /// Pods that match, by topology key and domain.
 type DomainCounts = FxHashMap<(Arc<str>, Arc<str>), i64>;
@@ -54,8 +55,9 @@ impl AffinityState {
         if affinity.is_empty() && anti_affinity.is_empty() {
             return state;
         }
+        let matchable = MatchablePods::new(cluster, affinity.iter().chain(anti_affinity));
         for node in &cluster.nodes {
-            for other in node.affinity_pods().iter().map(|other| cluster.pod(*other)) {
+            for other in matchable.of(node.affinity_pods()).map(|other| cluster.pod(other)) {
                 if matches_all(affinity, other) {
                     affinity.iter().for_each(|term| count(&mut state.affinity, term, node));
                 }
