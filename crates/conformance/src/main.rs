@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use conformance::recording::WatchRecording;
 use conformance::{
-    CaseReader, CaseRequest, DecisionCounts, DecisionDifference, JsonLines, Oracle, SchedulerCase, autoscaler,
-    controllers, kai, recording,
+    CaseReader, CaseRequest, DecisionCounts, DecisionDifference, JsonLines, Oracle, SchedulerCase,
+    autoscaler, controllers, kai, recording,
 };
 
 /// A result whose error is only ever printed.

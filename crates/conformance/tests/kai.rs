@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use conformance::{CaseReader, JsonLines};
 use conformance::kai::{KaiCase, KaiCaseCounts, compare_kai_case};
+use conformance::{CaseReader, JsonLines};
 
 /// How many differing cases are reported.
 const FIRST: usize = 2;

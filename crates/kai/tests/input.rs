@@ -157,9 +157,7 @@ fn workloads_that_need_dynamic_resource_allocation_are_refused() {
     claims["status"]["phase"] = json!("Succeeded");
     assert_eq!(bound(&with(&[claims])), 1);
 
-    let class = |spec: Value| {
-        json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "big"}, "spec": spec})
-    };
+    let class = |spec: Value| json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "big"}, "spec": spec});
     let extended = pod("bad", "other", json!({"example.com/device": "1"}));
     let named = class(json!({"extendedResourceName": "example.com/device"}));
     assert_rejected(&with(&[extended.clone(), named]), refused);

@@ -27,14 +27,16 @@ impl VolumeFilter {
     pub fn add(&mut self, object: &Object) {
         let meta = object.meta();
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
-        if let Some(kind) = StorageKind::of(&Kind::new(group, &*meta.kind)) {
+        if let Some(kind) = StorageKind::of(&Kind::new(group, &meta.kind)) {
             let _ = self.storage.apply(kind, object);
         }
     }
 
     /// PreFilter; `None` if the pod has no claims, so that the filter is skipped.
     pub fn pre_filter(&self, pod: &PodView) -> Result<Option<PodClaims>, Status> {
-        let Some(volumes) = PodVolumes::new(&pod.spec.volumes, &pod.name.name, &pod.uid) else { return Ok(None) };
+        let Some(volumes) = PodVolumes::new(&pod.spec.volumes, &pod.name.name, &pod.uid) else {
+            return Ok(None);
+        };
         let pod = VolumePod { namespace: &pod.name.namespace, volumes: &volumes };
         Ok(volume_binding::pre_filter(pod, &self.storage)?.map(PodClaims))
     }

@@ -61,10 +61,10 @@ fn victim_jobs(session: &Session, preemptor: JobId) -> VictimJobs {
     let cluster = &session.cluster;
     let is_victim = |job: &JobId| {
         let victim = cluster.job(*job);
-        has_alive_pod(cluster, *job)
-            && victim.group.is_preemptible
+        victim.group.is_preemptible
             && *job != preemptor
             && victim.active_allocated_count() != 0
+            && has_alive_pod(cluster, *job)
     };
     let most = session.settings.params.max_consolidation_preemptees;
     let count = match most {

@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use super::Session;
 use crate::cluster::ids::{JobId, PodInfoId, QueueId};
+use crate::cluster::pod::Pod;
 use crate::cluster::sub_group::Member;
 use crate::fair_share::Quantities;
 use crate::plugins::proportion::ComparedQueue;
 use crate::plugins::registry::Plugin;
-use crate::cluster::pod::Pod;
 use crate::plugins::task_order::TaskPriority;
 use crate::plugins::{elastic, kubeflow, priority, ray, sub_group_order};
 

@@ -38,8 +38,7 @@ impl SubScenarios {
         let capacities: BTreeMap<NodeId, f64> = node_batches
             .iter()
             .map(|(node, indexes)| {
-                let mut capacity =
-                    recorded(*node) + cluster.node(*node).idle_or_releasing_gpus();
+                let mut capacity = recorded(*node) + cluster.node(*node).idle_or_releasing_gpus();
                 for info in indexes.iter().flat_map(|index| &batches[*index]) {
                     let info = cluster.info(*info);
                     if info.node.known() == Some(*node) {

@@ -38,7 +38,9 @@ impl OperationLog {
             self.undone_by.pop();
             match self.operations.pop() {
                 Some(Operation::Undo { operation }) => {
-                    if let Some(undone_by) = self.undone_by.get_mut(operation).filter(|by| **by == Some(index)) {
+                    if let Some(undone_by) =
+                        self.undone_by.get_mut(operation).filter(|by| **by == Some(index))
+                    {
                         *undone_by = None;
                     }
                 }

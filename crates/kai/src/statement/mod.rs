@@ -6,8 +6,8 @@ mod undo;
 
 use std::sync::Arc;
 
-pub(crate) use operation::EvictionReason;
 use log::OperationLog;
+pub(crate) use operation::EvictionReason;
 use operation::{Operation, PreviousState};
 
 use crate::cluster::ids::{JobId, NodeId, PodInfoId};

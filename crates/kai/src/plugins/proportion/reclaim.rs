@@ -193,7 +193,7 @@ fn leveled_queues(cluster: &Cluster, reclaimer: QueueId, victim: QueueId) -> (Qu
     let (reclaimers, victims) =
         (path_from_root(&cluster.queues, reclaimer), path_from_root(&cluster.queues, victim));
     let mut pairs = reclaimers.into_iter().zip(victims);
-    let last = pairs.clone().last();
+    let last = pairs.clone().next_back();
     pairs.find(|(reclaimer, victim)| reclaimer != victim).or(last).expect("a path has at least its own queue")
 }
 

@@ -21,11 +21,7 @@ pub(super) struct ScenarioFilters {
 }
 
 impl ScenarioFilters {
-    pub(super) fn new(
-        session: &Session,
-        scenario: Option<&Scenario>,
-        feasible: &NodeSet,
-    ) -> ScenarioFilters {
+    pub(super) fn new(session: &Session, scenario: Option<&Scenario>, feasible: &NodeSet) -> ScenarioFilters {
         let Some(scenario) = scenario else { return ScenarioFilters::default() };
         ScenarioFilters {
             node_affinity: NodeAffinityFilter::new(session, scenario, feasible),

@@ -47,9 +47,8 @@ impl NodeAffinityFilter {
             if let Some(node) = session.cluster.info(*info).node.known()
                 && self.nodes.insert(node)
             {
-                self.unmatched.retain(|pod| {
-                    named_nodes(session, *pod).is_some() || !matches(session, *pod, node)
-                });
+                self.unmatched
+                    .retain(|pod| named_nodes(session, *pod).is_some() || !matches(session, *pod, node));
             }
         }
         self.seen_victims = scenario.potential.len();
