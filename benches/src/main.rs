@@ -9,6 +9,7 @@ mod autoscaler;
 mod bench_env;
 mod formats;
 mod history;
+mod kai;
 mod live_replay;
 mod machine;
 mod record;
@@ -68,13 +69,16 @@ const BENCHES: &[&[Bench]] = &[
     record::BENCHES,
     scheduler::BENCHES,
     autoscaler::BENCHES,
+    kai::BENCHES,
     replay::BENCHES,
     live_replay::BENCHES,
     apiserver::BENCHES,
 ];
 
 fn main() -> ExitCode {
-    if let Some(outcome) = history::child::run_child().or_else(scheduler::child::run_child) {
+    if let Some(outcome) =
+        history::child::run_child().or_else(scheduler::child::run_child).or_else(kai::child::run_child)
+    {
         return finish(outcome.err().as_deref());
     }
     let arguments = Arguments::parse();

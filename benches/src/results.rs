@@ -19,7 +19,7 @@ pub(crate) struct Measurement {
     unit: Unit,
     budget: Option<f64>,
     /// Further values of the same measurement, with their names.
-    details: Vec<(&'static str, f64, Unit)>,
+    details: Vec<(String, f64, Unit)>,
     /// The baselines, in the same unit.
     baselines: Vec<Baseline>,
     /// The minimum ratio to every baseline.
@@ -141,8 +141,8 @@ impl Measurement {
     }
 
     /// Adds another value of the same measurement.
-    pub(crate) fn detail(mut self, name: &'static str, value: f64, unit: Unit) -> Measurement {
-        self.details.push((name, value, unit));
+    pub(crate) fn detail(mut self, name: impl Into<String>, value: f64, unit: Unit) -> Measurement {
+        self.details.push((name.into(), value, unit));
         self
     }
 
@@ -275,11 +275,8 @@ impl ResultRow {
         match self {
             ResultRow::Skipped { what, why } => json!({ "figure": what, "skipped": why }),
             ResultRow::Measured(measurement) => {
-                let also: serde_json::Map<String, Value> = measurement
-                    .details
-                    .iter()
-                    .map(|(name, value, _)| ((*name).to_owned(), json!(value)))
-                    .collect();
+                let also: serde_json::Map<String, Value> =
+                    measurement.details.iter().map(|(name, value, _)| (name.clone(), json!(value))).collect();
                 let peers: Vec<Value> = measurement
                     .baselines
                     .iter()

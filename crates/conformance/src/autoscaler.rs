@@ -18,7 +18,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-pub use case::{AutoscalerCase, AutoscalerCaseReader, TimelineEntry};
+pub use case::{AutoscalerCase, TimelineEntry};
 pub use counts::CaseCounts;
 pub use loop_record::{
     ClusterEvent, ClusterEventKind, ExpansionOption, GroupCounts, GroupIncrease, LoopRecord, RemainingPods,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::{Error, JsonLines, Result, SchedulingOutcome};
+use crate::{LineCase, SchedulingOutcome};
 
 /// A cluster, pending pods, and the real scheduler's outcome for each.
 #[derive(Clone, Debug)]
@@ -26,12 +26,6 @@ pub struct SchedulerCase {
     pub expect: Vec<SchedulingOutcome>,
 }
 
-/// Reads the cases of a file, one in memory at a time.
-pub struct SchedulerCaseReader {
-    lines: JsonLines,
-    count: u64,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct CaseLine<'a> {
@@ -48,35 +42,10 @@ struct CaseLine<'a> {
     expect: Vec<SchedulingOutcome>,
 }
 
-// === impl SchedulerCaseReader ===
-
-impl SchedulerCaseReader {
-    /// Reads the cases from these lines.
-    pub fn new(lines: JsonLines) -> SchedulerCaseReader {
-        SchedulerCaseReader { lines, count: 0 }
-    }
-
-    /// The next case. A file without any is an error.
-    pub fn read(&mut self) -> Result<Option<SchedulerCase>> {
-        let Some(line) = self.lines.read()? else {
-            if self.count == 0 {
-                return Err(Error::Empty { file: self.lines.file().to_owned(), what: "no case" });
-            }
-            return Ok(None);
-        };
-        self.count += 1;
-        match SchedulerCase::parse(line) {
-            Ok(case) => Ok(Some(case)),
-            Err(why) => Err(self.lines.line_error(why)),
-        }
-    }
-}
-
 // === impl SchedulerCase ===
 
-impl SchedulerCase {
-    /// Reads a line; the error says what is wrong with it.
-    pub fn parse(line: &str) -> std::result::Result<SchedulerCase, String> {
+impl LineCase for SchedulerCase {
+    fn parse(line: &str) -> std::result::Result<SchedulerCase, String> {
         let CaseLine { id, family, config, objects, pending, clears_nominations, expect } =
             serde_json::from_str(line).map_err(|error| format!("not a case: {error}"))?;
         let parse = |name: &str, texts: Vec<&RawValue>| {
@@ -111,6 +80,7 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CaseReader, JsonLines};
 
     const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"}}"#;
 
@@ -138,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_file_without_a_case_is_rejected() {
-        let mut cases = SchedulerCaseReader::new(JsonLines::from_reader("empty.jsonl", &b"\n"[..]));
+        let mut cases = CaseReader::<SchedulerCase>::new(JsonLines::from_reader("empty.jsonl", &b"\n"[..]));
         assert_eq!(cases.read().unwrap_err().to_string(), "empty.jsonl holds no case");
     }
 }

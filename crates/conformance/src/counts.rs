@@ -71,6 +71,7 @@ impl fmt::Display for DecisionCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LineCase;
 
     #[test]
     fn a_decision_with_several_differences_counts_once() {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use case::{KaiCase, KaiCaseReader};
+pub use case::KaiCase;
 pub use counts::KaiCaseCounts;
 pub use facts::{Fact, Leaves};
 

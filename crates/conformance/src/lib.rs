@@ -5,6 +5,7 @@
 
 pub mod autoscaler;
 mod case;
+mod case_reader;
 mod comparison;
 pub mod controllers;
 mod counts;
@@ -15,7 +16,8 @@ mod oracle;
 mod outcome;
 pub mod recording;
 
-pub use case::{SchedulerCase, SchedulerCaseReader};
+pub use case::SchedulerCase;
+pub use case_reader::{CaseReader, LineCase};
 pub use comparison::{DecisionComparison, DecisionDifference, compare_scheduler_case};
 pub use counts::DecisionCounts;
 pub use error::{Error, Result};

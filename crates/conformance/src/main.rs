@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use conformance::recording::WatchRecording;
 use conformance::{
-    CaseRequest, DecisionCounts, DecisionDifference, JsonLines, Oracle, SchedulerCaseReader, autoscaler,
-    controllers, kai, recording,
+    CaseReader, CaseRequest, DecisionCounts, DecisionDifference, JsonLines, Oracle, SchedulerCase,
+    autoscaler, controllers, kai, recording,
 };
 
 /// A result whose error is only ever printed.
@@ -129,7 +129,7 @@ fn vectors(files: &[PathBuf], most: usize, only: &CaseFilter) -> Result<bool> {
             lines.unread();
         }
         if first == Some(CaseKind::Kai) {
-            let mut cases = kai::KaiCaseReader::new(lines);
+            let mut cases = CaseReader::<kai::KaiCase>::new(lines);
             while let Some(case) = cases.read()? {
                 if only.matches(&case.family, &case.id) {
                     progress.show(&case.id);
@@ -141,7 +141,7 @@ fn vectors(files: &[PathBuf], most: usize, only: &CaseFilter) -> Result<bool> {
                 }
             }
         } else if first == Some(CaseKind::Autoscaler) {
-            let mut cases = autoscaler::AutoscalerCaseReader::new(lines);
+            let mut cases = CaseReader::<autoscaler::AutoscalerCase>::new(lines);
             while let Some(case) = cases.read()? {
                 if only.matches(&case.family, &case.id) {
                     progress.show(&case.id);
@@ -153,7 +153,7 @@ fn vectors(files: &[PathBuf], most: usize, only: &CaseFilter) -> Result<bool> {
                 }
             }
         } else {
-            let mut cases = SchedulerCaseReader::new(lines);
+            let mut cases = CaseReader::<SchedulerCase>::new(lines);
             while let Some(case) = cases.read()? {
                 if only.matches(&case.family, &case.id) {
                     progress.show(&case.id);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-use crate::{Error, JsonLines, Result, SchedulerCase};
+use crate::{Error, JsonLines, LineCase, Result, SchedulerCase};
 
 /// The families of generated clusters.
 const FAMILIES: [&str; 21] = [

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use conformance::JsonLines;
-use conformance::autoscaler::{AutoscalerCaseReader, CaseCounts, compare_autoscaler_case};
+use conformance::autoscaler::{AutoscalerCase, CaseCounts, compare_autoscaler_case};
+use conformance::{CaseReader, JsonLines};
 
 /// How many differences are reported.
 const FIRST: usize = 3;
@@ -13,7 +13,7 @@ const FIRST: usize = 3;
 fn check(family: &str, loops: usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/autoscaler/vectors");
     let lines = JsonLines::open(&folder.join(format!("{family}.jsonl.gz")));
-    let mut cases = AutoscalerCaseReader::new(lines.expect("the vectors are there"));
+    let mut cases = CaseReader::<AutoscalerCase>::new(lines.expect("the vectors are there"));
     let (mut counts, mut report, mut count) = (CaseCounts::default(), String::new(), 0);
     while let Some(case) = cases.read().expect("the vectors are whole") {
         assert_eq!(case.family, family);

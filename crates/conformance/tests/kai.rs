@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use conformance::JsonLines;
-use conformance::kai::{KaiCaseCounts, KaiCaseReader, compare_kai_case};
+use conformance::kai::{KaiCase, KaiCaseCounts, compare_kai_case};
+use conformance::{CaseReader, JsonLines};
 
 /// How many differing cases are reported.
 const FIRST: usize = 2;
@@ -13,7 +13,7 @@ const FIRST: usize = 2;
 fn check(family: &str, cases: usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/kai/vectors");
     let lines = JsonLines::open(&folder.join(format!("{family}.jsonl.gz")));
-    let mut reader = KaiCaseReader::new(lines.expect("the vectors are there"));
+    let mut reader = CaseReader::<KaiCase>::new(lines.expect("the vectors are there"));
     let (mut counts, mut report, mut count) = (KaiCaseCounts::default(), String::new(), 0);
     while let Some(case) = reader.read().expect("the vectors are whole") {
         assert_eq!(case.family, family);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use conformance::{DecisionCounts, JsonLines, SchedulerCaseReader};
+use conformance::{CaseReader, DecisionCounts, JsonLines, SchedulerCase};
 
 /// How many differences are reported.
 const FIRST: usize = 3;
@@ -12,7 +12,7 @@ const FIRST: usize = 3;
 fn check(family: &str, decisions: u64) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/scheduler/vectors");
     let lines = JsonLines::open(&folder.join(format!("{family}.jsonl.gz")));
-    let mut cases = SchedulerCaseReader::new(lines.expect("the vectors are there"));
+    let mut cases = CaseReader::<SchedulerCase>::new(lines.expect("the vectors are there"));
     let (mut counts, mut report, mut count) = (DecisionCounts::default(), String::new(), 0);
     while let Some(case) = cases.read().expect("the vectors are whole") {
         assert_eq!(case.family, family);

@@ -75,6 +75,17 @@ pub enum Commitment {
     Pipeline(NamespacedName),
 }
 
+/// How much was searched for victims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchCounts {
+    /// The jobs for which victims were searched.
+    pub jobs: u64,
+    /// The scenarios that were simulated.
+    pub scenarios: u64,
+    /// The evictions in them.
+    pub evictions: u64,
+}
+
 impl ActionDecisions {
     /// No decisions.
     pub(crate) fn new(action: Action) -> ActionDecisions {

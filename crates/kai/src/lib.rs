@@ -24,7 +24,7 @@ mod statement;
 
 pub use cluster::fit_errors::{FitReason, JobFitError, PodFitErrors, Predicate, Rejection};
 pub use cluster::status::PodStatus;
-pub use decisions::{ActionDecisions, Commitment, Eviction, GpuGroup, Placement, ReceivedType};
+pub use decisions::{ActionDecisions, Commitment, Eviction, GpuGroup, Placement, ReceivedType, SearchCounts};
 pub use error::{Error, Result};
 pub use initial_state::{Amounts, JobReport};
 pub use plugins::registry::Plugin;

@@ -134,9 +134,6 @@ fn malformed_workloads_are_named() {
     devices["metadata"]["annotations"]["gpu-fraction"] = json!("0.5");
     devices["metadata"]["annotations"]["gpu-fraction-num-devices"] = json!("9000000000");
     assert_rejected(&with(devices), "invalid Pod ns/bad");
-    let mut claims = pod("bad", "job", json!({}));
-    claims["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
-    assert_rejected(&with(claims), "needs dynamic resource allocation");
     // Subgroups that make no tree are ignored, as in the original.
     for sub_groups in [
         json!([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]),
@@ -147,6 +144,53 @@ fn malformed_workloads_are_named() {
         let objects = [with(spec(sub_groups)), vec![pod("bad-0", "bad", json!({"cpu": "1"}))]].concat();
         assert_eq!(bound(&objects), 2);
     }
+}
+
+#[test]
+fn workloads_that_need_dynamic_resource_allocation_are_refused() {
+    let refused = "Pod ns/bad needs dynamic resource allocation, which is not supported";
+    let with = |objects: &[Value]| [cluster(), objects.to_vec()].concat();
+    let mut claims = pod("bad", "job", json!({}));
+    claims["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+    assert_rejected(&with(&[claims.clone()]), refused);
+    // Nothing depends on the claims of a pod that has ended.
+    claims["status"]["phase"] = json!("Succeeded");
+    assert_eq!(bound(&with(&[claims])), 1);
+
+    let class = |spec: Value| json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "big"}, "spec": spec});
+    let extended = pod("bad", "other", json!({"example.com/device": "1"}));
+    let named = class(json!({"extendedResourceName": "example.com/device"}));
+    assert_rejected(&with(&[extended.clone(), named]), refused);
+    // Without the class it is a resource like any other, which no node has.
+    assert_eq!(bound(&with(&[extended])), 1);
+    let implicit = pod("bad", "job", json!({"deviceclass.resource.kubernetes.io/big": "1"}));
+    assert_rejected(&with(&[implicit, class(json!({}))]), refused);
+}
+
+#[test]
+fn gpus_of_dynamic_resource_allocation_are_refused() {
+    let slice = |driver: &str| {
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "slice"},
+            "spec": {"driver": driver, "nodeName": "node-a", "devices": [{"name": "device-0"}]}})
+    };
+    let with = |object: Value| [cluster(), vec![object]].concat();
+    let refused = "ResourceSlice slice needs GPUs of dynamic resource allocation, which is not supported";
+    assert_rejected(&with(slice("gpu.example.com")), refused);
+    // Only drivers of GPUs count for nodes.
+    assert_eq!(bound(&with(slice("net.example.com"))), 1);
+}
+
+#[test]
+fn numa_topologies_are_refused_where_the_plugin_is_on() {
+    let topology = json!({"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",
+        "metadata": {"name": "node-a"}, "zones": []});
+    let objects = [cluster(), vec![topology]].concat();
+    let with_plugin = |objects: &[Value]| run_with(settings(ACTIONS, &["numa"]).unwrap(), objects);
+    let error = with_plugin(&objects).unwrap_err().to_string();
+    assert_eq!(error, "NodeResourceTopology node-a needs the plugin numa, which is not supported");
+    // Without topologies the plugin has nothing to do, and without the plugin topologies do not matter.
+    assert!(with_plugin(&cluster()).is_ok());
+    assert_eq!(bound(&objects), 1);
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod score;
 mod settings;
 mod status;
 mod storage;
+mod volume_filter;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub use settings::{
 };
 pub use status::{Code, Reasons, Status};
 pub use storage::PodVolumes;
+pub use volume_filter::{PodClaims, VolumeFilter};
 
 /// The kinds, by group and kind, whose objects filters and scores depend on. [`Scheduler::apply`] also passes events of
 /// ResourceClaims and ResourceSlices to the queueing hints.

@@ -324,6 +324,11 @@ impl StorageCache {
         self.nodes.by_id(id)
     }
 
+    /// The volumes of a node by its name, whether the node was added or not.
+    pub(crate) fn node_by_name(&self, name: &str) -> Option<&NodeVolumes> {
+        self.nodes.by_name(name)
+    }
+
     /// A driver by name; `None` if no node has an attach limit for it.
     pub(crate) fn limited_driver(&self, name: &str) -> Option<LimitedDriver> {
         self.nodes.limited_driver(name)

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use simulation::SimulatedCloud;
 
 use super::loop_record::LoopRecord;
-use crate::{Error, JsonLines, Result};
+use crate::LineCase;
 
 /// Second 0: 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600;
@@ -54,12 +54,6 @@ pub struct TimelineEntry {
     pub update: Vec<Object>,
     /// Pods that are deleted, by namespace and name.
     pub delete: Vec<(String, String)>,
-}
-
-/// Reads the cases of a file, one in memory at a time.
-pub struct AutoscalerCaseReader {
-    lines: JsonLines,
-    count: u64,
 }
 
 #[derive(Deserialize)]
@@ -161,30 +155,6 @@ struct TimelineEntryJson<'a> {
     delete: Vec<String>,
 }
 
-// === impl AutoscalerCaseReader ===
-
-impl AutoscalerCaseReader {
-    /// Reads the cases from these lines.
-    pub fn new(lines: JsonLines) -> AutoscalerCaseReader {
-        AutoscalerCaseReader { lines, count: 0 }
-    }
-
-    /// The next case. A file without any is an error.
-    pub fn read(&mut self) -> Result<Option<AutoscalerCase>> {
-        let Some(line) = self.lines.read()? else {
-            if self.count == 0 {
-                return Err(Error::Empty { file: self.lines.file().to_owned(), what: "no case" });
-            }
-            return Ok(None);
-        };
-        self.count += 1;
-        match AutoscalerCase::parse(line) {
-            Ok(case) => Ok(Some(case)),
-            Err(why) => Err(self.lines.line_error(why)),
-        }
-    }
-}
-
 // === impl AutoscalerCase ===
 
 impl AutoscalerCase {
@@ -193,9 +163,10 @@ impl AutoscalerCase {
         let fields: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(line).ok();
         fields.is_some_and(|fields| fields.contains_key("nodeGroups") && fields.contains_key("steps"))
     }
+}
 
-    /// Reads a line; the error says what is wrong with it.
-    pub fn parse(line: &str) -> std::result::Result<AutoscalerCase, String> {
+impl LineCase for AutoscalerCase {
+    fn parse(line: &str) -> std::result::Result<AutoscalerCase, String> {
         let json: CaseJson<'_> =
             serde_json::from_str(line).map_err(|error| format!("not a case: {error}"))?;
         let id = json.id;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::{Error, JsonLines, Result};
+use crate::LineCase;
 
 /// A snapshot, a moment, and what the real scheduler did.
 #[derive(Debug)]
@@ -24,12 +24,6 @@ pub struct KaiCase {
     pub snapshot: Snapshot,
     /// What the real scheduler did.
     pub expect: Value,
-}
-
-/// Reads the cases of a file, one in memory at a time.
-pub struct KaiCaseReader {
-    lines: JsonLines,
-    count: u64,
 }
 
 #[derive(Deserialize)]
@@ -59,30 +53,6 @@ struct SettingsObject<'a> {
     scheduler_params: &'a RawValue,
 }
 
-// === impl KaiCaseReader ===
-
-impl KaiCaseReader {
-    /// Reads the cases from these lines.
-    pub fn new(lines: JsonLines) -> KaiCaseReader {
-        KaiCaseReader { lines, count: 0 }
-    }
-
-    /// The next case. A file without any is an error.
-    pub fn read(&mut self) -> Result<Option<KaiCase>> {
-        let Some(line) = self.lines.read()? else {
-            if self.count == 0 {
-                return Err(Error::Empty { file: self.lines.file().to_owned(), what: "no case" });
-            }
-            return Ok(None);
-        };
-        self.count += 1;
-        match KaiCase::parse(line) {
-            Ok(case) => Ok(Some(case)),
-            Err(why) => Err(self.lines.line_error(why)),
-        }
-    }
-}
-
 // === impl KaiCase ===
 
 impl KaiCase {
@@ -96,9 +66,10 @@ impl KaiCase {
         }
         serde_json::from_str::<Line<'_>>(line).is_ok_and(|line| line.snapshot.is_some() && line.now.is_some())
     }
+}
 
-    /// Reads a line; the error says what is wrong with it.
-    pub fn parse(line: &str) -> std::result::Result<KaiCase, String> {
+impl LineCase for KaiCase {
+    fn parse(line: &str) -> std::result::Result<KaiCase, String> {
         let CaseLine { id, family, now, snapshot, expect, .. } =
             serde_json::from_str(line).map_err(|error| format!("not a case: {error}"))?;
         let within = |error: String| format!("{id}: {error}");

@@ -1,7 +1,6 @@
 //! Action consolidation: moves pods to other nodes so that a job fits.
 
 use super::victim_search::{VictimSearch, feasible_nodes, has_alive_pod};
-use crate::cluster::Cluster;
 use crate::cluster::ids::JobId;
 use crate::cluster::status::PodStatus;
 use crate::session::Session;
@@ -47,10 +46,9 @@ fn consolidate(session: &mut Session, job: JobId, budget: &mut ActionBudget) -> 
 /// Whether the ready nodes together have enough GPUs and GPU memory, idle or being released.
 fn has_enough_gpus(session: &mut Session, job: JobId) -> bool {
     let (requested, requested_memory) = session.tasks_to_allocate_gpus(job, false);
-    let Cluster { nodes, names, .. } = &session.cluster;
     let (mut gpus, mut memory) = (0.0, 0_i64);
-    for node in nodes.iter().filter(|node| node.is_ready()) {
-        for (of_node, memory_of_node) in [node.idle_gpus(names), node.releasing_gpus(names)] {
+    for node in session.cluster.nodes.iter().filter(|node| node.is_ready()) {
+        for (of_node, memory_of_node) in [node.idle_gpus(), node.releasing_gpus()] {
             gpus += of_node;
             memory = memory.saturating_add(memory_of_node);
         }
@@ -63,10 +61,10 @@ fn victim_jobs(session: &Session, preemptor: JobId) -> VictimJobs {
     let cluster = &session.cluster;
     let is_victim = |job: &JobId| {
         let victim = cluster.job(*job);
-        has_alive_pod(cluster, *job)
-            && victim.group.is_preemptible
+        victim.group.is_preemptible
             && *job != preemptor
             && victim.active_allocated_count() != 0
+            && has_alive_pod(cluster, *job)
     };
     let most = session.settings.params.max_consolidation_preemptees;
     let count = match most {

@@ -48,12 +48,12 @@ fn victim_jobs(session: &Session, preemptor: JobId) -> VictimJobs {
     let group = &cluster.job(preemptor).group;
     let is_victim = |job: &JobId| {
         let victim = cluster.job(*job);
-        has_alive_pod(cluster, *job)
-            && victim.group.is_preemptible
+        victim.group.is_preemptible
             && victim.group.priority < group.priority
             && victim.group.queue_name == group.queue_name
             && *job != preemptor
             && victim.active_allocated_count() != 0
+            && has_alive_pod(cluster, *job)
             && session
                 .min_runtime
                 .as_ref()

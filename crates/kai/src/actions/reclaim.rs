@@ -53,19 +53,21 @@ fn victim_jobs(session: &mut Session, job: JobId) -> VictimJobs {
     let required = session.tasks_to_allocate_resources(job, false);
     let cluster = &session.cluster;
     let reclaiming = cluster.job(job);
+    // All jobs of a queue are victims, or none.
+    let mut victim_queues: Vec<Option<bool>> = vec![None; cluster.queues.len()];
+    let mut is_victim_queue = |queue: QueueId| {
+        *victim_queues[queue.index()].get_or_insert_with(|| {
+            match (&session.proportion, reclaimer(session, job, &required)) {
+                (Some(proportion), Some(reclaimer)) => proportion.is_victim_queue(cluster, reclaimer, queue),
+                _ => true,
+            }
+        })
+    };
     let is_victim = |victim: &JobId| {
         let victim = cluster.job(*victim);
-        if victim.group.queue_name == reclaiming.group.queue_name {
-            return false;
-        }
-        let is_victim_queue =
-            match (&session.proportion, reclaimer(session, job, &required), victim.group.queue) {
-                (Some(proportion), Some(reclaimer), Some(queue)) => {
-                    proportion.is_victim_queue(cluster, reclaimer, queue)
-                }
-                _ => true,
-            };
-        is_victim_queue
+        victim.group.is_preemptible
+            && victim.group.queue_name != reclaiming.group.queue_name
+            && victim.group.queue.is_none_or(&mut is_victim_queue)
             && session
                 .min_runtime
                 .as_ref()

@@ -6,6 +6,7 @@ use super::minimal_jobs::MinimalJobs;
 use crate::cluster::Cluster;
 use crate::cluster::fit_errors::{JobFitError, POD_SCHEDULING_ERRORS, PodFitErrors};
 use crate::cluster::ids::{JobId, NodeId, QueueId};
+use crate::cluster::node_set::NodeSet;
 use crate::cluster::pod_info::AssignedNode;
 use crate::session::Session;
 use crate::session::job_order::{JobOrder, JobOrderOptions};
@@ -71,13 +72,13 @@ fn has_invariant_failure(session: &mut Session, job: JobId) -> bool {
 }
 
 /// The nodes on which a job may be placed without victims: those with GPUs, if all its pods request some.
-pub(super) fn feasible_nodes(cluster: &Cluster, job: JobId) -> Vec<NodeId> {
+pub(super) fn feasible_nodes(cluster: &Cluster, job: JobId) -> NodeSet {
     if cluster.job(job).infos().any(|info| !cluster.pod_of(info).requires_gpu()) {
         return cluster.node_ids().collect();
     }
     let has_gpus = |node: &NodeId| {
         let node = cluster.node(*node);
-        node.idle_gpus(&cluster.names).0 > 0.0 || node.releasing_gpus(&cluster.names).0 > 0.0
+        node.idle_gpus().0 > 0.0 || node.releasing_gpus().0 > 0.0
     };
     cluster.node_ids().filter(has_gpus).collect()
 }

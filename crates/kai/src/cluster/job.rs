@@ -23,6 +23,8 @@ pub(crate) struct Job {
     pub group: Arc<JobGroup>,
     pub tree: SubGroupTree,
     statuses: BTreeSet<(PodStatus, PodId)>,
+    /// How many pods there are of each status.
+    status_counts: [u32; PodStatus::COUNT],
     /// As counted by the original, which miscounts where a pod is evicted twice.
     active_allocated_count: i64,
     /// The requests of its allocated pods.
@@ -72,6 +74,7 @@ impl Job {
             group,
             tree,
             statuses: BTreeSet::new(),
+            status_counts: [0; PodStatus::COUNT],
             active_allocated_count: 0,
             allocated: ResourceVector::zero(names),
             tasks_to_allocate: None,
@@ -110,7 +113,9 @@ impl Job {
             return;
         };
         self.tree.pod_sets[pod_set as usize].assign(info.pod, id, info.status);
-        self.statuses.insert((info.status, info.pod));
+        if self.statuses.insert((info.status, info.pod)) {
+            self.status_counts[info.status as usize] += 1;
+        }
         self.active_allocated_count += i64::from(info.status.is_active_allocated());
         self.forget_tasks_to_allocate();
         if info.status.is_allocated() {
@@ -134,7 +139,9 @@ impl Job {
         // The copy's own status counts, which may differ from that of the one it takes the place of.
         let before = infos[id].status;
         if self.has_status(before) {
-            self.statuses.remove(&(before, pod));
+            if self.statuses.remove(&(before, pod)) {
+                self.status_counts[before as usize] -= 1;
+            }
             self.active_allocated_count -= i64::from(before.is_active_allocated());
             self.forget_tasks_to_allocate();
         }
@@ -156,13 +163,7 @@ impl Job {
 
     /// Whether any pod has a status.
     pub(crate) fn has_status(&self, status: PodStatus) -> bool {
-        self.with_status(status).next().is_some()
-    }
-
-    /// The pods with a status.
-    pub(crate) fn with_status(&self, status: PodStatus) -> impl Iterator<Item = PodId> {
-        let range = (status, PodId(0))..=(status, PodId(u32::MAX));
-        self.statuses.range(range).map(|(_, pod)| *pod)
+        self.status_counts[status as usize] > 0
     }
 
     /// The statuses of its pods.

@@ -1,6 +1,6 @@
 //! The cluster that a snapshot shows at a moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::objects::NodeView;
@@ -13,8 +13,10 @@ use super::load_jobs::{JobLoader, load_jobs};
 use super::load_pods::{GPU_GROUP_LABEL, GPU_GROUP_LABEL_PREFIX, PodLoader};
 use super::load_queues::{QueueTable, load_queues};
 use super::node::{CPU_WORKER_LABEL, DEFAULT_GPU_MEMORY, GPU_WORKER_LABEL, Node};
+use super::node_set::NodeSet;
 use super::pod_info::{PodInfo, PodInfos};
 use super::resources::ResourceNames;
+use super::status::PodStatus;
 use super::topology::Topology;
 use super::{Cluster, Pod};
 use crate::snapshot::Snapshot;
@@ -56,9 +58,11 @@ pub(crate) fn load(snapshot: &Snapshot, now: Moment) -> Result<Cluster> {
         now,
         names,
         nodes,
+        nodes_with_affinity: NodeSet::default(),
         pods,
         infos,
         jobs: Vec::new(),
+        pending_jobs: BTreeSet::new(),
         job_count,
         queues,
         gpu_groups,
@@ -66,6 +70,7 @@ pub(crate) fn load(snapshot: &Snapshot, now: Moment) -> Result<Cluster> {
         config_maps: snapshot.config_maps.clone(),
         min_gpu_memory,
         max_gpu_memory,
+        status_changes: 0,
     };
     add_pods_to_nodes(&mut cluster);
     for index in 0..cluster.pods.len() {
@@ -74,6 +79,8 @@ pub(crate) fn load(snapshot: &Snapshot, now: Moment) -> Result<Cluster> {
         }
     }
     super::signature::set_signatures(&mut jobs, &cluster.infos, &cluster.pods);
+    let with_pending = jobs.iter().filter(|job| job.has_status(PodStatus::Pending));
+    cluster.pending_jobs = with_pending.map(|job| job.id).collect();
     cluster.jobs = jobs;
     Ok(cluster)
 }
@@ -172,15 +179,15 @@ fn load_topologies(snapshot: &Snapshot) -> Result<Vec<Topology>> {
 
 /// Adds pods to their nodes: those that hold shared GPUs first.
 fn add_pods_to_nodes(cluster: &mut Cluster) {
-    let Cluster { nodes, pods, infos, names, .. } = cluster;
     for are_reservations in [true, false] {
-        for (index, pod) in pods.iter().enumerate() {
-            let info: &mut PodInfo = &mut infos[PodInfos::of_pod(PodId::of(index))];
-            if let Some(node) = info.node.known()
-                && pod.is_reservation == are_reservations
-                && info.status.is_active_used()
+        for id in (0..cluster.pods.len()).map(PodId::of) {
+            let info = PodInfos::of_pod(id);
+            let PodInfo { node, status, .. } = cluster.info(info);
+            if let Some(node) = node.known()
+                && cluster.pod(id).is_reservation == are_reservations
+                && status.is_active_used()
             {
-                nodes[node.index()].add_pod(info, pod, names).expect("every pod is added once");
+                cluster.add_to_node(info, node).expect("every pod is added once");
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The pods of a snapshot.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kubernetes::amounts::ScalarResourceNames;
@@ -18,7 +19,7 @@ use super::pod_request::PodRequest;
 use super::resources::{ResourceNames, ResourceVector};
 use super::status::PodStatus;
 use super::sub_group::DEFAULT_SUB_GROUP;
-use crate::objects::BindRequestView;
+use crate::objects::{BindRequestView, DeviceClassView};
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
@@ -26,6 +27,9 @@ use crate::{Error, Result};
 pub(super) const GPU_GROUP_LABEL: &str = "runai-gpu-group";
 /// The beginning of labels with further groups of a pod.
 pub(super) const GPU_GROUP_LABEL_PREFIX: &str = "runai-gpu-group/";
+
+/// The prefix of the resource that containers may request of every device class, by its name.
+const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
 const POD_GROUP_ANNOTATION: &str = "pod-group-name";
 const RECEIVED_TYPE_ANNOTATION: &str = "received-resource-type";
@@ -43,7 +47,7 @@ pub(super) struct PodLoader<'a> {
     gpu_groups: &'a GpuGroupNames,
     bind_requests: FxHashMap<NamespacedName, &'a BindRequestView>,
     /// Resources that are allocated as devices.
-    device_resources: FxHashSet<&'a str>,
+    device_resources: FxHashSet<Cow<'a, str>>,
     /// The converted specs, by that of the view and the namespace.
     specs: FxHashMap<(*const PodSpec, Arc<str>), Arc<SchedulingSpec>>,
     scalars: ScalarResourceNames,
@@ -65,7 +69,6 @@ impl<'a> PodLoader<'a> {
             let (namespace, name) = (request.metadata.namespace.clone(), request.spec.pod_name.clone());
             (NamespacedName { namespace, name }, request)
         });
-        let classes = snapshot.device_classes.iter();
         PodLoader {
             now,
             stuck_threshold: snapshot.settings.params.stuck_in_releasing_threshold,
@@ -74,9 +77,7 @@ impl<'a> PodLoader<'a> {
             jobs,
             gpu_groups,
             bind_requests: by_pod.collect(),
-            device_resources: classes
-                .filter_map(|class| class.spec.extended_resource_name.as_deref())
-                .collect(),
+            device_resources: device_resources(snapshot),
             specs: FxHashMap::default(),
             scalars: ScalarResourceNames::default(),
         }
@@ -199,4 +200,13 @@ impl<'a> PodLoader<'a> {
         }
         Ok(())
     }
+}
+
+/// The resources that stand for devices of a class: the one that the class names, and the one with its own name.
+fn device_resources(snapshot: &Snapshot) -> FxHashSet<Cow<'_, str>> {
+    let classes = snapshot.device_classes.iter();
+    let of_class = |class: &DeviceClassView| format!("{DEVICE_CLASS_PREFIX}{}", class.metadata.name);
+    let implicit = classes.clone().map(|class| Cow::Owned(of_class(class)));
+    let named = classes.filter_map(|class| class.spec.extended_resource_name.as_deref()).map(Cow::Borrowed);
+    named.chain(implicit).collect()
 }

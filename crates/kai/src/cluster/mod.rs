@@ -10,6 +10,8 @@ mod load_jobs;
 mod load_pods;
 mod load_queues;
 pub(crate) mod node;
+mod node_gpus;
+pub(crate) mod node_set;
 pub(crate) mod pod;
 pub(crate) mod pod_info;
 mod pod_request;
@@ -31,11 +33,13 @@ pub(crate) use load::load;
 
 use ids::{JobId, NodeId, PodId, PodInfoId, QueueId};
 use job::Job;
-use node::Node;
+use node::{AlreadyOnNode, Node, NotOnNode};
+use node_set::NodeSet;
 use pod::Pod;
 use pod_info::{PodInfo, PodInfos};
 use queue::Queue;
 use resources::ResourceNames;
+use status::PodStatus;
 use topology::Topology;
 
 /// The cluster as a cycle sees and changes it.
@@ -45,11 +49,15 @@ pub(crate) struct Cluster {
     pub names: ResourceNames,
     /// Sorted by name.
     pub nodes: Vec<Node>,
+    /// The nodes with pods that have affinity to other pods.
+    nodes_with_affinity: NodeSet,
     /// Sorted by namespace and name.
     pub pods: Vec<Pod>,
     pub infos: PodInfos,
     /// Those of the snapshot, sorted by name, then partial copies.
     pub jobs: Vec<Job>,
+    /// The jobs of the snapshot with pending pods.
+    pub pending_jobs: BTreeSet<JobId>,
     /// How many jobs the snapshot has.
     pub job_count: usize,
     /// Sorted by name.
@@ -61,6 +69,8 @@ pub(crate) struct Cluster {
     pub min_gpu_memory: Option<i64>,
     /// The most memory of GPUs, in MiB.
     pub max_gpu_memory: Option<i64>,
+    /// How often a pod's status was changed.
+    pub status_changes: u64,
 }
 
 impl Cluster {
@@ -132,11 +142,67 @@ impl Cluster {
         self.infos.drop_copies();
     }
 
+    /// The nodes with pods that have affinity to other pods.
+    pub(crate) fn nodes_with_affinity(&self) -> impl Iterator<Item = &Node> {
+        self.nodes_with_affinity.iter().map(|node| self.node(node))
+    }
+
+    /// Adds a pod to a node.
+    pub(crate) fn add_to_node(&mut self, info: PodInfoId, node: NodeId) -> Result<(), AlreadyOnNode> {
+        self.change_node(info, node, Node::add_pod)
+    }
+
+    /// Adds a pod to other GPUs of a node than those it is being released from.
+    pub(crate) fn add_to_other_gpus(&mut self, info: PodInfoId, node: NodeId) {
+        self.change_node(info, node, Node::add_pod_on_other_gpus);
+    }
+
+    /// Removes a pod from a node and adds it again in its present state.
+    pub(crate) fn update_on_node(&mut self, info: PodInfoId, node: NodeId) -> Result<(), NotOnNode> {
+        self.change_node(info, node, Node::update_pod)
+    }
+
+    /// Removes a pod from a node.
+    pub(crate) fn remove_from_node(&mut self, info: PodInfoId, node: NodeId) -> Result<(), NotOnNode> {
+        self.change_node(info, node, |node, info, pod, names| node.remove_pod(info.pod, pod, names))
+    }
+
+    fn change_node<T>(
+        &mut self,
+        info: PodInfoId,
+        id: NodeId,
+        change: impl FnOnce(&mut Node, &mut PodInfo, &Pod, &ResourceNames) -> T,
+    ) -> T {
+        let (node, info) = (&mut self.nodes[id.index()], &mut self.infos[info]);
+        let pod = &self.pods[info.pod.index()];
+        let result = change(node, info, pod, &self.names);
+        if pod.spec.has_affinity() {
+            if node.pods_with_affinity().is_empty() {
+                self.nodes_with_affinity.remove(id);
+            } else {
+                self.nodes_with_affinity.insert(id);
+            }
+        }
+        result
+    }
+
     /// Changes the status of a pod in its job of the snapshot. Returns whether the job has the pod.
-    pub(crate) fn update_status(&mut self, info: PodInfoId, status: status::PodStatus) -> bool {
+    pub(crate) fn update_status(&mut self, info: PodInfoId, status: PodStatus) -> bool {
         let pod = self.infos[info].pod;
-        let Some(job) = self.pods[pod.index()].job else { return false };
-        let job = &mut self.jobs[job.index()];
-        job.update_status(info, status, &mut self.infos, &self.pods).is_ok()
+        let Some(id) = self.pods[pod.index()].job else { return false };
+        self.status_changes += 1;
+        let job = &mut self.jobs[id.index()];
+        let was_pending = job.has_status(PodStatus::Pending);
+        let is_updated = job.update_status(info, status, &mut self.infos, &self.pods).is_ok();
+        match (was_pending, job.has_status(PodStatus::Pending)) {
+            (false, true) => {
+                self.pending_jobs.insert(id);
+            }
+            (true, false) => {
+                self.pending_jobs.remove(&id);
+            }
+            (false, false) | (true, true) => {}
+        }
+        is_updated
     }
 }

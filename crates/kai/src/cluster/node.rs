@@ -10,6 +10,7 @@ use scheduler::pod::HostPort;
 use super::fit_errors::FitReason;
 use super::gpu::{GpuRequirement, ReceivedType, RequestType};
 use super::ids::PodId;
+use super::node_gpus::FreeGpus;
 use super::pod::Pod;
 use super::pod_info::{GpuGroups, PodInfo};
 use super::resources::{GPU, ResourceNames, ResourceVector, is_mig_resource, node_amounts};
@@ -38,6 +39,8 @@ pub(crate) struct Node {
     pub is_gpu_worker: bool,
     pub is_cpu_worker: bool,
     pub shared_gpus: SharedGpus,
+    /// Summed up after every change.
+    pub(super) free_gpus: FreeGpus,
     /// The pods that ask for MIG instances by an annotation.
     legacy_mig_pods: Vec<PodId>,
     /// The pods that other pods' affinity sees, in which a pod that moved between GPUs is twice.
@@ -47,7 +50,7 @@ pub(crate) struct Node {
     /// A set, as in kube-scheduler: a port that two pods use is freed when the first of them is removed.
     pub used_ports: Vec<HostPort>,
     /// The number of GPU groups that the snapshot names; later ones are new.
-    known_groups: usize,
+    pub(super) known_groups: usize,
 }
 
 /// A pod on a node, as it was when it was added.
@@ -100,7 +103,7 @@ impl Node {
         let allocatable = node_amounts(view.allocatable.iter(), names);
         let memory_label = view.label(GPU_MEMORY_LABEL).and_then(|text| text.parse::<i64>().ok());
         let count_label = view.label(GPU_COUNT_LABEL).and_then(|text| text.parse::<i64>().ok());
-        Node {
+        let mut node = Node {
             idle: allocatable.clone(),
             used: ResourceVector::zero(names),
             releasing: ResourceVector::zero(names),
@@ -113,6 +116,7 @@ impl Node {
             is_gpu_worker: view.label(GPU_WORKER_LABEL).is_some(),
             is_cpu_worker: view.label(CPU_WORKER_LABEL).is_some(),
             shared_gpus: SharedGpus::default(),
+            free_gpus: FreeGpus::default(),
             legacy_mig_pods: Vec::new(),
             affinity_pods: Vec::new(),
             pods_with_affinity: Vec::new(),
@@ -120,7 +124,9 @@ impl Node {
             known_groups,
             allocatable,
             view,
-        }
+        };
+        node.update_free_gpus(names);
+        node
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -172,7 +178,7 @@ impl Node {
         if self.pods.contains_key(&info.pod) {
             return Err(AlreadyOnNode);
         }
-        self.put_pod(info, pod);
+        self.put_pod(info, pod, names);
         Ok(())
     }
 
@@ -180,11 +186,16 @@ impl Node {
     pub(crate) fn add_pod_on_other_gpus(&mut self, info: &mut PodInfo, pod: &Pod, names: &ResourceNames) {
         self.set_accepted(info, pod, names);
         self.pods.remove(&info.pod);
-        self.put_pod(info, pod);
+        self.put_pod(info, pod, names);
     }
 
     /// Removes a pod.
-    pub(crate) fn remove_pod(&mut self, id: PodId, pod: &Pod) -> Result<(), NotOnNode> {
+    pub(crate) fn remove_pod(
+        &mut self,
+        id: PodId,
+        pod: &Pod,
+        names: &ResourceNames,
+    ) -> Result<(), NotOnNode> {
         let on_node = self.pods.remove(&id).ok_or(NotOnNode)?;
         let amounts = self.tracked_amounts(&on_node, pod);
         self.used.subtract(&amounts);
@@ -202,6 +213,7 @@ impl Node {
                 self.remove_from_group(group, on_node.status, memory);
             }
         }
+        self.update_free_gpus(names);
         remove_one(&mut self.affinity_pods, id);
         if pod.spec.has_affinity() {
             remove_one(&mut self.pods_with_affinity, id);
@@ -217,80 +229,13 @@ impl Node {
         pod: &Pod,
         names: &ResourceNames,
     ) -> Result<(), NotOnNode> {
-        self.remove_pod(info.pod, pod)?;
+        self.remove_pod(info.pod, pod, names)?;
         self.set_accepted(info, pod, names);
-        self.put_pod(info, pod);
+        self.put_pod(info, pod, names);
         Ok(())
     }
 
-    /// The memory that a request takes of each of its GPUs here.
-    pub(crate) fn requested_gpu_memory(&self, gpu: &GpuRequirement) -> i64 {
-        if gpu.memory > 0 { gpu.memory } else { (gpu.portion * self.gpu_memory as f64) as i64 }
-    }
-
-    /// The share that a request takes of each of its GPUs here.
-    pub(crate) fn requested_gpu_portion(&self, gpu: &GpuRequirement) -> f64 {
-        if gpu.memory > 0 { self.portion_of_memory(gpu.memory) } else { gpu.portion }
-    }
-
-    /// Memory as a share of a GPU, rounded up to hundredths.
-    pub(crate) fn portion_of_memory(&self, memory: i64) -> f64 {
-        (memory as f64 / self.gpu_memory as f64 * 100.0).ceil() / 100.0
-    }
-
-    /// The request of a pod as queues are charged if it is placed here.
-    pub(crate) fn required_quota(&self, pod: &Pod) -> [f64; 3] {
-        let gpus = if pod.gpu.mig.is_empty() {
-            pod.gpu.count as f64 * self.portion_of_memory(self.requested_gpu_memory(&pod.gpu))
-        } else {
-            pod.gpu.quota()
-        };
-        [pod.request.get(super::resources::CPU), pod.request.get(super::resources::MEMORY), gpus]
-    }
-
-    /// GPUs that are idle, and their memory.
-    pub(crate) fn idle_gpus(&self, names: &ResourceNames) -> (f64, i64) {
-        let (mut shared, mut shared_memory) = (0.0, 0_i64);
-        for (_, memory) in self.shared_gpus.iter().filter(|(_, memory)| memory.allocated > 0) {
-            shared += 1.0 - self.portion_of_memory(memory.allocated);
-            shared_memory += self.gpu_memory - memory.allocated;
-        }
-        self.with_whole_gpus(shared, shared_memory, self.idle.total_gpus(names))
-    }
-
-    /// GPUs that are being released, and their memory.
-    pub(crate) fn releasing_gpus(&self, names: &ResourceNames) -> (f64, i64) {
-        let (mut shared, mut shared_memory) = (0.0, 0_i64);
-        for (_, memory) in self.shared_gpus.iter() {
-            if memory.releasing > 0 && !memory.is_all_releasing() {
-                shared += self.portion_of_memory(memory.releasing);
-                shared_memory += memory.releasing;
-            }
-        }
-        self.with_whole_gpus(shared, shared_memory, self.releasing.total_gpus(names))
-    }
-
-    /// GPUs that are idle or being released.
-    pub(crate) fn idle_or_releasing_gpus(&self, names: &ResourceNames) -> f64 {
-        self.idle_gpus(names).0 + self.releasing_gpus(names).0
-    }
-
-    /// What is free of shared GPUs, as GPUs.
-    pub(crate) fn available_shared_fractions(&self) -> f64 {
-        if self.gpu_memory <= 0 {
-            return 0.0;
-        }
-        let in_use = self.shared_gpus.iter().filter(|(_, memory)| memory.used > 0);
-        let available = in_use.map(|(_, memory)| self.gpu_memory - memory.allocated + memory.releasing);
-        available.filter(|memory| *memory > 0).map(|memory| memory as f64 / self.gpu_memory as f64).sum()
-    }
-
-    fn with_whole_gpus(&self, shared: f64, shared_memory: i64, whole: f64) -> (f64, i64) {
-        let memory = (whole as i64).saturating_mul(self.gpu_memory);
-        (shared + whole, shared_memory.saturating_add(memory))
-    }
-
-    fn put_pod(&mut self, info: &PodInfo, pod: &Pod) {
+    fn put_pod(&mut self, info: &PodInfo, pod: &Pod, names: &ResourceNames) {
         let on_node = PodOnNode {
             status: info.status,
             gpu_groups: info.gpu_groups.clone(),
@@ -316,6 +261,7 @@ impl Node {
                 self.add_to_group(group, info.status, memory);
             }
         }
+        self.update_free_gpus(names);
         self.pods.insert(info.pod, on_node);
         self.affinity_pods.push(info.pod);
         if pod.spec.has_affinity() {
@@ -365,107 +311,6 @@ impl Node {
                 info.accepted.set(index, *count as f64);
             }
         }
-    }
-
-    /// The number of GPUs in use, shared ones included.
-    fn used_gpu_count(&self) -> i64 {
-        (self.used.get(GPU) as i64).saturating_add(self.shared_gpus.used_count())
-    }
-
-    fn has_too_many_gpus(&self) -> bool {
-        self.gpu_count < (self.idle.get(GPU) as i64).saturating_add(self.used_gpu_count())
-    }
-
-    fn change_idle_gpus(&mut self, by: f64) {
-        self.idle.set(GPU, self.idle.get(GPU) + by);
-    }
-
-    fn change_releasing_gpus(&mut self, by: f64) {
-        self.releasing.set(GPU, self.releasing.get(GPU) + by);
-    }
-
-    fn add_to_group(&mut self, group: super::ids::GpuGroupId, status: PodStatus, requested: i64) {
-        let is_new = group.index() >= self.known_groups;
-        let mut memory = self.shared_gpus.get(group);
-        memory.used += requested;
-        // The number of GPUs in use counts this group from here on.
-        self.shared_gpus.set(group, memory, is_new);
-        match status {
-            PodStatus::Releasing => {
-                memory.releasing += requested;
-                memory.allocated += requested;
-                memory.was_allocated = true;
-                if memory.used == memory.releasing {
-                    if !memory.is_marked_releasing {
-                        self.change_releasing_gpus(1.0);
-                        memory.is_marked_releasing = true;
-                    }
-                    if self.has_too_many_gpus() {
-                        self.change_idle_gpus(-1.0);
-                    }
-                }
-            }
-            PodStatus::Pipelined => {
-                memory.releasing -= requested;
-                if memory.used - requested == memory.releasing + requested {
-                    self.change_releasing_gpus(-1.0);
-                }
-            }
-            _ => {
-                memory.allocated += requested;
-                memory.was_allocated = true;
-                if memory.used <= requested && self.has_too_many_gpus() {
-                    self.change_idle_gpus(-1.0);
-                }
-                if memory.is_marked_releasing {
-                    self.change_releasing_gpus(-1.0);
-                    memory.is_marked_releasing = false;
-                }
-            }
-        }
-        self.shared_gpus.set(group, memory, is_new);
-    }
-
-    fn remove_from_group(&mut self, group: super::ids::GpuGroupId, status: PodStatus, requested: i64) {
-        let is_new = group.index() >= self.known_groups;
-        let mut memory = self.shared_gpus.get(group);
-        memory.used -= requested;
-        // The number of GPUs in use does not count this pod any more.
-        self.shared_gpus.set(group, memory, false);
-        match status {
-            PodStatus::Releasing => {
-                memory.releasing -= requested;
-                memory.allocated -= requested;
-                if memory.used <= 0 {
-                    if !self.has_too_many_gpus() {
-                        self.change_idle_gpus(1.0);
-                    }
-                    if memory.is_marked_releasing {
-                        self.change_releasing_gpus(-1.0);
-                        memory.is_marked_releasing = false;
-                    }
-                }
-            }
-            PodStatus::Pipelined => {
-                memory.releasing += requested;
-                let was_first = memory.used + requested == memory.releasing - requested
-                    || (memory.used == 0 && memory.releasing == 0);
-                if was_first {
-                    self.change_releasing_gpus(1.0);
-                }
-            }
-            _ => {
-                memory.allocated -= requested;
-                if memory.used <= 0 && !self.has_too_many_gpus() {
-                    self.change_idle_gpus(1.0);
-                }
-                if memory.is_all_releasing() && !memory.is_marked_releasing {
-                    self.change_releasing_gpus(1.0);
-                    memory.is_marked_releasing = true;
-                }
-            }
-        }
-        self.shared_gpus.set(group, memory, is_new);
     }
 }
 

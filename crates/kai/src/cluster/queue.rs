@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use model::Moment;
+use smallvec::SmallVec;
 
 use super::ids::QueueId;
 
@@ -52,8 +53,8 @@ pub(crate) fn path_to_root(queues: &[Queue], queue: QueueId) -> impl Iterator<It
 }
 
 /// A queue and its ancestors, from the root to the queue.
-pub(crate) fn path_from_root(queues: &[Queue], queue: QueueId) -> Vec<QueueId> {
-    let mut path: Vec<QueueId> = path_to_root(queues, queue).collect();
+pub(crate) fn path_from_root(queues: &[Queue], queue: QueueId) -> SmallVec<[QueueId; 8]> {
+    let mut path: SmallVec<[QueueId; 8]> = path_to_root(queues, queue).collect();
     path.reverse();
     path
 }

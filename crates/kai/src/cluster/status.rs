@@ -30,6 +30,9 @@ pub enum PodStatus {
 }
 
 impl PodStatus {
+    /// The number of statuses.
+    pub(crate) const COUNT: usize = PodStatus::StuckInReleasing as usize + 1;
+
     /// Whether it occupies resources of a node.
     pub fn is_active_used(self) -> bool {
         self.is_active_allocated() || matches!(self, PodStatus::Releasing | PodStatus::StuckInReleasing)

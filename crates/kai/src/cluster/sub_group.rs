@@ -112,6 +112,14 @@ impl SubGroupTree {
         pod_sets
     }
 
+    /// The pod sets of a member, sorted by name.
+    pub(crate) fn pod_sets_of(&self, member: Member) -> Vec<usize> {
+        match member {
+            Member::Set(set) => self.descendant_pod_sets(set),
+            Member::PodSet(pod_set) => vec![pod_set],
+        }
+    }
+
     /// How many members of a set have the minimum of their own.
     pub(crate) fn satisfied_members(&self, set: usize) -> usize {
         let is_set_satisfied = |index: &&usize| self.is_satisfied(**index);

@@ -20,6 +20,11 @@ impl Quantities {
         }
     }
 
+    /// Whether all amounts are equal to the last bit.
+    pub(crate) fn is_identical(&self, other: &Quantities) -> bool {
+        self.0.map(f64::to_bits) == other.0.map(f64::to_bits)
+    }
+
     /// Whether no amount exceeds the other's.
     pub(crate) fn is_at_most(&self, other: &Quantities) -> bool {
         self.0.iter().zip(&other.0).all(|(amount, other)| is_less_or_equal(*amount, *other))

@@ -42,31 +42,32 @@ pub(crate) fn place_job(
         }
     }
     let placement = JobPlacement { job, is_pipeline_only };
-    placement.place_set(session, statement, nodes.to_vec(), 0, &pods)
+    placement.place_member(session, statement, nodes, Member::Set(0), &pods)
 }
 
 impl JobPlacement {
-    /// Places pods of a set of subgroups: all members, within one part of the nodes.
-    fn place_set(
+    /// Places the pods of a subgroup within one part of the nodes.
+    fn place_member(
         self,
         session: &mut Session,
         statement: &mut Statement,
-        nodes: Vec<NodeId>,
-        set: usize,
+        nodes: &[NodeId],
+        member: Member,
         pods: &[PodInfoId],
     ) -> bool {
         if pods.is_empty() {
             return true;
         }
-        let below = session.cluster.job(self.job).tree.descendant_pod_sets(set);
-        let pod_sets: Vec<usize> = below
-            .into_iter()
-            .filter(|pod_set| pods.iter().any(|pod| is_in(session, *pod, *pod_set)))
-            .collect();
-        let node_sets = self.subset_nodes(session, Member::Set(set), &pod_sets, pods, nodes);
+        let mut pod_sets = session.cluster.job(self.job).tree.pod_sets_of(member);
+        pod_sets.retain(|pod_set| pods.iter().any(|pod| is_in(session, *pod, *pod_set)));
+        let node_sets = self.subset_nodes(session, member, &pod_sets, pods, nodes.to_vec());
         for nodes in node_sets {
             let checkpoint = statement.checkpoint();
-            if self.place_members(session, statement, &nodes, set, pods) {
+            let is_placed = match member {
+                Member::Set(set) => self.place_members(session, statement, &nodes, set, pods),
+                Member::PodSet(_) => self.place_pods(session, statement, &nodes, pods),
+            };
+            if is_placed {
                 return true;
             }
             statement.roll_back(session, checkpoint);
@@ -74,6 +75,7 @@ impl JobPlacement {
         false
     }
 
+    /// Places the pods of all members of a set, in their order.
     fn place_members(
         self,
         session: &mut Session,
@@ -82,49 +84,13 @@ impl JobPlacement {
         set: usize,
         pods: &[PodInfoId],
     ) -> bool {
-        for member in session.ordered_members(self.job, set) {
-            let pod_sets = match member {
-                Member::Set(set) => session.cluster.job(self.job).tree.descendant_pod_sets(set),
-                Member::PodSet(pod_set) => vec![pod_set],
-            };
-            let of_member: Vec<PodInfoId> = pods
-                .iter()
-                .filter(|pod| pod_sets.iter().any(|pod_set| is_in(session, **pod, *pod_set)))
-                .copied()
-                .collect();
-            let is_placed = match member {
-                Member::Set(set) => self.place_set(session, statement, nodes.to_vec(), set, &of_member),
-                Member::PodSet(pod_set) => {
-                    self.place_pod_set(session, statement, nodes.to_vec(), pod_set, &of_member)
-                }
-            };
-            if !is_placed {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn place_pod_set(
-        self,
-        session: &mut Session,
-        statement: &mut Statement,
-        nodes: Vec<NodeId>,
-        pod_set: usize,
-        pods: &[PodInfoId],
-    ) -> bool {
-        if pods.is_empty() {
-            return true;
-        }
-        let node_sets = self.subset_nodes(session, Member::PodSet(pod_set), &[pod_set], pods, nodes);
-        for nodes in node_sets {
-            let checkpoint = statement.checkpoint();
-            if self.place_pods(session, statement, &nodes, pods) {
-                return true;
-            }
-            statement.roll_back(session, checkpoint);
-        }
-        false
+        session.ordered_members(self.job, set).into_iter().all(|member| {
+            let pod_sets = session.cluster.job(self.job).tree.pod_sets_of(member);
+            let is_of_member =
+                |pod: &PodInfoId| pod_sets.iter().any(|pod_set| is_in(session, *pod, *pod_set));
+            let of_member: Vec<PodInfoId> = pods.iter().copied().filter(is_of_member).collect();
+            self.place_member(session, statement, nodes, member, &of_member)
+        })
     }
 
     fn place_pods(
@@ -157,11 +123,22 @@ impl JobPlacement {
             }
             return false;
         }
-        let ordered = session.ordered_nodes(pod, nodes);
-        ordered.into_iter().any(|node| {
-            session.is_fitting_node(pod, node, !self.is_pipeline_only)
-                && self.place_on_node(session, statement, pod, node)
-        })
+        let counts_reasons = !self.is_pipeline_only;
+        let id = session.cluster.info(pod).pod;
+        let Some(job) = session.cluster.pod(id).job else { return false };
+        let mut ordered = session.ordered_nodes(id, nodes);
+        let mut chosen = None;
+        while chosen.is_none()
+            && let Some(next) = ordered.pop()
+        {
+            let is_placed = session.is_fitting_node(job, id, next.node, counts_reasons)
+                && self.place_on_node(session, statement, pod, next.node);
+            chosen = is_placed.then_some(next);
+        }
+        if counts_reasons {
+            session.count_unfit_nodes(job, id, &ordered, chosen);
+        }
+        chosen.is_some()
     }
 
     fn place_on_node(

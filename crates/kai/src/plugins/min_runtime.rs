@@ -82,6 +82,9 @@ impl MinRuntime {
     }
 
     fn is_protected_from_reclaim(&self, cluster: &Cluster, reclaimer: &Job, victim: &Job) -> bool {
+        if victim.last_start.is_none() {
+            return false;
+        }
         let runtime = match (reclaimer.group.queue, victim.group.queue) {
             (Some(reclaimer), Some(victim)) => self.reclaim_runtime(cluster, reclaimer, victim),
             _ => self.default_reclaim,

@@ -6,6 +6,7 @@ pub(crate) mod gpu_pack;
 pub(crate) mod gpu_sharing_order;
 pub(crate) mod gpu_spread;
 pub(crate) mod kubeflow;
+mod matchable_pods;
 pub(crate) mod min_runtime;
 pub(crate) mod node_availability;
 pub(crate) mod node_fit;

@@ -6,6 +6,7 @@ use kubernetes::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use scheduler::pod::AffinityTerm;
 
+use super::matchable_pods::MatchablePods;
 use super::scores::K8S_PLUGINS;
 use crate::cluster::Cluster;
 use crate::cluster::ids::PodId;
@@ -29,18 +30,24 @@ impl PodAffinity {
     pub(crate) fn pre_score(&mut self, cluster: &Cluster, id: PodId) {
         self.weights.clear();
         let pod = cluster.pod(id);
-        let has_preferred = !pod.spec.preferred_affinity.is_empty();
-        for node in &cluster.nodes {
-            let others = if has_preferred { node.affinity_pods() } else { node.pods_with_affinity() };
-            for other in others.iter().map(|other| cluster.pod(*other)) {
-                for (weight, term) in &pod.spec.preferred_affinity {
-                    self.add(term, other, node, *weight);
-                }
+        for node in cluster.nodes_with_affinity() {
+            for other in node.pods_with_affinity().iter().map(|other| cluster.pod(*other)) {
                 for term in &other.spec.required_affinity {
                     self.add(term, pod, node, HARD_AFFINITY_WEIGHT);
                 }
                 for (weight, term) in &other.spec.preferred_affinity {
                     self.add(term, pod, node, *weight);
+                }
+            }
+        }
+        let preferred = &pod.spec.preferred_affinity;
+        if !preferred.is_empty() {
+            let matchable = MatchablePods::new(cluster, preferred.iter().map(|(_, term)| term));
+            for node in &cluster.nodes {
+                for other in matchable.of(node.affinity_pods()).map(|other| cluster.pod(other)) {
+                    for (weight, term) in preferred {
+                        self.add(term, other, node, *weight);
+                    }
                 }
             }
         }

@@ -112,6 +112,25 @@ impl Plugin {
         }
     }
 
+    /// Whether it orders jobs by itself.
+    pub(crate) fn orders_jobs(self) -> bool {
+        matches!(self, Plugin::Priority | Plugin::Elastic)
+    }
+
+    /// Whether it scores nodes.
+    pub(crate) fn scores_nodes(self) -> bool {
+        matches!(
+            self,
+            Plugin::NodeAvailability
+                | Plugin::GpuSharingOrder
+                | Plugin::ResourceType
+                | Plugin::NominatedNode
+                | Plugin::NodePlacement
+                | Plugin::PodAffinity
+                | Plugin::Topology
+        )
+    }
+
     /// The plugin of that name.
     pub(crate) fn of(name: &str) -> Option<Plugin> {
         Plugin::ALL.into_iter().find(|plugin| plugin.name() == name)

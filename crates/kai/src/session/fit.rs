@@ -26,7 +26,7 @@ impl Session {
         }
         let name = self.cluster.pod(pod).full_name();
         let mut message = format!("Scheduling conditions were not met for pod {name}:\n");
-        for PrePredicateError { predicate, message: error } in errors {
+        for PrePredicateError { predicate, message: error, .. } in errors {
             message += &format!("{predicate}: {error}.\n");
         }
         Err(message)
@@ -42,25 +42,31 @@ impl Session {
     }
 
     /// Whether a pod passes the checks on a node. The reasons why not are counted if that is wanted.
-    pub(crate) fn is_fitting_node(&mut self, info: PodInfoId, node: NodeId, counts_reasons: bool) -> bool {
-        let pod = self.cluster.info(info).pod;
-        let Some(job) = self.cluster.pod(pod).job else { return false };
-        let rejection = match self.check_node(pod, job, node, counts_reasons) {
-            Ok(()) => return true,
-            Err(rejection) => rejection,
-        };
-        if let Some(rejection) = rejection.filter(|_| counts_reasons) {
-            let job = self.cluster.job_mut(job);
-            match job.pod_fit_errors.get_mut(&pod) {
-                Some(errors) => errors.add(&rejection),
-                None => {
-                    let mut errors = PodFitErrors::default();
-                    errors.add(&rejection);
-                    job.add_pod_fit_errors(pod, errors);
-                }
+    pub(crate) fn is_fitting_node(
+        &mut self,
+        job: JobId,
+        pod: PodId,
+        node: NodeId,
+        counts_reasons: bool,
+    ) -> bool {
+        let checked = self.check_node(pod, job, node, counts_reasons);
+        if counts_reasons && let Err(Some(rejection)) = &checked {
+            self.count_rejection(job, pod, rejection);
+        }
+        checked.is_ok()
+    }
+
+    /// Counts a rejection among the fit errors of a pod.
+    pub(super) fn count_rejection(&mut self, job: JobId, pod: PodId, rejection: &Rejection) {
+        let job = self.cluster.job_mut(job);
+        match job.pod_fit_errors.get_mut(&pod) {
+            Some(errors) => errors.add(rejection),
+            None => {
+                let mut errors = PodFitErrors::default();
+                errors.add(rejection);
+                job.add_pod_fit_errors(pod, errors);
             }
         }
-        false
     }
 
     /// The checks of a pod on a node. The reason may be missing where resources do not suffice.

@@ -4,11 +4,13 @@
 //! compared by the jobs at the top of the heaps below them, which may not be the best at that moment. That is how the
 //! original does it, and the order of jobs depends on it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::Session;
 use super::heap;
 use super::order::QueueCandidate;
+use super::victim_sums::VictimSums;
 use crate::cluster::ids::{JobId, QueueId};
 use crate::cluster::status::PodStatus;
 
@@ -39,6 +41,7 @@ pub(crate) struct JobOrder {
     nodes: Vec<QueueNode>,
     node_of_queue: BTreeMap<QueueId, usize>,
     popped: BTreeMap<QueueId, Vec<JobId>>,
+    sums: RefCell<VictimSums>,
 }
 
 /// A queue in the tree.
@@ -67,6 +70,7 @@ impl JobOrder {
             nodes: Vec::new(),
             node_of_queue: BTreeMap::new(),
             popped: BTreeMap::new(),
+            sums: RefCell::default(),
         }
     }
 
@@ -224,13 +228,13 @@ impl JobOrder {
 
     fn is_node_before(&self, session: &mut Session, left: usize, right: usize) -> bool {
         let is_reversed = self.options.is_for_victims;
-        let Some(left) = self.candidate(left) else { return !is_reversed };
-        let Some(right) = self.candidate(right) else { return is_reversed };
+        let Some(left) = self.candidate(session, left) else { return !is_reversed };
+        let Some(right) = self.candidate(session, right) else { return is_reversed };
         session.is_queue_before(&left, &right) != is_reversed
     }
 
     /// A queue with the job at the top below it; `None` if there is none.
-    fn candidate(&self, node: usize) -> Option<QueueCandidate> {
+    fn candidate(&self, session: &Session, node: usize) -> Option<QueueCandidate> {
         let mut leaf = node;
         let job = loop {
             match &self.nodes[leaf].children {
@@ -240,11 +244,12 @@ impl JobOrder {
         };
         let queue = self.nodes[node].queue;
         if !self.options.is_for_victims {
-            return Some(QueueCandidate { queue, job: Some(job), victims: Vec::new() });
+            return Some(QueueCandidate { queue, job: Some(job), without_victims: None });
         }
-        let mut victims = self.popped.get(&self.nodes[leaf].queue).cloned().unwrap_or_default();
-        victims.push(job);
-        Some(QueueCandidate { queue, job: None, victims })
+        let leaf = self.nodes[leaf].queue;
+        let popped = self.popped.get(&leaf).map_or(&[][..], Vec::as_slice);
+        let without_victims = self.sums.borrow_mut().without_victims(session, queue, leaf, popped, job);
+        Some(QueueCandidate { queue, job: None, without_victims })
     }
 
     /// The heap of queues of a node, or of the roots.

@@ -8,15 +8,17 @@ mod node_order;
 mod open;
 mod order;
 mod task_lists;
+mod victim_sums;
 
 pub(crate) use gpu_sharing::SharedGpuChoice;
 
 use model::NamespacedName;
+use order::PodOrderKey;
 
 use crate::cluster::Cluster;
 use crate::cluster::ids::{GpuGroupId, JobId, PodId, PodInfoId, QueueId};
 use crate::cluster::status::PodStatus;
-use crate::decisions::{ActionDecisions, Commitment, Eviction, GpuGroup, Placement};
+use crate::decisions::{ActionDecisions, Commitment, Eviction, GpuGroup, Placement, SearchCounts};
 use crate::initial_state::InitialState;
 use crate::plugins::min_runtime::MinRuntime;
 use crate::plugins::node_placement::NodePlacement;
@@ -34,6 +36,12 @@ pub struct Session {
     pub(crate) settings: Settings,
     /// The plugins in the order of the configuration.
     pub(crate) plugins: Vec<Plugin>,
+    /// Those of them that order jobs.
+    pub(crate) job_order_plugins: Vec<Plugin>,
+    /// Those of them that score nodes.
+    pub(crate) node_order_plugins: Vec<Plugin>,
+    /// What plugins order pods by, by pod.
+    pub(crate) pod_order: Vec<PodOrderKey>,
     pub(crate) proportion: Option<Proportion>,
     pub(crate) predicates: Option<Predicates>,
     pub(crate) pod_affinity: Option<PodAffinity>,
@@ -42,12 +50,18 @@ pub struct Session {
     pub(crate) topology: Option<TopologyDomains>,
     /// The decisions of the actions so far; the last one is that of the present action.
     pub(crate) decisions: Vec<ActionDecisions>,
+    pub(crate) search_counts: SearchCounts,
     pub(crate) initial: InitialState,
     /// What is noteworthy about the settings.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Session {
+    /// How much was searched for victims so far.
+    pub fn search_counts(&self) -> SearchCounts {
+        self.search_counts
+    }
+
     /// Charges the queues of a pod.
     pub(crate) fn allocate_event(&mut self, info: PodInfoId) {
         if let Some(proportion) = &mut self.proportion {
@@ -105,10 +119,8 @@ impl Session {
         if !self.cluster.update_status(info, PodStatus::Releasing) {
             return false;
         }
-        let Cluster { nodes, pods, infos, names, .. } = &mut self.cluster;
-        let info_of_pod = &mut infos[info];
-        let Some(node) = info_of_pod.node.known() else { return false };
-        if nodes[node.index()].update_pod(info_of_pod, &pods[pod.index()], names).is_err() {
+        let Some(node) = self.cluster.info(info).node.known() else { return false };
+        if self.cluster.update_on_node(info, node).is_err() {
             return false;
         }
         self.deallocate_event(info);

@@ -1,26 +1,68 @@
 //! The order in which nodes are tried for a pod.
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
 use super::Session;
-use crate::cluster::ids::{NodeId, PodId, PodInfoId};
+use crate::cluster::ids::{JobId, NodeId, PodId};
+use crate::plugins::node_fit::is_allocatable_on_releasing_or_idle;
 use crate::plugins::node_placement::AllocatableRange;
 use crate::plugins::registry::Plugin;
 use crate::plugins::{gpu_sharing_order, node_availability, nominated_node, resource_type};
 
+/// The nodes that are tried for a pod, in their order. Those without enough resources would be tried too, and rejected:
+/// they are kept apart, and matter only for the reasons of a pod.
+#[derive(Debug)]
+pub(crate) struct OrderedNodes {
+    range: Option<AllocatableRange>,
+    /// Nodes with enough resources.
+    fitting: BinaryHeap<ScoredNode>,
+    /// All others.
+    unfit: Vec<NodeId>,
+}
+
+/// A node with its score. The greatest is tried first: the one with the highest score, or the first name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScoredNode {
+    score: f64,
+    pub node: NodeId,
+}
+
 impl Session {
-    /// Nodes by score, the best first, and by name among equally good ones.
-    pub(crate) fn ordered_nodes(&mut self, info: PodInfoId, nodes: &[NodeId]) -> Vec<NodeId> {
-        let pod = self.cluster.info(info).pod;
-        let range = self.start_scoring(pod, nodes);
-        let mut scored = Vec::with_capacity(nodes.len());
+    /// The nodes that are tried for a pod.
+    pub(crate) fn ordered_nodes(&mut self, id: PodId, nodes: &[NodeId]) -> OrderedNodes {
+        let range = self.start_scoring(id, nodes);
+        let pod = self.cluster.pod(id);
+        let (mut fitting, mut unfit) = (Vec::new(), Vec::new());
         for &node in nodes {
-            if let Some(score) = self.score_node(pod, node, range, |_, _| {}) {
-                scored.push((score, node));
+            if !is_allocatable_on_releasing_or_idle(pod, self.cluster.node(node)) {
+                unfit.push(node);
+            } else if let Some(score) = self.score_node(id, node, range, |_, _| {}) {
+                fitting.push(ScoredNode { score, node });
             }
         }
-        scored.sort_unstable_by(|(left, left_node), (right, right_node)| {
-            right.total_cmp(left).then_with(|| left_node.cmp(right_node))
-        });
-        scored.into_iter().map(|(_, node)| node).collect()
+        OrderedNodes { range, fitting: fitting.into(), unfit }
+    }
+
+    /// Counts why nodes without enough resources were rejected that were tried before another one; all if no other was
+    /// successful.
+    pub(crate) fn count_unfit_nodes(
+        &mut self,
+        job: JobId,
+        id: PodId,
+        nodes: &OrderedNodes,
+        before: Option<ScoredNode>,
+    ) {
+        for &node in &nodes.unfit {
+            let is_tried = match self.score_node(id, node, nodes.range, |_, _| {}) {
+                // It is in no domain of the pod's topology.
+                None => false,
+                Some(score) => before.is_none_or(|before| ScoredNode { score, node } > before),
+            };
+            if is_tried && let Err(Some(rejection)) = self.check_node(id, job, node, true) {
+                self.count_rejection(job, id, &rejection);
+            }
+        }
     }
 
     /// Prepares the scores of a pod on these nodes.
@@ -43,7 +85,7 @@ impl Session {
         let (cluster, pod) = (&self.cluster, self.cluster.pod(id));
         let node = cluster.node(node_id);
         let mut total = 0.0;
-        for &plugin in &self.plugins {
+        for &plugin in &self.node_order_plugins {
             let score = match plugin {
                 Plugin::NodeAvailability => node_availability::score(pod, node),
                 Plugin::GpuSharingOrder => gpu_sharing_order::score(pod, node),
@@ -70,3 +112,34 @@ impl Session {
         Some(total)
     }
 }
+
+// === impl OrderedNodes ===
+
+impl OrderedNodes {
+    /// Takes the next node with enough resources.
+    pub(crate) fn pop(&mut self) -> Option<ScoredNode> {
+        self.fitting.pop()
+    }
+}
+
+// === impl ScoredNode ===
+
+impl Ord for ScoredNode {
+    fn cmp(&self, other: &ScoredNode) -> Ordering {
+        self.score.total_cmp(&other.score).then_with(|| other.node.cmp(&self.node))
+    }
+}
+
+impl PartialOrd for ScoredNode {
+    fn partial_cmp(&self, other: &ScoredNode) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ScoredNode {
+    fn eq(&self, other: &ScoredNode) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for ScoredNode {}

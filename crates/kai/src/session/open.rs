@@ -3,7 +3,9 @@
 use model::Moment;
 
 use super::Session;
+use super::order::PodOrderKey;
 use crate::cluster::load;
+use crate::decisions::SearchCounts;
 use crate::initial_state::InitialState;
 use crate::plugins::arguments::Arguments;
 use crate::plugins::min_runtime::MinRuntime;
@@ -20,9 +22,13 @@ impl Session {
     /// Starts a cycle on a snapshot at a moment. No decision is taken yet.
     pub fn open(snapshot: &Snapshot, now: Moment) -> Result<Session> {
         let settings = snapshot.settings.clone();
+        let cluster = load(snapshot, now)?;
         let mut session = Session {
-            cluster: load(snapshot, now)?,
+            pod_order: cluster.pods.iter().map(PodOrderKey::of).collect(),
+            cluster,
             plugins: Vec::new(),
+            job_order_plugins: Vec::new(),
+            node_order_plugins: Vec::new(),
             proportion: None,
             predicates: None,
             pod_affinity: None,
@@ -30,6 +36,7 @@ impl Session {
             min_runtime: None,
             topology: None,
             decisions: Vec::new(),
+            search_counts: SearchCounts::default(),
             initial: InitialState::default(),
             warnings: Vec::new(),
             settings,
@@ -45,11 +52,18 @@ impl Session {
                 return Err(Error::setting("config.tiers", why));
             }
             session.plugins.push(plugin);
+            if plugin.orders_jobs() {
+                session.job_order_plugins.push(plugin);
+            }
+            if plugin.scores_nodes() {
+                session.node_order_plugins.push(plugin);
+            }
             let Session { cluster, settings, warnings, .. } = &mut session;
             let mut arguments = Arguments { plugin, values: &option.arguments, warnings };
             match plugin {
                 Plugin::Predicates => {
-                    session.predicates = Some(Predicates::new(cluster, settings.params.node_pool.name()));
+                    let node_pool = settings.params.node_pool.name();
+                    session.predicates = Some(Predicates::new(cluster, node_pool, &snapshot.storage));
                 }
                 Plugin::Proportion => {
                     session.proportion = Some(Proportion::new(cluster, &settings.params, &mut arguments));

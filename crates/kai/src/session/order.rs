@@ -4,24 +4,47 @@ use std::cmp::Ordering;
 
 use super::Session;
 use crate::cluster::ids::{JobId, PodInfoId, QueueId};
+use crate::cluster::pod::Pod;
 use crate::cluster::sub_group::Member;
+use crate::fair_share::Quantities;
 use crate::plugins::proportion::ComparedQueue;
 use crate::plugins::registry::Plugin;
-use crate::plugins::{elastic, kubeflow, priority, ray, sub_group_order, task_order};
+use crate::plugins::task_order::TaskPriority;
+use crate::plugins::{elastic, kubeflow, priority, ray, sub_group_order};
 
-/// A queue with what would change next: the next job of it, or its victims, the next one last.
-#[derive(Clone, Debug)]
+/// A queue with what would change next.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueCandidate {
     pub queue: QueueId,
+    /// Its next job; `None` where victims are ordered.
     pub job: Option<JobId>,
-    pub victims: Vec<JobId>,
+    /// What it has without its victims, the next one included; `None` where jobs are ordered.
+    pub without_victims: Option<Quantities>,
+}
+
+/// What plugins order the pods of a job by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PodOrderKey {
+    is_kubeflow_master: bool,
+    is_ray_head: bool,
+    priority: TaskPriority,
+}
+
+impl PodOrderKey {
+    pub(super) fn of(pod: &Pod) -> PodOrderKey {
+        PodOrderKey {
+            is_kubeflow_master: kubeflow::is_master(pod),
+            is_ray_head: ray::is_head(pod),
+            priority: TaskPriority::of(pod),
+        }
+    }
 }
 
 impl Session {
     /// Whether a job comes before another.
     pub(crate) fn is_job_before(&self, left: JobId, right: JobId) -> bool {
         let (left, right) = (self.cluster.job(left), self.cluster.job(right));
-        let by_plugins = self.plugins.iter().map(|plugin| match plugin {
+        let by_plugins = self.job_order_plugins.iter().map(|plugin| match plugin {
             Plugin::Priority => priority::compare_jobs(left, right),
             Plugin::Elastic => elastic::compare_jobs(left, right),
             _ => Ordering::Equal,
@@ -34,14 +57,21 @@ impl Session {
 
     /// Whether a pod comes before another of its job.
     pub(crate) fn is_pod_before(&self, left: PodInfoId, right: PodInfoId) -> bool {
-        let (left, right) = (self.cluster.pod_of(left), self.cluster.pod_of(right));
-        let by_plugins = self.plugins.iter().map(|plugin| match plugin {
-            Plugin::Kubeflow => kubeflow::compare_pods(left, right),
-            Plugin::Ray => ray::compare_pods(left, right),
-            Plugin::TaskOrder => task_order::compare_pods(left, right),
-            _ => Ordering::Equal,
-        });
-        first_difference(by_plugins)
+        let (left, right) = (self.cluster.info(left).pod, self.cluster.info(right).pod);
+        let (left_key, right_key) = (self.pod_order[left.index()], self.pod_order[right.index()]);
+        let by_plugins = if left_key == right_key && left_key.priority != TaskPriority::Invalid {
+            Ordering::Equal
+        } else {
+            let by_plugins = self.plugins.iter().map(|plugin| match plugin {
+                Plugin::Kubeflow => right_key.is_kubeflow_master.cmp(&left_key.is_kubeflow_master),
+                Plugin::Ray => right_key.is_ray_head.cmp(&left_key.is_ray_head),
+                Plugin::TaskOrder => left_key.priority.compare(right_key.priority),
+                _ => Ordering::Equal,
+            });
+            first_difference(by_plugins)
+        };
+        let (left, right) = (self.cluster.pod(left), self.cluster.pod(right));
+        by_plugins
             .then_with(|| left.view.creation_timestamp.cmp(&right.view.creation_timestamp))
             .then_with(|| left.view.uid.cmp(&right.view.uid))
             .is_lt()
@@ -71,18 +101,12 @@ impl Session {
             let (left, right) = (cluster.queue(left.queue), cluster.queue(right.queue));
             return (left.created, &left.name) < (right.created, &right.name);
         };
-        let victims = |candidate: &QueueCandidate| -> Vec<_> {
-            candidate.victims.iter().map(|victim| &cluster.job(*victim).allocated).collect()
-        };
-        let (left_victims, right_victims) = (victims(left), victims(right));
         let compared = |candidate: &QueueCandidate| ComparedQueue {
             queue: candidate.queue,
             job: candidate.job.and_then(|job| cluster.job(job).tasks_to_allocate_resources.as_ref()),
-            victims: &[],
+            without_victims: candidate.without_victims,
         };
-        let left = ComparedQueue { victims: &left_victims, ..compared(left) };
-        let right = ComparedQueue { victims: &right_victims, ..compared(right) };
-        proportion.compare_queues(cluster, left, right).is_lt()
+        proportion.compare_queues(cluster, compared(left), compared(right)).is_lt()
     }
 
     fn is_member_before(&self, job: JobId, left: Member, right: Member) -> bool {

@@ -154,10 +154,7 @@ impl Session {
     }
 
     fn collect_all_allocated(&self, job: JobId, member: Member) -> Vec<PodInfoId> {
-        let pod_sets = match member {
-            Member::Set(set) => self.cluster.job(job).tree.descendant_pod_sets(set),
-            Member::PodSet(pod_set) => vec![pod_set],
-        };
+        let pod_sets = self.cluster.job(job).tree.pod_sets_of(member);
         pod_sets.into_iter().flat_map(|pod_set| self.evictable_pods(job, pod_set, usize::MAX)).collect()
     }
 

@@ -7,7 +7,8 @@ use super::budget::{Budget, JobBudget};
 use super::filters::ScenarioFilters;
 use super::scenario::{Scenario, VictimGroup};
 use super::sub_scenarios::SubScenarios;
-use crate::cluster::ids::{JobId, NodeId, PodId, PodInfoId};
+use crate::cluster::ids::{JobId, PodId, PodInfoId};
+use crate::cluster::node_set::NodeSet;
 use crate::session::Session;
 use crate::session::job_order::JobOrder;
 
@@ -20,7 +21,7 @@ pub(super) struct ScenarioBuilder {
     victim_jobs: JobOrder,
     recorded_pods: BTreeSet<PodId>,
     /// Nodes on which the job may be placed.
-    feasible: BTreeSet<NodeId>,
+    feasible: NodeSet,
     sub_scenarios: Option<SubScenarios>,
 }
 
@@ -30,7 +31,7 @@ impl ScenarioBuilder {
         preemptor: JobId,
         recorded: Vec<Rc<VictimGroup>>,
         victim_jobs: JobOrder,
-        feasible: &BTreeSet<NodeId>,
+        feasible: &NodeSet,
     ) -> ScenarioBuilder {
         let tasks = session.tasks_to_allocate(preemptor, false);
         let recorded_infos = recorded.iter().flat_map(|group| &group.infos);

@@ -7,6 +7,7 @@ use super::budget::{Budget, JobBudget};
 use super::builder::ScenarioBuilder;
 use super::scenario::{Scenario, VictimGroup};
 use crate::cluster::ids::{JobId, NodeId, PodId, PodInfoId};
+use crate::cluster::node_set::NodeSet;
 use crate::cluster::pod_info::AssignedNode;
 use crate::plugins::registry::Plugin;
 use crate::session::Session;
@@ -62,7 +63,7 @@ impl ScenarioGenerator {
         preemptor: JobId,
         recorded: Vec<Rc<VictimGroup>>,
         victim_jobs: JobOrder,
-        feasible: &BTreeSet<NodeId>,
+        feasible: &NodeSet,
     ) -> ScenarioGenerator {
         let builder = ScenarioBuilder::new(session, preemptor, recorded, victim_jobs, feasible);
         ScenarioGenerator { kind, builder, is_started: false, ready: Vec::new() }
@@ -91,8 +92,7 @@ impl ScenarioGenerator {
                 }
                 let advances = std::mem::replace(&mut self.is_started, true);
                 let accumulated = self.builder.next_accumulated(session, advances, budget, job_budget)?;
-                let accumulated = accumulated.clone();
-                self.ready = node_local_scenarios(session, &accumulated);
+                self.ready = node_local_scenarios(session, accumulated);
                 self.ready.reverse();
             },
         }

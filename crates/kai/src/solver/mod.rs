@@ -20,7 +20,8 @@ use generators::{GeneratorKind, ScenarioGenerator};
 use scenario::{Fingerprint, VictimGroup};
 use simulation::Solution;
 
-use crate::cluster::ids::{JobId, NodeId, PodInfoId, QueueId};
+use crate::cluster::ids::{JobId, PodInfoId, QueueId};
+use crate::cluster::node_set::NodeSet;
 use crate::cluster::sub_group::SubGroupTree;
 use crate::session::Session;
 use crate::session::job_order::{JobOrder, JobOrderOptions};
@@ -38,7 +39,7 @@ pub(crate) struct VictimJobs {
 pub(crate) struct JobSolver<'a> {
     pub action: Action,
     /// Nodes on which the job may be placed without victims.
-    pub feasible_nodes: Vec<NodeId>,
+    pub feasible_nodes: NodeSet,
     pub victims: &'a mut dyn FnMut(&mut Session) -> VictimJobs,
     /// Whether the outcome of a simulation is allowed.
     pub validator: &'a mut dyn FnMut(&mut Session, &Scenario) -> bool,
@@ -76,7 +77,7 @@ enum Probe {
 impl<'a> JobSolver<'a> {
     pub(crate) fn new(
         action: Action,
-        feasible_nodes: Vec<NodeId>,
+        feasible_nodes: NodeSet,
         victims: &'a mut dyn FnMut(&mut Session) -> VictimJobs,
         validator: &'a mut dyn FnMut(&mut Session, &Scenario) -> bool,
         budget: &'a mut ActionBudget,
@@ -100,6 +101,7 @@ impl<'a> JobSolver<'a> {
             return SearchResult::Unsolved;
         }
         let Some(mut job_budget) = self.budget.start_job() else { return SearchResult::BudgetExhausted };
+        session.search_counts.jobs += 1;
         let kinds = GeneratorKind::of_plugins(&session.plugins);
         let mut result = SearchResult::Unsolved;
         for kind in kinds {
@@ -173,7 +175,7 @@ impl<'a> JobSolver<'a> {
         generator_budget: &mut Budget,
     ) -> Probe {
         let partial = partial_job(session, job, tasks);
-        let mut feasible: BTreeSet<NodeId> = self.feasible_nodes.iter().copied().collect();
+        let mut feasible = self.feasible_nodes.clone();
         let recorded_nodes =
             recorded.infos.iter().filter_map(|info| session.cluster.info(*info).node.known());
         feasible.extend(recorded_nodes);

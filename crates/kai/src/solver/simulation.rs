@@ -10,6 +10,7 @@ use super::JobSolver;
 use super::scenario::{Scenario, VictimGroup};
 use crate::cluster::gpu::GpuRequirement;
 use crate::cluster::ids::{JobId, NodeId, PodInfoId, QueueId};
+use crate::cluster::node_set::NodeSet;
 use crate::cluster::queue::Queue;
 use crate::cluster::status::PodStatus;
 use crate::cluster::text::{GIGA, MILLI, humanize};
@@ -37,13 +38,15 @@ impl JobSolver<'_> {
         &mut self,
         session: &mut Session,
         scenario: &Scenario,
-        feasible: &mut BTreeSet<NodeId>,
+        feasible: &mut NodeSet,
     ) -> Option<Solution> {
         let victims: Vec<PodInfoId> =
             scenario.recorded_infos.iter().chain(&scenario.potential).copied().collect();
         if victims.is_empty() {
             return None;
         }
+        session.search_counts.scenarios += 1;
+        session.search_counts.evictions += victims.len() as u64;
         let mut statement = Statement::default();
         let checkpoint = statement.checkpoint();
         let reasons = self.eviction_reasons(session, scenario.preemptor, &victims);
@@ -55,9 +58,9 @@ impl JobSolver<'_> {
         }
         let nodes = victims.iter().filter_map(|victim| session.cluster.info(*victim).node.known());
         let added: Vec<NodeId> = nodes.filter(|node| feasible.insert(*node)).collect();
-        let nodes: Vec<NodeId> = feasible.iter().copied().collect();
+        let nodes: Vec<NodeId> = feasible.iter().collect();
         if !place_all(session, &mut statement, scenario.preemptor, &victims, &nodes) {
-            feasible.retain(|node| !added.contains(node));
+            added.into_iter().for_each(|node| feasible.remove(node));
             statement.roll_back(session, checkpoint);
             return None;
         }
@@ -68,7 +71,7 @@ impl JobSolver<'_> {
         let mut lost = with_status(session, PodStatus::Releasing);
         lost.extend(with_status(session, PodStatus::Pipelined));
         if !(self.validator)(session, scenario) {
-            feasible.retain(|node| !added.contains(node));
+            added.into_iter().for_each(|node| feasible.remove(node));
             statement.discard(session);
             return None;
         }
@@ -123,18 +126,22 @@ fn place_all(
     let preemptor_id = cluster.job(preemptor).id;
     let victim_jobs: BTreeSet<JobId> =
         victims.iter().filter_map(|victim| cluster.pod_of(*victim).job).collect();
-    let mut jobs: BTreeSet<JobId> =
-        cluster.job_ids().filter(|job| cluster.job(*job).has_status(PodStatus::Pending)).collect();
+    let mut jobs = cluster.pending_jobs.clone();
     jobs.extend(&victim_jobs);
     // The partial copy takes the place of the job.
     let jobs: Vec<JobId> = jobs.into_iter().filter(|job| *job != preemptor_id).chain([preemptor]).collect();
     let mut order = JobOrder::new(JobOrderOptions::default());
     order.add_jobs(session, jobs);
     let mut is_placed = false;
-    while let Some(job) = order.pop(session) {
+    let mut tried = 0;
+    // The jobs behind the last one that is tried do not matter.
+    while tried <= victim_jobs.len()
+        && let Some(job) = order.pop(session)
+    {
         if job != preemptor && !victim_jobs.contains(&job) {
             continue;
         }
+        tried += 1;
         session.compute_tasks_to_allocate_resources(job, false);
         let was_placed = place_job(session, statement, nodes, job, true);
         if job == preemptor {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::scenario::Scenario;
 use crate::cluster::ids::{NodeId, PodInfoId};
+use crate::cluster::node_set::NodeSet;
 use crate::session::Session;
 
 /// Scenarios with the victims of some nodes. Pods that are evicted together stay together, wherever they are.
@@ -21,7 +22,7 @@ pub(super) struct SubScenarios {
 }
 
 impl SubScenarios {
-    pub(super) fn new(session: &Session, base: &Scenario, feasible: &BTreeSet<NodeId>) -> SubScenarios {
+    pub(super) fn new(session: &Session, base: &Scenario, feasible: &NodeSet) -> SubScenarios {
         let cluster = &session.cluster;
         let requests = || base.pending.iter().map(|info| cluster.pod_of(*info).gpu.quota());
         let demand: f64 = requests().sum();
@@ -37,8 +38,7 @@ impl SubScenarios {
         let capacities: BTreeMap<NodeId, f64> = node_batches
             .iter()
             .map(|(node, indexes)| {
-                let mut capacity =
-                    recorded(*node) + cluster.node(*node).idle_or_releasing_gpus(&cluster.names);
+                let mut capacity = recorded(*node) + cluster.node(*node).idle_or_releasing_gpus();
                 for info in indexes.iter().flat_map(|index| &batches[*index]) {
                     let info = cluster.info(*info);
                     if info.node.known() == Some(*node) {
@@ -55,8 +55,8 @@ impl SubScenarios {
         });
         let mut baseline = 0.0;
         for node in feasible.iter().filter(|node| !node_batches.contains_key(node)) {
-            baseline += cluster.node(*node).idle_or_releasing_gpus(&cluster.names);
-            baseline += recorded(*node);
+            baseline += cluster.node(node).idle_or_releasing_gpus();
+            baseline += recorded(node);
         }
         let next_count = least_covering(&nodes, &capacities, demand - baseline);
         SubScenarios { nodes, node_batches, batches, next_count, step: 1 }

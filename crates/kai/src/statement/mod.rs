@@ -1,15 +1,17 @@
 //! Statements: changes of the cycle that are committed together, or undone.
 
+mod log;
 mod operation;
 mod undo;
 
 use std::sync::Arc;
 
+use log::OperationLog;
 pub(crate) use operation::EvictionReason;
 use operation::{Operation, PreviousState};
 
-use crate::cluster::Cluster;
 use crate::cluster::ids::{JobId, NodeId, PodInfoId};
+use crate::cluster::node::{AlreadyOnNode, NotOnNode};
 use crate::cluster::pod_info::AssignedNode;
 use crate::cluster::status::PodStatus;
 use crate::session::Session;
@@ -17,7 +19,7 @@ use crate::session::Session;
 /// Changes of the cycle that are committed together, or undone.
 #[derive(Debug, Default)]
 pub(crate) struct Statement {
-    operations: Vec<Operation>,
+    operations: OperationLog,
 }
 
 /// A position in a statement to which it can be rolled back.
@@ -41,14 +43,15 @@ impl Statement {
         info: PodInfoId,
         reason: &Arc<EvictionReason>,
     ) -> Result<(), Impossible> {
-        let previous = PreviousState::of(session.cluster.info(info));
+        let state = session.cluster.info(info);
+        let (pod, previous) = (state.pod, PreviousState::of(state));
         let node = previous.node.known().ok_or(Impossible)?;
         if !session.cluster.update_status(info, PodStatus::Releasing) {
             return Err(Impossible);
         }
-        update_on_node(session, info, node)?;
+        session.cluster.update_on_node(info, node)?;
         session.deallocate_event(info);
-        self.operations.push(Operation::Evict { info, previous, node, reason: reason.clone() });
+        self.operations.push(Operation::Evict { info, pod, previous, node, reason: reason.clone() });
         session.cluster.infos[info].is_virtual_status = true;
         Ok(())
     }
@@ -82,13 +85,10 @@ impl Statement {
         match groups_on_node {
             Some(groups) if moves_to_other_gpus => {
                 previous.gpu_groups = groups;
-                let Cluster { nodes, pods, infos, names, .. } = &mut session.cluster;
-                let state = &mut infos[info];
-                let pod = &pods[state.pod.index()];
-                nodes[node.index()].add_pod_on_other_gpus(state, pod, names);
+                session.cluster.add_to_other_gpus(info, node);
             }
-            Some(_) => drop(update_on_node(session, info, node)),
-            None => add_to_node(session, info, node)?,
+            Some(_) => drop(session.cluster.update_on_node(info, node)),
+            None => session.cluster.add_to_node(info, node)?,
         }
         session.allocate_event(info);
         self.operations.push(Operation::Pipeline { info, previous, node });
@@ -107,7 +107,7 @@ impl Statement {
             return Err(Impossible);
         }
         session.cluster.infos[info].node = AssignedNode::Node(node);
-        add_to_node(session, info, node)?;
+        session.cluster.add_to_node(info, node)?;
         session.allocate_event(info);
         // The copy is what is committed, with the present state of the pod.
         let copy = session.cluster.infos.copy(info);
@@ -125,7 +125,7 @@ impl Statement {
     ) -> Result<(), Impossible> {
         let is_of_job = |session: &Session, info: PodInfoId| session.cluster.pod_of(info).job == Some(job);
         for index in 0..self.operations.len() {
-            if let Operation::Allocate { copy, node, .. } = self.operations[index]
+            if let Operation::Allocate { copy, node, .. } = *self.operations.get(index)
                 && is_of_job(session, copy)
             {
                 undo::unallocate(session, copy, true)?;
@@ -141,11 +141,11 @@ impl Statement {
 
     /// Makes the changes final, and records them.
     pub(crate) fn commit(self, session: &mut Session) {
-        for (index, operation) in self.operations.iter().enumerate() {
-            if !self.is_valid(index) {
+        for index in 0..self.operations.len() {
+            if !self.operations.is_valid(index) {
                 continue;
             }
-            match operation {
+            match self.operations.get(index) {
                 Operation::Evict { info, reason, .. } => {
                     let pod = session.cluster.info(*info).pod;
                     session.cluster.infos[*info].is_virtual_status = false;
@@ -167,16 +167,14 @@ impl Statement {
     }
 }
 
-fn add_to_node(session: &mut Session, info: PodInfoId, node: NodeId) -> Result<(), Impossible> {
-    let Cluster { nodes, pods, infos, names, .. } = &mut session.cluster;
-    let state = &mut infos[info];
-    let pod = &pods[state.pod.index()];
-    nodes[node.index()].add_pod(state, pod, names).map_err(|_| Impossible)
+impl From<AlreadyOnNode> for Impossible {
+    fn from(_: AlreadyOnNode) -> Impossible {
+        Impossible
+    }
 }
 
-fn update_on_node(session: &mut Session, info: PodInfoId, node: NodeId) -> Result<(), Impossible> {
-    let Cluster { nodes, pods, infos, names, .. } = &mut session.cluster;
-    let state = &mut infos[info];
-    let pod = &pods[state.pod.index()];
-    nodes[node.index()].update_pod(state, pod, names).map_err(|_| Impossible)
+impl From<NotOnNode> for Impossible {
+    fn from(_: NotOnNode) -> Impossible {
+        Impossible
+    }
 }

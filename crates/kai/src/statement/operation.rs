@@ -14,7 +14,7 @@ use crate::settings::Action;
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
     /// A pod is evicted.
-    Evict { info: PodInfoId, previous: PreviousState, node: NodeId, reason: Arc<EvictionReason> },
+    Evict { info: PodInfoId, pod: PodId, previous: PreviousState, node: NodeId, reason: Arc<EvictionReason> },
     /// A pod waits for a node's resources.
     Pipeline { info: PodInfoId, previous: PreviousState, node: NodeId },
     /// A pod is given a node. What is committed is the copy of its state.

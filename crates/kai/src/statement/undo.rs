@@ -1,8 +1,7 @@
 //! The undoing of operations.
 
 use super::operation::{Operation, PreviousState};
-use super::{Checkpoint, Impossible, Statement, add_to_node, update_on_node};
-use crate::cluster::Cluster;
+use super::{Checkpoint, Impossible, Statement};
 use crate::cluster::ids::{NodeId, PodInfoId};
 use crate::cluster::pod_info::AssignedNode;
 use crate::cluster::status::PodStatus;
@@ -26,17 +25,6 @@ impl Statement {
         }
     }
 
-    /// Whether an operation was not undone, or its undoing was.
-    pub(super) fn is_valid(&self, index: usize) -> bool {
-        let undoes =
-            |operation: &Operation| matches!(operation, Operation::Undo { operation } if *operation == index);
-        // An operation is undone by a later one.
-        match self.operations[index..].iter().position(undoes) {
-            Some(offset) => !self.is_valid(index + offset),
-            None => true,
-        }
-    }
-
     /// Undoes the first eviction of a pod that was not undone yet.
     pub(super) fn unevict_earliest(
         &mut self,
@@ -44,22 +32,16 @@ impl Statement {
         info: PodInfoId,
     ) -> Result<(), Impossible> {
         let pod = session.cluster.info(info).pod;
-        let is_eviction = |index: &usize| {
-            let operation = &self.operations[*index];
-            let evicted =
-                matches!(operation, Operation::Evict { info, .. } if session.cluster.info(*info).pod == pod);
-            evicted && self.is_valid(*index)
-        };
-        let index = (0..self.operations.len()).find(is_eviction).ok_or(Impossible)?;
+        let index = self.operations.first_valid_eviction(pod).ok_or(Impossible)?;
         self.undo(session, index)
     }
 
     /// Undoes an operation that was not undone yet.
     fn undo(&mut self, session: &mut Session, index: usize) -> Result<(), Impossible> {
-        if !self.is_valid(index) {
+        if !self.operations.is_valid(index) {
             return Ok(());
         }
-        match self.operations[index].clone() {
+        match self.operations.get(index).clone() {
             Operation::Evict { info, previous, node, .. } => unevict(session, info, previous, node),
             Operation::Pipeline { info, previous, .. } => unpipeline(session, info, previous)?,
             Operation::Allocate { info, was_virtual_status, .. } => {
@@ -73,7 +55,7 @@ impl Statement {
 
     /// Does again what was undone. That is an operation of its own, which is dropped or undone with the first one.
     fn redo(&mut self, session: &mut Session, index: usize) -> Result<(), Impossible> {
-        match self.operations[index].clone() {
+        match self.operations.get(index).clone() {
             Operation::Evict { info, reason, .. } => self.evict(session, info, &reason),
             Operation::Pipeline { info, node, .. } => self.pipeline(session, info, node, true),
             Operation::Allocate { info, node, .. } => self.allocate(session, info, node),
@@ -92,9 +74,9 @@ fn unevict(session: &mut Session, info: PodInfoId, previous: PreviousState, node
     let pod = state.pod;
     // The node has not the pod any more if that moved to other GPUs of the node.
     if session.cluster.node(node).pod(pod).is_some() {
-        let _ = update_on_node(session, info, node);
+        let _ = session.cluster.update_on_node(info, node);
     } else {
-        let _ = add_to_node(session, info, node);
+        let _ = session.cluster.add_to_node(info, node);
     }
     session.allocate_event(info);
 }
@@ -106,7 +88,8 @@ fn unpipeline(session: &mut Session, info: PodInfoId, previous: PreviousState) -
     let node = state.node.known();
     state.gpu_groups = previous.gpu_groups;
     state.is_virtual_status = previous.is_virtual_status;
-    remove_from_node(session, info, node.ok_or(Impossible)?);
+    // As in the original, it does not matter if the pod is not there.
+    let _ = session.cluster.remove_from_node(info, node.ok_or(Impossible)?);
     session.deallocate_event(info);
     session.cluster.infos[info].node = previous.node;
     Ok(())
@@ -120,16 +103,9 @@ pub(super) fn unallocate(
 ) -> Result<(), Impossible> {
     session.cluster.update_status(info, PodStatus::Pending);
     let node = session.cluster.info(info).node.known().ok_or(Impossible)?;
-    remove_from_node(session, info, node);
+    let _ = session.cluster.remove_from_node(info, node);
     session.cluster.infos[info].is_virtual_status = was_virtual_status;
     session.deallocate_event(info);
     session.cluster.infos[info].node = AssignedNode::None;
     Ok(())
-}
-
-fn remove_from_node(session: &mut Session, info: PodInfoId, node: NodeId) {
-    let Cluster { nodes, pods, infos, .. } = &mut session.cluster;
-    let pod = infos[info].pod;
-    // As in the original, it does not matter if the pod is not there.
-    let _ = nodes[node.index()].remove_pod(pod, &pods[pod.index()]);
 }

@@ -77,7 +77,6 @@ impl NodeVolumesTable {
     }
 
     /// The volumes of a node; `None` if there are none.
-    #[cfg(test)]
     pub(super) fn by_name(&self, name: &str) -> Option<&NodeVolumes> {
         self.entries.get(name)
     }

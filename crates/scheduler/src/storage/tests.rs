@@ -23,11 +23,6 @@ impl StorageCache {
         storage
     }
 
-    /// The volumes of a node, whether it was added or not.
-    pub(crate) fn node_by_name(&self, name: &str) -> Option<&NodeVolumes> {
-        self.nodes.by_name(name)
-    }
-
     pub(crate) fn apply_value(&mut self, object: &Value) -> Result<(), Arc<UnreadableObject>> {
         let object = testobjects::object(object);
         let meta = object.meta();

@@ -5,7 +5,9 @@ mod max_node_resources;
 mod node_filters;
 mod pod_affinity_filter;
 
+use model::Object;
 use rustc_hash::FxHashMap;
+use scheduler::{Code, PodClaims, VolumeFilter};
 
 pub(crate) use node_filters::{check_conditions, check_gpu_memory, check_resource_type, check_worker_labels};
 use pod_affinity_filter::AffinityState;
@@ -22,8 +24,9 @@ pub(crate) struct Predicates {
     max_resources: MaxNodeResources,
     /// The affinity of each pod that was tried, as of its last try.
     affinity: FxHashMap<PodId, PodAffinityState>,
+    volumes: VolumeFilter,
     /// Results that do not change in a cycle.
-    invariant: FxHashMap<PodId, Vec<PrePredicateError>>,
+    invariant: FxHashMap<PodId, InvariantResult>,
 }
 
 /// A check that failed before any node was looked at.
@@ -31,6 +34,16 @@ pub(crate) struct Predicates {
 pub(crate) struct PrePredicateError {
     pub predicate: &'static str,
     pub message: String,
+    /// Whether evictions cannot help.
+    is_unresolvable: bool,
+}
+
+/// The results of checks before any node that do not change in a cycle.
+#[derive(Debug, Default)]
+struct InvariantResult {
+    /// The pod's claims, for the filter of volumes; `None` if it has none.
+    claims: Option<PodClaims>,
+    errors: Vec<PrePredicateError>,
 }
 
 /// The affinity of a pod to other pods, as of its last try.
@@ -42,10 +55,14 @@ struct PodAffinityState {
 }
 
 impl Predicates {
-    pub(crate) fn new(cluster: &Cluster, node_pool: &str) -> Predicates {
+    /// The checks with these volumes, claims, storage classes and CSI objects.
+    pub(crate) fn new(cluster: &Cluster, node_pool: &str, storage: &[Object]) -> Predicates {
+        let mut volumes = VolumeFilter::default();
+        storage.iter().for_each(|object| volumes.add(object));
         Predicates {
             max_resources: max_node_resources(cluster, node_pool),
             affinity: FxHashMap::default(),
+            volumes,
             invariant: FxHashMap::default(),
         }
     }
@@ -57,7 +74,8 @@ impl Predicates {
         let names = required.affinity.as_ref().and_then(|affinity| affinity.names());
         if names.is_some_and(|names| names.is_empty()) {
             let message = "pod affinity terms conflict".to_owned();
-            errors.push(PrePredicateError { predicate: Predicate::NodeAffinity.name(), message });
+            let predicate = Predicate::NodeAffinity.name();
+            errors.push(PrePredicateError { predicate, message, is_unresolvable: true });
         }
         let state = AffinityState::new(cluster, pod);
         let entry = self.affinity.entry(pod).or_default();
@@ -66,33 +84,52 @@ impl Predicates {
         if !state.is_empty() {
             entry.state = state;
         }
-        errors.extend_from_slice(self.invariant_errors(cluster, pod));
+        errors.extend_from_slice(&self.invariant_result(cluster, pod).errors);
         errors
     }
 
     /// The first check of a pod that fails whatever is evicted.
     pub(crate) fn invariant_failure(&mut self, cluster: &Cluster, pod: PodId) -> Option<&PrePredicateError> {
-        self.invariant_errors(cluster, pod).first()
+        self.invariant_result(cluster, pod).errors.iter().find(|error| error.is_unresolvable)
     }
 
     /// The filters of kube-scheduler.
     pub(crate) fn filter(&self, cluster: &Cluster, pod: PodId, node: NodeId) -> Result<(), Rejection> {
         node_filters::filter(cluster.pod(pod), cluster.node(node))?;
-        match self.affinity.get(&pod) {
-            Some(entry) if !entry.is_skipped => entry.state.filter(cluster.node(node)),
-            Some(_) | None => Ok(()),
+        if let Some(entry) = self.affinity.get(&pod).filter(|entry| !entry.is_skipped) {
+            entry.state.filter(cluster.node(node))?;
         }
+        let Some(claims) = self.invariant.get(&pod).and_then(|result| result.claims.as_ref()) else {
+            return Ok(());
+        };
+        let node = cluster.node(node);
+        self.volumes
+            .filter(claims, node.name(), &node.view.labels)
+            .map_err(|status| Rejection::new(Predicate::VolumeBinding, status.message()))
     }
 
-    fn invariant_errors(&mut self, cluster: &Cluster, pod: PodId) -> &[PrePredicateError] {
-        let max_resources = &self.max_resources;
-        self.invariant.entry(pod).or_insert_with(|| {
-            let config_maps = missing_config_maps(cluster.pod(pod), &cluster.config_maps);
-            let too_large = max_resources.check(cluster.pod(pod), &cluster.names);
-            let error = |predicate, message| PrePredicateError { predicate, message };
-            let config_maps = config_maps.map(|message| error("ConfigMap", message));
-            let too_large = too_large.map(|message| error("MaxNodePoolResources", message));
-            config_maps.into_iter().chain(too_large).collect()
+    fn invariant_result(&mut self, cluster: &Cluster, id: PodId) -> &InvariantResult {
+        let (volumes, max_resources) = (&self.volumes, &self.max_resources);
+        self.invariant.entry(id).or_insert_with(|| {
+            let pod = cluster.pod(id);
+            let mut result = InvariantResult::default();
+            let mut add = |predicate, message, is_unresolvable| {
+                result.errors.push(PrePredicateError { predicate, message, is_unresolvable });
+            };
+            match volumes.pre_filter(&pod.view) {
+                Ok(claims) => result.claims = claims,
+                Err(status) => {
+                    let is_unresolvable = status.code == Code::UnschedulableAndUnresolvable;
+                    add(Predicate::VolumeBinding.name(), status.message(), is_unresolvable);
+                }
+            }
+            if let Some(message) = missing_config_maps(pod, &cluster.config_maps) {
+                add("ConfigMap", message, true);
+            }
+            if let Some(message) = max_resources.check(pod, &cluster.names) {
+                add("MaxNodePoolResources", message, true);
+            }
+            result
         })
     }
 }

@@ -11,6 +11,7 @@ use crate::cluster::fit_errors::{Predicate, Rejection};
 use crate::cluster::ids::PodId;
 use crate::cluster::node::Node;
 use crate::cluster::pod::Pod;
+use crate::plugins::matchable_pods::MatchablePods;
 
 /// Pods that match, by topology key and domain.
 type DomainCounts = FxHashMap<(Arc<str>, Arc<str>), i64>;
@@ -44,16 +45,19 @@ impl AffinityState {
             anti_affinity_keys: keys(anti_affinity),
             ..AffinityState::default()
         };
-        for node in &cluster.nodes {
+        for node in cluster.nodes_with_affinity() {
             for other in node.pods_with_affinity().iter().map(|other| cluster.pod(*other)) {
                 for term in other.spec.required_anti_affinity.iter().filter(|term| matches(term, pod)) {
                     count(&mut state.existing_anti_affinity, term, node);
                 }
             }
-            if affinity.is_empty() && anti_affinity.is_empty() {
-                continue;
-            }
-            for other in node.affinity_pods().iter().map(|other| cluster.pod(*other)) {
+        }
+        if affinity.is_empty() && anti_affinity.is_empty() {
+            return state;
+        }
+        let matchable = MatchablePods::new(cluster, affinity.iter().chain(anti_affinity));
+        for node in &cluster.nodes {
+            for other in matchable.of(node.affinity_pods()).map(|other| cluster.pod(other)) {
                 if matches_all(affinity, other) {
                     affinity.iter().for_each(|term| count(&mut state.affinity, term, node));
                 }

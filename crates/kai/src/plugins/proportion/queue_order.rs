@@ -14,8 +14,8 @@ pub(crate) struct ComparedQueue<'a> {
     pub queue: QueueId,
     /// The request of its next job; `None` where victims are ordered.
     pub job: Option<&'a ResourceVector>,
-    /// What its victims have, the next one last.
-    pub victims: &'a [&'a ResourceVector],
+    /// What it has without its victims; `None` where jobs are ordered.
+    pub without_victims: Option<Quantities>,
 }
 
 impl Proportion {
@@ -53,16 +53,16 @@ impl Proportion {
                 )
             })
             .then_with(|| {
-                let dominant = |share: &QueueShare, job: &Quantities, victims: &[&ResourceVector]| {
-                    let mut allocated = share.allocated();
-                    allocated.add(job);
-                    for victim in victims {
-                        allocated.subtract(&quantify(victim, &cluster.names));
-                    }
+                let dominant = |share: &QueueShare, job: &Quantities, without_victims: Option<Quantities>| {
+                    let allocated = without_victims.unwrap_or_else(|| {
+                        let mut with_job = share.allocated();
+                        with_job.add(job);
+                        with_job
+                    });
                     share.dominant_share(&allocated, &self.total)
                 };
-                let left = dominant(left_share, &left_job, left.victims);
-                compare(left, dominant(right_share, &right_job, right.victims))
+                let left = dominant(left_share, &left_job, left.without_victims);
+                compare(left, dominant(right_share, &right_job, right.without_victims))
             })
             .then_with(|| {
                 let dominant = |share: &QueueShare| share.dominant_share(&share.allocated(), &self.total);

@@ -192,9 +192,9 @@ impl Proportion {
 fn leveled_queues(cluster: &Cluster, reclaimer: QueueId, victim: QueueId) -> (QueueId, QueueId) {
     let (reclaimers, victims) =
         (path_from_root(&cluster.queues, reclaimer), path_from_root(&cluster.queues, victim));
-    let pairs: Vec<(QueueId, QueueId)> = reclaimers.into_iter().zip(victims).collect();
-    let differing = pairs.iter().find(|(reclaimer, victim)| reclaimer != victim);
-    *differing.or(pairs.last()).expect("a path has at least its own queue")
+    let mut pairs = reclaimers.into_iter().zip(victims);
+    let last = pairs.clone().next_back();
+    pairs.find(|(reclaimer, victim)| reclaimer != victim).or(last).expect("a path has at least its own queue")
 }
 
 fn involved_resources<'v>(vectors: impl Iterator<Item = &'v ResourceVector>) -> [bool; 3] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cluster::ids::NodeId;
 use crate::cluster::node::Node;
+use crate::cluster::node_set::NodeSet;
 use crate::cluster::resources::ResourceVector;
 use crate::cluster::topology::Topology;
 
@@ -86,7 +87,7 @@ impl TopologyTree {
     }
 
     /// The narrowest domain that has all of these nodes, but none below the preferred level.
-    pub(super) fn lowest_common_domain(&self, nodes: &BTreeSet<NodeId>, preferred: &str) -> DomainId {
+    pub(super) fn lowest_common_domain(&self, nodes: &NodeSet, preferred: &str) -> DomainId {
         let mut nodes = nodes.iter().filter_map(|node| self.of_nodes[node.index()].as_ref());
         let Some(first) = nodes.next() else { return self.root() };
         let rest: Vec<&Vec<DomainId>> = nodes.collect();

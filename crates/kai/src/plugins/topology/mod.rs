@@ -16,6 +16,7 @@ use super::scores::TOPOLOGY;
 use crate::cluster::Cluster;
 use crate::cluster::fit_errors::{JobFitError, POD_SCHEDULING_ERRORS};
 use crate::cluster::ids::{JobId, NodeId, PodInfoId};
+use crate::cluster::node_set::NodeSet;
 use crate::cluster::sub_group::{Member, TopologyConstraint};
 
 /// The topology trees, and the scores of the job that is being placed.
@@ -91,7 +92,7 @@ impl TopologyDomains {
         }
         let name = tree.name(group.member).clone();
         let fit = fit::GroupFit::new(cluster, group, &name);
-        let valid: BTreeSet<NodeId> = nodes.into_iter().filter(|node| topology.contains(*node)).collect();
+        let valid: NodeSet = nodes.into_iter().filter(|node| topology.contains(*node)).collect();
         let common = topology.lowest_common_domain(&valid, &constraint.preferred_level);
         topology.start(common, &fit, cluster);
         if fit.check(topology, common, cluster).is_err() {
@@ -115,7 +116,7 @@ impl TopologyDomains {
         let ordered = topology.in_search_order(&allocatable);
         let node_sets = ordered.into_iter().map(|domain| {
             let nodes = topology.domain(domain).nodes.iter();
-            nodes.filter(|node| valid.contains(node)).copied().collect()
+            nodes.copied().filter(|node| valid.contains(*node)).collect()
         });
         Some(node_sets.collect())
     }

@@ -15,6 +15,8 @@ use crate::solver::scenario::Scenario;
 pub(super) struct DomainGpus {
     levels: BTreeMap<RequiredLevel, LevelGpus>,
     known: FxHashSet<PodId>,
+    /// How many further victims were looked at.
+    seen_victims: usize,
 }
 
 /// A topology and a level of it.
@@ -51,18 +53,23 @@ impl DomainGpus {
             for node in &cluster.nodes {
                 if let Some(value) = node.view.labels.get_shared(label).filter(|value| !value.is_empty()) {
                     let gpus = level.domains.entry(value.clone()).or_default();
-                    *gpus += node.idle_or_releasing_gpus(&cluster.names);
+                    *gpus += node.idle_or_releasing_gpus();
                 }
             }
         }
-        Some(DomainGpus { levels, known: FxHashSet::default() })
+        let mut filter = DomainGpus { levels, known: FxHashSet::default(), seen_victims: 0 };
+        for &info in &scenario.recorded_infos {
+            filter.add_victim(session, info);
+        }
+        Some(filter)
     }
 
     /// Whether every subgroup finds a domain.
     pub(super) fn is_valid(&mut self, session: &Session, scenario: &Scenario) -> bool {
-        for &info in scenario.recorded_infos.iter().chain(&scenario.potential) {
+        for &info in &scenario.potential[self.seen_victims..] {
             self.add_victim(session, info);
         }
+        self.seen_victims = scenario.potential.len();
         self.levels.values().all(|level| {
             let mut capacities: Vec<f64> = level.domains.values().copied().collect();
             capacities.sort_unstable_by(|left, right| right.total_cmp(left));

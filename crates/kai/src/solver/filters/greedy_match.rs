@@ -4,14 +4,22 @@
 /// capacity is enough.
 pub(super) fn all_match(demands: &[f64], capacities: &[f64]) -> bool {
     let mut taken = vec![0.0; capacities.len()];
+    // Holders before this one have no room for the present demand.
+    let (mut first, mut last_demand) = (0, f64::NAN);
     for &demand in demands {
         if demand == 0.0 {
             return true;
         }
-        let large_enough = capacities.iter().zip(&mut taken).take_while(|(capacity, _)| **capacity >= demand);
-        let mut with_room = large_enough.filter(|(capacity, taken)| **capacity - **taken >= demand);
-        match with_room.next() {
-            Some((_, taken)) => *taken += demand,
+        if demand != last_demand {
+            (first, last_demand) = (0, demand);
+        }
+        let has_room = |index: &usize| capacities[*index] - taken[*index] >= demand;
+        let mut large_enough = (first..capacities.len()).take_while(|index| capacities[*index] >= demand);
+        match large_enough.find(has_room) {
+            Some(index) => {
+                taken[index] += demand;
+                first = index;
+            }
             None => return false,
         }
     }

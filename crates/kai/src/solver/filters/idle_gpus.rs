@@ -18,6 +18,8 @@ pub(super) struct IdleGpus {
     largest: Vec<NodeId>,
     recorded: FxHashSet<PodId>,
     potential: FxHashSet<PodId>,
+    /// How many further victims were looked at.
+    seen_victims: usize,
 }
 
 impl IdleGpus {
@@ -26,13 +28,14 @@ impl IdleGpus {
         let requests = scenario.pending.iter().map(|info| cluster.pod_of(*info).gpu.quota());
         let mut demands: Vec<f64> = requests.collect();
         demands.sort_unstable_by(|left, right| right.total_cmp(left));
-        let gpus = cluster.nodes.iter().map(|node| node.idle_or_releasing_gpus(&cluster.names)).collect();
+        let gpus = cluster.nodes.iter().map(|node| node.idle_or_releasing_gpus()).collect();
         let mut filter = IdleGpus {
             demands,
             gpus,
             largest: Vec::new(),
             recorded: FxHashSet::default(),
             potential: FxHashSet::default(),
+            seen_victims: 0,
         };
         let mut least = -1.0;
         for node in cluster.node_ids() {
@@ -42,25 +45,30 @@ impl IdleGpus {
                 least = filter.gpus_of_last();
             }
         }
-        filter.update(session, scenario);
+        filter.update(session, &scenario.recorded_infos, true);
+        filter.update_potential(session, scenario);
         filter
     }
 
     /// Whether every pod finds a node.
     pub(super) fn is_valid(&mut self, session: &Session, scenario: &Scenario) -> bool {
-        self.update(session, scenario);
+        self.update_potential(session, scenario);
         let capacities: Vec<f64> = self.largest.iter().map(|node| self.gpus[node.index()]).collect();
         all_match(&self.demands, &capacities)
     }
 
+    /// Adds the further victims that were added since the last call.
+    fn update_potential(&mut self, session: &Session, scenario: &Scenario) {
+        self.update(session, &scenario.potential[self.seen_victims..], false);
+        self.seen_victims = scenario.potential.len();
+    }
+
     /// Adds what victims free that were not there before.
-    fn update(&mut self, session: &Session, scenario: &Scenario) {
-        for (infos, is_recorded) in [(&scenario.recorded_infos, true), (&scenario.potential, false)] {
-            // The least of the largest nodes, as before the last one changed.
-            let mut least = self.largest.last().copied();
-            for &info in infos {
-                least = self.add_victim(session, info, is_recorded, least);
-            }
+    fn update(&mut self, session: &Session, infos: &[PodInfoId], is_recorded: bool) {
+        // The least of the largest nodes, as before the last one changed.
+        let mut least = self.largest.last().copied();
+        for &info in infos {
+            least = self.add_victim(session, info, is_recorded, least);
         }
     }
 

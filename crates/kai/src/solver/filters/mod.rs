@@ -5,10 +5,8 @@ mod greedy_match;
 mod idle_gpus;
 mod node_affinity;
 
-use std::collections::BTreeSet;
-
 use super::scenario::Scenario;
-use crate::cluster::ids::NodeId;
+use crate::cluster::node_set::NodeSet;
 use crate::session::Session;
 use domain_gpus::DomainGpus;
 use idle_gpus::IdleGpus;
@@ -23,11 +21,7 @@ pub(super) struct ScenarioFilters {
 }
 
 impl ScenarioFilters {
-    pub(super) fn new(
-        session: &Session,
-        scenario: Option<&Scenario>,
-        feasible: &BTreeSet<NodeId>,
-    ) -> ScenarioFilters {
+    pub(super) fn new(session: &Session, scenario: Option<&Scenario>, feasible: &NodeSet) -> ScenarioFilters {
         let Some(scenario) = scenario else { return ScenarioFilters::default() };
         ScenarioFilters {
             node_affinity: NodeAffinityFilter::new(session, scenario, feasible),
