@@ -192,17 +192,73 @@ fn a_partition_holds_its_own_nodes_queues_and_pod_groups() {
     }
 }
 
+fn phase(name: &str, phase: &str) -> Object {
+    let metadata = json!({
+        "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-11-01T00:00:00Z",
+        "annotations": {"pod-group-name": "job", "other": "a"},
+        "labels": {"kai.scheduler/subgroup-name": "workers", "app": "b"},
+    });
+    let spec = json!({"nodeName": "node", "containers": [{"name": "main", "image": "a"}]});
+    of_kind(
+        "v1",
+        "Pod",
+        &json!({"metadata": metadata, "spec": spec, "status": {"phase": phase, "podIP": "10.0.0.1"}}),
+    )
+}
+
+#[test]
+fn finished_pods_are_as_the_scheduler_has_them() {
+    let objects = [phase("a", "Running"), phase("b", "Succeeded"), phase("c", "Failed")];
+    let (bytes, written) = write(&objects, None);
+    let pods = written_json(&bytes)["rawObjects"]["pods"].clone();
+    assert_eq!(pods.as_array().unwrap().len(), 2);
+    let metadata = json!({"name": "b", "namespace": "ns", "uid": "b",
+        "annotations": {"pod-group-name": "job"}, "labels": {"kai.scheduler/subgroup-name": "workers"}});
+    let stub = json!({"metadata": metadata, "spec": {"containers": null}, "status": {"phase": "Succeeded"}});
+    assert_eq!(pods[1], stub);
+    assert_eq!(
+        written.added,
+        ["config (defaults of v0.17)", "schedulerParams (defaults of v0.17)", "discovery"]
+    );
+
+    // What the scheduler captured itself stays as it was.
+    let settings = of_kind(
+        "kai.kinescope.io/v1",
+        "SnapshotSettings",
+        &json!({"config": {"actions": "allocate", "tiers": [{"plugins": [{"name": "predicates"}]}]},
+            "schedulerParams": {"partitionParams": {"NodePoolLabelKey": "", "NodePoolLabelValue": ""}}}),
+    );
+    let (bytes, written) = write(&[&objects[..], &[settings]].concat(), None);
+    let json = written_json(&bytes);
+    assert_eq!(json["rawObjects"]["pods"].as_array().unwrap().len(), 3);
+    assert_eq!(json["rawObjects"]["pods"][1]["spec"]["nodeName"], "node");
+    assert_eq!(json.get("discovery"), None);
+    assert!(written.added.is_empty());
+}
+
+#[test]
+fn the_time_of_the_objects_is_written_and_read_back() {
+    let mut bytes = Vec::new();
+    let mut writer: Box<dyn formats::Writer + '_> =
+        Box::new(KaiSnapshotWriter::new(&mut bytes, None).without_config_map_data());
+    let object = of_kind("v1", "ConfigMap", &json!({"data": {"a": "b"}, "binaryData": {"c": "ZA=="}}));
+    let at: Moment = "2026-11-01T14:03:00.5Z".parse().unwrap();
+    let key = object.key(&"s".into());
+    let change = Change { seq: 0, at, seen: at, key, what: What::Added(object), inferred: false };
+    writer.change(&change).unwrap();
+    writer.finish().unwrap();
+    let json = written_json(&bytes);
+    assert_eq!(json["kinescope"]["time"], at.to_string());
+    assert_eq!(json["rawObjects"]["configMaps"], json!([{"metadata": {"name": "a"}}]));
+    assert_eq!(read(bytes).unwrap().last(), Some(&ImportItem::CaptureTime(at)));
+}
+
 #[test]
 fn objects_outside_the_snapshot_are_counted() {
-    let phase = |name: &str, phase: &str| {
-        of_kind("v1", "Pod", &json!({"metadata": {"name": name}, "status": {"phase": phase}}))
-    };
     let settings =
         |name: &str| of_kind("kai.kinescope.io/v1", "SnapshotSettings", &json!({"metadata": {"name": name}}));
     let objects = [
         phase("a", "Running"),
-        phase("b", "Succeeded"),
-        phase("c", "Failed"),
         of_kind("apps/v1", "Deployment", &json!({})),
         of_kind("metrics.k8s.io/v1beta1", "Node", &json!({})),
         settings("first"),
@@ -212,14 +268,9 @@ fn objects_outside_the_snapshot_are_counted() {
     assert_eq!(written.count, 2);
     assert_eq!(
         left_out(&written),
-        [
-            ("objects of Deployment", 1),
-            ("objects of Node", 1),
-            ("objects of SnapshotSettings", 1),
-            ("pods already completed", 2)
-        ]
-        .map(|(what, count)| (what.to_owned(), count))
-        .into()
+        [("objects of Deployment", 1), ("objects of Node", 1), ("objects of SnapshotSettings", 1)]
+            .map(|(what, count)| (what.to_owned(), count))
+            .into()
     );
     assert_readable_by_kai(&written_json(&bytes));
 }
