@@ -38,10 +38,10 @@ pub(super) struct Snapshot {
 
 #[derive(Subcommand)]
 enum SnapshotCommand {
-    Take(take::Take),
-    Run(run::Run),
-    Explain(explain::Explain),
-    Diff(diff::Diff),
+    Take(take::TakeSnapshot),
+    Run(run::RunSnapshot),
+    Explain(explain::ExplainSnapshot),
+    Diff(diff::DiffSnapshots),
 }
 
 impl Snapshot {

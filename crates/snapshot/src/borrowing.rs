@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::report::{QuantityReport, QueueReport, ResourceShare};
+use crate::queue_report::{QuantityReport, QueueReport, ResourceShare};
 
 /// A resource that queues share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

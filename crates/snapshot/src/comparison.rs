@@ -7,7 +7,8 @@ use model::NamespacedName;
 use serde::Serialize;
 
 use crate::borrowing::Resource;
-use crate::report::{InputReport, QueueReport, ResourceShare, full_name};
+use crate::queue_report::{QueueReport, ResourceShare};
+use crate::report::{InputReport, full_name};
 use crate::run::{SnapshotRun, status_name};
 
 /// The comparison of two runs.

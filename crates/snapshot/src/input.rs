@@ -64,6 +64,8 @@ pub struct HistoryMoment<'a> {
     pub partition: Option<&'a Partition>,
 }
 
+/// The most bytes of objects, without the data of ConfigMaps.
+const MAX_OBJECT_BYTES: usize = 4 << 30;
 /// Annotations of pod groups with a time of the past.
 const TIME_ANNOTATIONS: [&str; 3] = [
     "kai.scheduler/last-start-timestamp",
@@ -86,6 +88,7 @@ impl SchedulerSnapshot {
         }
         let mut objects = Vec::new();
         let mut settings = None;
+        let mut bytes = 0;
         let mut capture_time = None;
         let mut warnings = Vec::new();
         for item in kai_snapshot::read(input)? {
@@ -93,7 +96,15 @@ impl SchedulerSnapshot {
                 ImportItem::Object(object) if object.meta().kind == kai_snapshot::SETTINGS_KIND => {
                     settings = Some(object);
                 }
-                ImportItem::Object(object) => objects.push(object),
+                ImportItem::Object(object) => {
+                    let object = without_data(object)?;
+                    bytes += object.as_str().len();
+                    if bytes > MAX_OBJECT_BYTES {
+                        let limit = query::format_bytes(MAX_OBJECT_BYTES as u64);
+                        anyhow::bail!("{name}: more than {limit} of objects, which is too much to be run");
+                    }
+                    objects.push(object);
+                }
                 ImportItem::CaptureTime(time) => capture_time = Some(time),
                 ImportItem::Warning(text) => warnings.push(text),
                 ImportItem::Change(_) | ImportItem::Gap(_) | ImportItem::TimesInferred(_) => {}
@@ -219,6 +230,16 @@ impl TimeOrigin {
             TimeOrigin::None => "none",
         }
     }
+}
+
+/// The object without the data of a ConfigMap, which snapshots may have gigabytes of: only its name matters.
+fn without_data(object: Object) -> anyhow::Result<Object> {
+    let meta = object.meta();
+    if meta.kind != "ConfigMap" {
+        return Ok(object);
+    }
+    let metadata = json!({"name": meta.name, "namespace": meta.namespace});
+    Ok(Object::parse(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string())?)
 }
 
 /// The settings of a file without any.

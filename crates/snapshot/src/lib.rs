@@ -10,6 +10,7 @@ mod explanation;
 mod input;
 mod next_cycle;
 mod overrides;
+mod queue_report;
 mod report;
 mod run;
 mod tool_log;
@@ -23,9 +24,9 @@ pub use explanation::{
 };
 pub use input::{GeneratorChoice, HistoryMoment, SchedulerSnapshot, TimeOrigin};
 pub use overrides::SettingOverride;
+pub use queue_report::{QuantityReport, QueueReport, QueueResources, ResourceShare};
 pub use report::{
-    ActionReport, CycleReport, EvictionReport, InputReport, PendingReport, PlacementReport, QuantityReport,
-    QueueReport, QueueResources, ResourceShare, RunReport,
+    ActionReport, CycleReport, EvictionReport, InputReport, PendingReport, PlacementReport, RunReport,
 };
 pub use run::{RunOptions, SnapshotRun, run};
 pub use tool_log::{LogLine, ToolEvent, tool_log};

@@ -10,25 +10,25 @@ pub(super) const MAX_ROWS: usize = 40;
 const GAP: &str = "   ";
 
 /// A row of a table.
-pub(super) struct Row {
+pub(super) struct TableRow {
     cells: Vec<String>,
     is_heading: bool,
 }
 
-// === impl Row ===
+// === impl TableRow ===
 
-impl Row {
-    pub(super) fn heading<const N: usize>(cells: [&str; N]) -> Row {
-        Row { cells: cells.map(str::to_owned).to_vec(), is_heading: true }
+impl TableRow {
+    pub(super) fn heading<const N: usize>(cells: [&str; N]) -> TableRow {
+        TableRow { cells: cells.map(str::to_owned).to_vec(), is_heading: true }
     }
 
-    pub(super) fn of<const N: usize>(cells: [String; N]) -> Row {
-        Row { cells: cells.map(|cell| escape_line(&cell)).to_vec(), is_heading: false }
+    pub(super) fn of<const N: usize>(cells: [String; N]) -> TableRow {
+        TableRow { cells: cells.map(|cell| escape_line(&cell)).to_vec(), is_heading: false }
     }
 }
 
 /// Prints rows; the columns in `numbers` are aligned to the right.
-pub(super) fn write_rows(out: &mut Printer, rows: &[Row], numbers: &[usize]) -> anyhow::Result<()> {
+pub(super) fn write_rows(out: &mut Printer, rows: &[TableRow], numbers: &[usize]) -> anyhow::Result<()> {
     let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()

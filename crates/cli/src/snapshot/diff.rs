@@ -4,8 +4,8 @@ use std::io::Write;
 
 use snapshot::{Comparison, PodEnd, Resource, ResourceShare, compare, run};
 
-use super::columns::{MAX_ROWS, Row, more_rows, write_rows};
-use super::input::{HistoryArgs, PATHS_HELP, RunArgs, print_warnings, read_file_or_moment};
+use super::columns::{MAX_ROWS, TableRow, more_rows, write_rows};
+use super::input::{CycleArgs, HistoryArgs, PATHS_HELP, print_warnings, read_file_or_moment};
 use super::queue_text::{amount, is_shown};
 use crate::Outcome;
 use crate::lines::escape_line;
@@ -29,7 +29,7 @@ Examples:
 /// Run two snapshots and display the pods and queues that differ
 #[derive(clap::Args)]
 #[command(after_help = format!("{AFTER}{PATHS_HELP}{EXAMPLES}"))]
-pub(super) struct Diff {
+pub(super) struct DiffSnapshots {
     /// First snapshot: a file, or a time of --history
     #[arg(value_name = "FILE1|TIME1", allow_hyphen_values = true)]
     left: String,
@@ -39,7 +39,7 @@ pub(super) struct Diff {
     #[command(flatten)]
     history: HistoryArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: CycleArgs,
     /// Most cycles to run
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     cycles: u32,
@@ -48,7 +48,7 @@ pub(super) struct Diff {
     output: String,
 }
 
-impl Diff {
+impl DiffSnapshots {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let right_options = self.run.options(self.cycles);
         let left_options = snapshot::RunOptions { overrides: Vec::new(), ..right_options.clone() };
@@ -89,12 +89,12 @@ fn write_text(out: &mut Printer, comparison: &Comparison, wide: bool) -> anyhow:
         return Ok(());
     }
     if !comparison.pods.is_empty() {
-        let mut rows = vec![Row::heading(["POD", "POD GROUP", "BEFORE", "AFTER"])];
+        let mut rows = vec![TableRow::heading(["POD", "POD GROUP", "BEFORE", "AFTER"])];
         let limit = if wide { usize::MAX } else { MAX_ROWS };
         for difference in comparison.pods.iter().take(limit) {
             let ends = [&difference.left, &difference.right].map(|end| pod_end(end.as_ref()));
             let [left, right] = ends;
-            rows.push(Row::of([difference.pod.clone(), difference.pod_group.clone(), left, right]));
+            rows.push(TableRow::of([difference.pod.clone(), difference.pod_group.clone(), left, right]));
         }
         writeln!(out)?;
         write_rows(out, &rows, &[])?;
@@ -104,7 +104,7 @@ fn write_text(out: &mut Printer, comparison: &Comparison, wide: bool) -> anyhow:
         comparison.queues.iter().filter(|it| wide || is_relevant(comparison, it.resource)).collect();
     if !queues.is_empty() {
         let columns = ["QUEUE", "RESOURCE", "QUOTA", "FAIR SHARE", "REQUESTED", "ALLOCATED"];
-        let mut rows = vec![Row::heading(columns)];
+        let mut rows = vec![TableRow::heading(columns)];
         for difference in &queues {
             let change = |of: fn(&ResourceShare) -> f64| {
                 let text = |share: Option<&ResourceShare>| {
@@ -113,7 +113,7 @@ fn write_text(out: &mut Printer, comparison: &Comparison, wide: bool) -> anyhow:
                 let (left, right) = (text(difference.left.as_ref()), text(difference.right.as_ref()));
                 if left == right { left } else { format!("{left} → {right}") }
             };
-            rows.push(Row::of([
+            rows.push(TableRow::of([
                 difference.queue.clone(),
                 difference.resource.name().to_owned(),
                 change(|share| share.quota),

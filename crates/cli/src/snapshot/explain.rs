@@ -7,7 +7,7 @@ use model::NamespacedName;
 use snapshot::{Explanation, ExplanationSubject, explain};
 
 use super::explain_text;
-use super::input::{HistoryArgs, PATHS_HELP, RunArgs, print_warnings, read};
+use super::input::{CycleArgs, HistoryArgs, PATHS_HELP, print_warnings, read};
 use crate::Outcome;
 use crate::output::Printer;
 
@@ -28,7 +28,7 @@ Examples:
 /// Explain a pod, a pod group or a queue
 #[derive(clap::Args)]
 #[command(after_help = format!("{AFTER}{PATHS_HELP}{EXAMPLES}"))]
-pub(super) struct Explain {
+pub(super) struct ExplainSnapshot {
     /// What to explain: pod/[NAMESPACE/]NAME, podgroup/[NAMESPACE/]NAME, queue/NAME
     #[arg(value_name = "pod/NAME|podgroup/NAME|queue/NAME")]
     what: String,
@@ -44,13 +44,13 @@ pub(super) struct Explain {
     #[command(flatten)]
     history: HistoryArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: CycleArgs,
     /// Output format; wide shows all resources, nodes and scores
     #[arg(short, long, value_parser = ["table", "wide", "json"], default_value = "table")]
     output: String,
 }
 
-impl Explain {
+impl ExplainSnapshot {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let subject = self.subject()?;
         let snapshot = self.run.at_now(read(self.file.as_deref(), self.at.as_deref(), &self.history)?)?;

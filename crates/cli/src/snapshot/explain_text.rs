@@ -9,7 +9,7 @@ use snapshot::{
     Resource, ResourceShare,
 };
 
-use super::columns::{Row, more_rows, write_rows};
+use super::columns::{TableRow, more_rows, write_rows};
 use super::queue_text::{amount, is_shown, number, write_borrowing, write_queues};
 use super::run_text::{write_actions, write_pending, write_reasons};
 use crate::lines::{escape_line, wrap_text, write_field};
@@ -66,11 +66,11 @@ fn write_suitable_nodes(out: &mut Printer, nodes: &[&NodeExplanation], wide: boo
         return Ok(());
     }
     let limit = if wide { usize::MAX } else { MAX_NODES };
-    let mut rows = vec![Row::heading(["NODE", "SCORE", "OF WHICH"])];
+    let mut rows = vec![TableRow::heading(["NODE", "SCORE", "OF WHICH"])];
     rows.extend(nodes.iter().take(limit).map(|node| {
         let parts: Vec<String> =
             node.scores.iter().map(|score| format!("{} {}", score.plugin, number(score.score))).collect();
-        Row::of([node.node.clone(), node.score.map(number).unwrap_or_default(), parts.join(", ")])
+        TableRow::of([node.node.clone(), node.score.map(number).unwrap_or_default(), parts.join(", ")])
     }));
     write_rows(out, &rows, &[1])?;
     more_rows(out, nodes.len(), limit)
@@ -127,7 +127,7 @@ fn write_pod_group(out: &mut Printer, group: &PodGroupExplanation, wide: bool) -
     if group.is_stale {
         write_field(out, "Stale", "it runs with fewer pods than its gang needs", OLD)?;
     }
-    let mut rows = vec![Row::heading(["GANG", "NEEDS", "EXIST", "PLACED"])];
+    let mut rows = vec![TableRow::heading(["GANG", "NEEDS", "EXIST", "PLACED"])];
     let change = |before: usize, after: usize| match before == after {
         true => after.to_string(),
         false => format!("{before} → {after}"),
@@ -135,10 +135,10 @@ fn write_pod_group(out: &mut Printer, group: &PodGroupExplanation, wide: bool) -
     for set in group.sub_groups.iter().filter(|set| !set.name.is_empty()) {
         let name = with_level(&set.name, &set.required_topology_level);
         let needs = format!("{} subgroups", set.needed);
-        rows.push(Row::of([name, needs, "-".to_owned(), change(set.satisfied, set.satisfied_after)]));
+        rows.push(TableRow::of([name, needs, "-".to_owned(), change(set.satisfied, set.satisfied_after)]));
     }
     for set in &group.pod_sets {
-        rows.push(Row::of([
+        rows.push(TableRow::of([
             with_level(&set.name, &set.required_topology_level),
             set.min_available.to_string(),
             set.pods.to_string(),
@@ -204,10 +204,10 @@ fn write_divisions(out: &mut Printer, queue: &QueueExplanation, wide: bool) -> a
         let (divided, name) = (amount(resource, first.divided), resource.name());
         writeln!(out, "\n{name}: {divided} of {} divided", escape_line(of))?;
         let columns = ["QUEUE", "PRIORITY", "ASKS FOR", "OF QUOTA", "WEIGHT", "BEYOND", "FAIR SHARE"];
-        let mut rows = vec![Row::heading(columns)];
+        let mut rows = vec![TableRow::heading(columns)];
         rows.extend(steps.iter().map(|step| {
             let is_on_path = queue.queues.iter().any(|queue| queue.name == step.queue);
-            Row::of([
+            TableRow::of([
                 format!("{}{}", if is_on_path { "* " } else { "  " }, step.queue),
                 step.priority.to_string(),
                 amount(resource, step.asked),

@@ -31,7 +31,7 @@ pub(super) struct HistoryArgs {
 
 /// How a snapshot is run.
 #[derive(clap::Args)]
-pub(super) struct RunArgs {
+pub(super) struct CycleArgs {
     /// Actions to run, in this order [default: as configured]
     #[arg(long, value_name = "ACTIONS", value_delimiter = ',', value_parser = parse_action)]
     actions: Vec<Action>,
@@ -120,9 +120,9 @@ pub(super) fn print_warnings(out: &mut Printer, warnings: &[String]) {
     }
 }
 
-// === impl RunArgs ===
+// === impl CycleArgs ===
 
-impl RunArgs {
+impl CycleArgs {
     pub(super) fn options(&self, cycles: u32) -> RunOptions {
         RunOptions {
             actions: (!self.actions.is_empty()).then(|| self.actions.clone()),

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use snapshot::{Borrowing, QueueReport, Resource, ResourceShare};
 
-use super::columns::{MAX_ROWS, Row, more_rows, write_rows};
+use super::columns::{MAX_ROWS, TableRow, more_rows, write_rows};
 use crate::output::{Printer, format_bytes};
 
 const UNLIMITED: f64 = -1.0;
@@ -46,7 +46,7 @@ pub(super) fn write_queues(out: &mut Printer, queues: &[QueueReport], wide: bool
             Resource::Memory => "MEMORY BY QUEUE",
         };
         let columns = [title, "QUOTA", "LIMIT", "FAIR SHARE", "REQUESTED", "ALLOCATED", "BORROWED"];
-        let mut rows = vec![Row::heading(columns)];
+        let mut rows = vec![TableRow::heading(columns)];
         let limit = if wide { usize::MAX } else { MAX_ROWS };
         for queue in queues.iter().take(limit) {
             let share = resource.of(queue);
@@ -54,7 +54,7 @@ pub(super) fn write_queues(out: &mut Printer, queues: &[QueueReport], wide: bool
                 (amount(resource, share.allocated), amount(resource, share.allocated_after));
             let borrowed = share.allocated_after - share.quota;
             let is_borrowed = share.quota != UNLIMITED && borrowed > TOLERANCE;
-            rows.push(Row::of([
+            rows.push(TableRow::of([
                 format!("{}{}", "  ".repeat(queue.depth), queue.name),
                 amount(resource, share.quota),
                 amount(resource, share.limit),

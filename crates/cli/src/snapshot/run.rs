@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use snapshot::{compare, run};
 
-use super::input::{HistoryArgs, PATHS_HELP, RunArgs, print_warnings, read, read_file_or_moment};
+use super::input::{CycleArgs, HistoryArgs, PATHS_HELP, print_warnings, read, read_file_or_moment};
 use super::{diff, run_text};
 use crate::Outcome;
 use crate::output::Printer;
@@ -34,7 +34,7 @@ Examples:
 /// Run the scheduler's actions on a snapshot
 #[derive(clap::Args)]
 #[command(after_help = format!("{AFTER}{PATHS_HELP}{EXAMPLES}"))]
-pub(super) struct Run {
+pub(super) struct RunSnapshot {
     /// Snapshot: the ZIP of KAI-Scheduler, or its JSON; - for standard input
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(super) struct Run {
     #[command(flatten)]
     history: HistoryArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: CycleArgs,
     /// Most cycles to run
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     cycles: u32,
@@ -56,7 +56,7 @@ pub(super) struct Run {
     output: String,
 }
 
-impl Run {
+impl RunSnapshot {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let snapshot = self.run.at_now(read(self.file.as_deref(), self.at.as_deref(), &self.history)?)?;
         let options = self.run.options(self.cycles);

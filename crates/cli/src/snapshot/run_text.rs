@@ -4,7 +4,7 @@ use std::io::Write;
 
 use snapshot::{ActionReport, CycleReport, InputReport, PendingReport, PlacementReport, RunReport};
 
-use super::columns::{MAX_ROWS, Row, more_rows, write_rows};
+use super::columns::{MAX_ROWS, TableRow, more_rows, write_rows};
 use super::queue_text::{number, write_borrowing, write_queues};
 use crate::lines::{escape_line, wrap_text};
 use crate::output::{HEADING, OLD, Printer, count_noun};
@@ -63,10 +63,10 @@ pub(super) fn write_actions(out: &mut Printer, actions: &[ActionReport], wide: b
         }
         writeln!(out, "\n{HEADING}{}{HEADING:#}: {}", action.action, counts.join(", "))?;
         if !evicted.is_empty() {
-            let mut rows = vec![Row::heading(["EVICTED", "QUEUE", "NODE", "FOR", "OF QUEUE"])];
+            let mut rows = vec![TableRow::heading(["EVICTED", "QUEUE", "NODE", "FOR", "OF QUEUE"])];
             rows.extend(evicted.iter().take(limit).map(|it| {
                 let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-                Row::of([
+                TableRow::of([
                     it.pod.clone(),
                     it.queue.clone(),
                     text(&it.node),
@@ -100,11 +100,11 @@ pub(super) fn write_pending(out: &mut Printer, pending: &[PendingReport], wide: 
         }
     }
     let limit = if wide { usize::MAX } else { MAX_ROWS };
-    let mut rows = vec![Row::heading(["PENDING", "QUEUE", "PRIORITY", "PODS", "WHY"])];
+    let mut rows = vec![TableRow::heading(["PENDING", "QUEUE", "PRIORITY", "PODS", "WHY"])];
     rows.extend(groups.iter().take(limit).map(|group| {
         // What the nodes lack says more than that the gang was not placed.
         let reported = group.iter().find(|report| report.source == "pod").unwrap_or(&group[0]);
-        Row::of([
+        TableRow::of([
             reported.pod_group.clone(),
             reported.queue.clone(),
             reported.priority.to_string(),
@@ -156,8 +156,10 @@ fn write_messages(out: &mut Printer, action: &ActionReport, wide: bool) -> anyho
         }
     }
     let limit = if wide { usize::MAX } else { MAX_MESSAGES };
-    for line in lines.into_iter().take(limit).flat_map(|line| wrap_text(line, out.width(), 2)) {
-        writeln!(out, "  {line}")?;
+    for line in lines.into_iter().take(limit) {
+        for part in wrap_text(line, out.width(), 2) {
+            writeln!(out, "  {part}")?;
+        }
     }
     Ok(())
 }
@@ -171,7 +173,7 @@ fn write_placements(
     if placements.is_empty() {
         return Ok(());
     }
-    let mut rows = vec![Row::heading([title, "QUEUE", "NODE", "GPU"])];
+    let mut rows = vec![TableRow::heading([title, "QUEUE", "NODE", "GPU"])];
     rows.extend(placements.iter().take(limit).map(|it| {
         let gpus = match (it.gpu_count, it.gpu_portion) {
             (0, _) => "-".to_owned(),
@@ -181,7 +183,7 @@ fn write_placements(
         };
         let groups = it.gpu_groups.join(", ");
         let gpus = if groups.is_empty() { gpus } else { format!("{gpus} of {groups}") };
-        Row::of([it.pod.clone(), it.queue.clone(), it.node.clone(), gpus])
+        TableRow::of([it.pod.clone(), it.queue.clone(), it.node.clone(), gpus])
     }));
     write_rows(out, &rows, &[])?;
     more_rows(out, placements.len(), limit)

@@ -29,7 +29,7 @@ Examples:
 /// Write a moment of a history, or a live cluster, as a snapshot
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
-pub(super) struct Take {
+pub(super) struct TakeSnapshot {
     #[command(flatten)]
     history: HistoryArgs,
     /// Time in the history [default: its end]
@@ -55,7 +55,7 @@ pub(super) struct Take {
     out: Option<PathBuf>,
 }
 
-impl Take {
+impl TakeSnapshot {
     pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let options = CaptureOptions {
             anonymizer: self.anonymize.then(|| anonymizer(self.key.as_deref())).transpose()?,

@@ -44,7 +44,7 @@ Examples:
 pub(crate) struct SnapshotTool {
     /// Path to the snapshot file
     #[arg(long, value_name = "FILE", default_value = "")]
-    filename: PathBuf,
+    filename: OsString,
     /// Logging verbosity
     #[arg(long, value_name = "LEVEL", default_value_t = 4, allow_negative_numbers = true)]
     verbosity: i64,
@@ -87,7 +87,7 @@ pub(crate) fn arguments(given: Vec<OsString>) -> Vec<OsString> {
 
 impl SnapshotTool {
     pub(crate) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
-        if self.filename.as_os_str().is_empty() {
+        if self.filename.is_empty() {
             out.print_to_stderr(USAGE);
             return Ok(Outcome::Done);
         }
@@ -99,7 +99,7 @@ impl SnapshotTool {
             }
         }
         let start = Instant::now();
-        let snapshot = read_file(&self.filename, GeneratorChoice::AsListed)?;
+        let snapshot = read_file(Path::new(&self.filename), GeneratorChoice::AsListed)?;
         let mut durations = Map::new();
         let mut action_start = start;
         let mut written = Ok(());
