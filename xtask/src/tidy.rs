@@ -91,6 +91,19 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
     ),
     ("recorder", AllowedDependencies::Only(&["model", "kubernetes", "history", "formats", "live", "query"])),
     (
+        "snapshot",
+        AllowedDependencies::Only(&[
+            "model",
+            "kubernetes",
+            "history",
+            "formats",
+            "live",
+            "scheduler",
+            "kai",
+            "query",
+        ]),
+    ),
+    (
         "virtualcluster",
         AllowedDependencies::Only(&[
             "model",
@@ -172,6 +185,8 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
             "live",
             "apiserver",
             "scheduler",
+            "kai",
+            "snapshot",
             "autoscaler",
             "calibration",
             "query",

@@ -14,7 +14,6 @@ use query::OpenHistory;
 use virtualcluster::ComponentSet;
 
 use super::output::Printer;
-use super::suggestion::similar;
 use super::{InvalidArguments, Outcome, history_arg};
 use serving::ServingOptions;
 
@@ -144,7 +143,7 @@ pub(super) fn misplaced_words(arguments: &[String], error: &clap::Error) -> Opti
 /// Which command is meant by a word that is taken for a history, but for which there is no file.
 fn misspelled_control(history: &Path) -> Option<String> {
     let word = history.to_str().filter(|word| !CONTROLS.contains(word) && !history.exists())?;
-    let meant = similar(word, &CONTROLS)?;
+    let meant = query::similar(word, &CONTROLS)?;
     Some(format!("{word} is neither a history nor a command: did you mean `kinescope cluster {meant}`?"))
 }
 

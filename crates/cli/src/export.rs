@@ -210,7 +210,7 @@ impl Export {
             labels: self.selector.as_deref().map(Selector::parse).transpose()?,
             excluded_namespaces: if excludes { self.exclude_namespaces.clone() } else { Vec::new() },
             excluded_labels: if excludes { self.excluded_labels()? } else { Vec::new() },
-            anonymizer: self.anonymize.then(|| self.anonymizer()).transpose()?,
+            anonymizer: self.anonymize.then(|| anonymizer(self.key.as_deref())).transpose()?,
             with_settings: matches!(self.format, Format::KssSnapshot | Format::KaiSnapshot),
             with_secrets: self.with_secrets,
             with_audit_logs: self.format == Format::Jsonl && !self.anonymize,
@@ -339,14 +339,6 @@ impl Export {
         Ok((written, summary))
     }
 
-    fn anonymizer(&self) -> anyhow::Result<Anonymizer> {
-        let key = match &self.key {
-            Some(path) => secret_key::read_or_create(path)?,
-            None => secret_key::random_key()?,
-        };
-        Ok(Anonymizer::new(key))
-    }
-
     /// Reports what was written and what was left out.
     fn print_summary(
         &self,
@@ -399,8 +391,17 @@ impl Export {
     }
 }
 
+/// The anonymizer with the key in a file, which is created if it is missing; without a file, with a random key.
+pub(super) fn anonymizer(key: Option<&Path>) -> anyhow::Result<Anonymizer> {
+    let key = match key {
+        Some(path) => secret_key::read_or_create(path)?,
+        None => secret_key::random_key()?,
+    };
+    Ok(Anonymizer::new(key))
+}
+
 /// A count with its noun, given in the plural: `1 change`, `2 changes`.
-fn count_text(count: u64, what: &str) -> String {
+pub(super) fn count_text(count: u64, what: &str) -> String {
     let (noun, rest) = what.split_at(what.find(' ').unwrap_or(what.len()));
     let noun = match (count, noun) {
         (1, noun) => noun.strip_suffix('s').unwrap_or(noun),

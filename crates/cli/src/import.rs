@@ -185,6 +185,7 @@ impl Import {
         let mut counts = ImportCounts::default();
         // All manifests form one snapshot, however many files they are in.
         let mut snapshot: Vec<(Arc<str>, Object)> = Vec::new();
+        let mut capture_time: Option<Moment> = None;
         let now = jiff::Timestamp::now().into();
         // The latest time of each source in the files read so far.
         let mut ends: HashMap<Arc<str>, Moment> = HashMap::new();
@@ -212,6 +213,7 @@ impl Import {
                 }
                 match item {
                     ImportItem::Object(object) => snapshot.push((source.clone(), object)),
+                    ImportItem::CaptureTime(time) => capture_time = capture_time.max(Some(time)),
                     ImportItem::Warning(text) => counts.warnings.add(text),
                     ImportItem::TimesInferred(source) => {
                         let _ = sender.send(ReaderMessage::TimesInferred(source));
@@ -245,7 +247,7 @@ impl Import {
                  after the other, the earlier one first"
             );
         }
-        self.send_snapshot(&snapshot, at, &mut filter, &mut counts, sender)?;
+        self.send_snapshot(&snapshot, at.or(capture_time), &mut filter, &mut counts, sender)?;
         audit_logs.send(&mut counts, sender)?;
         Ok(counts)
     }
@@ -358,7 +360,7 @@ impl SourceRenaming {
             ImportItem::Change(observed) => &mut observed.key.source,
             ImportItem::Gap(gap) => &mut gap.source,
             ImportItem::TimesInferred(source) => source,
-            ImportItem::Object(_) | ImportItem::Warning(_) => return Ok(()),
+            ImportItem::Object(_) | ImportItem::Warning(_) | ImportItem::CaptureTime(_) => return Ok(()),
         };
         let recorded = recorded_source(source);
         let from = self.from.get_or_insert_with(|| recorded.into());

@@ -28,8 +28,8 @@ mod replay;
 mod secret_mask;
 mod serve;
 mod signals;
+mod snapshot;
 mod sort_by;
-mod suggestion;
 mod tracer_config;
 
 use std::io::Write;
@@ -70,8 +70,8 @@ Values of TIME:
 A history is given as HISTORY or --history [default: $KINESCOPE_HISTORY, else the only .kine file in the current \
 directory].
 
-Exit codes: 0 success; 1 error, damage found by `doctor`, or objects refused in a live replay; 2 invalid arguments. As in diff(1), `diff` exits with 0 \
-if there are no differences, 1 if there are, and 2 on errors.
+Exit codes: 0 success; 1 error, damage found by `doctor`, or objects refused in a live replay; 2 invalid arguments. As in diff(1), `diff` and `snapshot diff` exit \
+with 0 if there are no differences, 1 if there are, and 2 on errors.
 
 Use `kinescope COMMAND --help` for the options and examples of a command.";
 
@@ -102,6 +102,8 @@ enum Command {
     Prune(prune::Prune),
     Serve(serve::Serve),
     Cluster(cluster::Cluster),
+    Snapshot(Box<snapshot::Snapshot>),
+    SnapshotTool(snapshot::tool::SnapshotTool),
     Completion(completion::Completion),
     Man(man::Man),
 }
@@ -128,11 +130,16 @@ impl std::error::Error for InvalidArguments {}
 
 fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
-    let arguments = match Arguments::try_parse() {
+    let given = snapshot::tool::arguments(std::env::args_os().collect());
+    let arguments = match Arguments::try_parse_from(given) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
-    let is_diff = matches!(arguments.command, Command::Diff(_));
+    let is_diff = match &arguments.command {
+        Command::Diff(_) => true,
+        Command::Snapshot(snapshot) => snapshot.is_comparison(),
+        _ => false,
+    };
     let mut out = Printer::new();
     let outcome = run(arguments.command, &mut out).and_then(|outcome| {
         out.flush()?;
@@ -180,6 +187,8 @@ fn run(command: Command, out: &mut Printer) -> anyhow::Result<Outcome> {
         Command::Prune(prune) => prune.run(out),
         Command::Serve(serve) => serve.run(out),
         Command::Cluster(cluster) => cluster.run(out),
+        Command::Snapshot(snapshot) => snapshot.run(out),
+        Command::SnapshotTool(tool) => tool.run(out),
         Command::Completion(completion) => completion.run(out),
         Command::Man(man) => man.run(out),
     }

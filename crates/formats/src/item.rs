@@ -13,8 +13,10 @@ pub enum ImportItem {
     Change(IncomingChange),
     /// A time in which changes may have been missed.
     Gap(Gap),
-    /// An object of a snapshot that does not contain its time.
+    /// An object of a snapshot that does not contain the objects' times.
     Object(Object),
+    /// The time at which a snapshot was taken, after its objects.
+    CaptureTime(Moment),
     /// The times of this source are inferred, not recorded.
     TimesInferred(Arc<str>),
     /// A message to the user about something that was not read as it is, with the file's name.

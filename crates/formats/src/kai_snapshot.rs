@@ -1,12 +1,14 @@
 //! The snapshot of the KAI scheduler: a ZIP with one entry, `snapshot.json`, that holds the scheduler's settings and
 //! the lists of objects in its cache. The JSON alone is read too.
 //!
-//! The snapshots of all releases are read. A snapshot does not contain its time. The scheduler's settings (`config`,
-//! `schedulerParams`, `discovery`) become one object of the kind [`SETTINGS_KIND`].
+//! The snapshots of all releases are read. The scheduler's settings (`config`, `schedulerParams`, `discovery`) become one
+//! object of the kind [`SETTINGS_KIND`]. The scheduler's snapshots do not contain their time; those written here do, in a
+//! key that the scheduler's tool ignores.
 
 use std::io::{self, BufRead, BufReader};
 
-use model::{BadObject, Object};
+use model::{BadObject, Kind, Moment, Object};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::json_pull::{
@@ -22,6 +24,7 @@ mod write;
 mod zip_entry;
 
 pub use partition::{BadPartition, Partition};
+pub use settings::SchedulerSettings;
 pub use write::KaiSnapshotWriter;
 
 /// The apiVersion of [`SETTINGS_KIND`].
@@ -34,6 +37,8 @@ pub const MAX_ENTRY_BYTES: u64 = 8 << 30;
 
 /// The only entry of the ZIP that is read.
 const ENTRY_NAME: &str = "snapshot.json";
+/// The key of what only snapshots written here contain.
+const OWN_KEY: &str = "kinescope";
 /// The default scheduler name.
 const DEFAULT_SCHEDULER_NAME: &str = "kai-scheduler";
 /// How many unknown keys are reported.
@@ -76,6 +81,16 @@ const OBJECT_LISTS: [ObjectList; 17] = [
 const POD_DISRUPTION_BUDGETS: ObjectList =
     ObjectList { key: "podDisruptionBudgets", api_version: "policy/v1", kind: "PodDisruptionBudget" };
 
+/// Whether snapshots list objects of a kind. Kueue's topologies are those of the scheduler up to v0.10.
+pub fn is_listed(kind: &Kind) -> bool {
+    kind.is("kueue.x-k8s.io", "Topology") || listed_kinds().any(|listed| listed == *kind)
+}
+
+/// The kinds that snapshots list, in their order.
+pub fn listed_kinds() -> impl Iterator<Item = Kind> {
+    OBJECT_LISTS.iter().map(|list| Kind::of(list.api_version, list.kind))
+}
+
 /// Reads a snapshot: its objects, then the scheduler's settings.
 pub fn read(mut input: Input) -> Result<ImportItems> {
     let file = input.name.clone();
@@ -95,6 +110,7 @@ pub fn read(mut input: Input) -> Result<ImportItems> {
         zipped,
         hints: releases::ReleaseHints::default(),
         settings: SettingsText::default(),
+        capture_time: None,
         has_objects: false,
         unknown: 0,
         ended: false,
@@ -107,6 +123,7 @@ struct KaiSnapshotReader {
     zipped: bool,
     hints: releases::ReleaseHints,
     settings: SettingsText,
+    capture_time: Option<Moment>,
     /// Whether `rawObjects` was found.
     has_objects: bool,
     unknown: u32,
@@ -157,6 +174,12 @@ impl KaiSnapshotReader {
                         self.has_objects = true;
                         Ok(None)
                     }
+                    ([PathSegment::Field(key)], PulledValue::Text(text)) if key == OWN_KEY => {
+                        capture_time(text).map(|time| {
+                            self.capture_time = time;
+                            None
+                        })
+                    }
                     ([PathSegment::Field(key)], PulledValue::Text(text)) if key != "rawObjects" => {
                         self.settings.set(key, text, &mut self.hints).map(|()| None)
                     }
@@ -201,6 +224,9 @@ impl KaiSnapshotReader {
             let invalid =
                 |error: BadObject| Error::invalid_file(&self.file, format!("scheduler settings: {error}"));
             return settings.map(|settings| Some(ImportItem::Object(settings))).map_err(invalid);
+        }
+        if let Some(time) = self.capture_time.take() {
+            return Ok(Some(ImportItem::CaptureTime(time)));
         }
         self.ended = true;
         if !self.has_objects {
@@ -300,13 +326,23 @@ fn pull_action(path: &[PathSegment]) -> PullAction {
         [] => PullAction::Descend,
         [PathSegment::Field(key)] => match key.as_str() {
             "rawObjects" => PullAction::Descend,
-            "config" | "schedulerParams" | "discovery" => PullAction::Extract,
+            "config" | "schedulerParams" | "discovery" | OWN_KEY => PullAction::Extract,
             _ => PullAction::Skip,
         },
         [_, PathSegment::Field(key)] if list(key).is_some() => PullAction::Descend,
         [_, PathSegment::Field(_)] => PullAction::Skip,
         _ => PullAction::Extract,
     }
+}
+
+/// The time that a snapshot written here was taken at.
+fn capture_time(text: &str) -> std::result::Result<Option<Moment>, String> {
+    #[derive(Deserialize)]
+    struct Own {
+        time: Option<String>,
+    }
+    let own: Own = serde_json::from_str(text).map_err(|error| format!("invalid {OWN_KEY}: {error}"))?;
+    own.time.map(|time| time.parse().map_err(|error| format!("invalid {OWN_KEY}.time: {error}"))).transpose()
 }
 
 fn list(key: &str) -> Option<&'static ObjectList> {

@@ -26,6 +26,8 @@ pub struct WriteSummary {
     pub count: u64,
     /// What is not in the file.
     pub left_out: LeftOutCounts,
+    /// What is in the file because programs that read it need it, and was not among the changes.
+    pub added: Vec<String>,
 }
 
 /// Counts of what a format cannot represent, by category, as shown to the user: `changes of Event`, 312.

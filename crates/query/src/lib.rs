@@ -12,6 +12,7 @@ mod option_names;
 mod progress_listener;
 mod replay_settings;
 pub mod scheduler_choice;
+mod suggestion;
 mod summary;
 mod text_file;
 
@@ -25,5 +26,6 @@ pub use self::open_history::OpenHistory;
 pub use self::option_names::OptionNames;
 pub use self::progress_listener::ProgressListener;
 pub use self::replay_settings::recorded_replay_settings;
+pub use self::suggestion::similar;
 pub use self::summary::{count_changes, gap_as_json, gap_as_text, summary_as_json};
 pub use self::text_file::{read_text, read_tracer_config, read_yaml};

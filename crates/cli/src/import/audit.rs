@@ -87,7 +87,10 @@ impl AuditLogs {
                     }
                 }
                 ImportItem::Warning(text) => counts.warnings.add(text),
-                ImportItem::Gap(_) | ImportItem::Object(_) | ImportItem::TimesInferred(_) => {}
+                ImportItem::Gap(_)
+                | ImportItem::Object(_)
+                | ImportItem::TimesInferred(_)
+                | ImportItem::CaptureTime(_) => {}
             }
         }
         batch.send()?;

@@ -35,7 +35,8 @@ impl Partition {
     /// The label that schedulers use by default.
     pub(super) const DEFAULT_KEY: &str = "kai.scheduler/node-pool";
 
-    pub(super) fn contains(&self, object: &Object) -> bool {
+    /// Whether an object belongs to it.
+    pub fn contains(&self, object: &Object) -> bool {
         #[derive(Deserialize)]
         struct Labeled<'a> {
             #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! The scheduler's settings in a snapshot: as recorded, completed by the defaults of v0.17.
+//! The scheduler's settings in a snapshot: as recorded, or the defaults of v0.17.
 
 use model::Object;
 use serde::Deserialize;
@@ -7,17 +7,22 @@ use serde_json::{Value, json};
 
 use super::{DEFAULT_SCHEDULER_NAME, Partition};
 
-/// Actions that search for victims; since v0.16 they need generator plugins.
-const VICTIM_SEARCH_ACTIONS: [&str; 3] = ["consolidation", "reclaim", "preempt"];
 /// The scenario generator plugins, which find victims.
 const SCENARIO_GENERATORS: [&str; 2] = ["sg-nodelocalgreedy", "sg-multinodegang"];
 
 /// The scheduler's settings in a snapshot.
-pub(super) struct SchedulerSettings {
-    pub(super) config: Value,
-    pub(super) scheduler_params: Value,
-    pub(super) discovery: Value,
-    pub(super) partition: Partition,
+#[derive(Clone, Debug)]
+pub struct SchedulerSettings {
+    /// The configuration: actions and plugins.
+    pub config: Value,
+    /// The command line's parameters.
+    pub scheduler_params: Value,
+    /// What the API server serves; `None` where the recorded snapshot has none.
+    pub discovery: Option<Value>,
+    /// The nodes, queues and pod groups of the scheduler.
+    pub partition: Partition,
+    /// What was not recorded.
+    pub added: Vec<String>,
 }
 
 /// Whether the API server serves the optional kinds that the scheduler looks for.
@@ -30,27 +35,44 @@ pub(super) struct ServedKinds {
 // === impl SchedulerSettings ===
 
 impl SchedulerSettings {
-    /// The settings stored in an object, if there is one. The scheduler's own tool panics where `config`,
-    /// `schedulerParams` or its `partitionParams` are missing, so they are always written.
-    pub(super) fn new(
-        recorded: Option<&Object>,
-        partition: Option<Partition>,
-        serves: ServedKinds,
-    ) -> SchedulerSettings {
+    /// The settings stored in an object of the kind [`SETTINGS_KIND`](super::SETTINGS_KIND), if there is one. They are written as they were recorded, because a changed
+    /// list of plugins changes decisions. Only what the scheduler's own tool fails without is added: it panics where
+    /// `config`, `schedulerParams` or its `partitionParams` are missing.
+    pub fn new(recorded: Option<&Object>, partition: Option<Partition>) -> SchedulerSettings {
+        let is_recorded = recorded.is_some();
         let mut recorded = recorded.and_then(|object| object.value().ok()).unwrap_or_default();
-        let mut take = |key: &str| match recorded.get_mut(key).map(Value::take) {
-            Some(value @ Value::Object(_)) => Some(value),
-            _ => None,
+        let mut added = Vec::new();
+        let mut take = |key: &str, default: &dyn Fn() -> Value| match recorded.get_mut(key).map(Value::take) {
+            Some(value @ Value::Object(_)) => value,
+            _ => {
+                added.push(format!("{key} (defaults of v0.17)"));
+                default()
+            }
         };
-        let config = take("config").map_or_else(default_config, with_defaults);
-        let mut scheduler_params = take("schedulerParams").unwrap_or_else(default_params);
-        let discovery = take("discovery").unwrap_or_else(|| default_discovery(serves));
-        let partition = partition
-            .or_else(|| recorded_partition(&scheduler_params))
-            .unwrap_or_else(|| Partition { key: Partition::DEFAULT_KEY.to_owned(), value: String::new() });
+        let config = with_defaults(take("config", &default_config));
+        let mut scheduler_params = take("schedulerParams", &default_params);
+        let discovery = match recorded.get_mut("discovery").map(Value::take) {
+            Some(value @ Value::Object(_)) => Some(value),
+            _ if is_recorded => None,
+            _ => {
+                added.push("discovery".to_owned());
+                Some(default_discovery(ServedKinds::default()))
+            }
+        };
+        let partition = partition.or_else(|| recorded_partition(&scheduler_params)).unwrap_or_else(|| {
+            if is_recorded {
+                added.push("schedulerParams.partitionParams".to_owned());
+            }
+            Partition { key: Partition::DEFAULT_KEY.to_owned(), value: String::new() }
+        });
         scheduler_params["partitionParams"] =
             json!({"NodePoolLabelKey": partition.key, "NodePoolLabelValue": partition.value});
-        SchedulerSettings { config, scheduler_params, discovery, partition }
+        SchedulerSettings { config, scheduler_params, discovery, partition, added }
+    }
+
+    /// Says in settings without a recorded origin which optional kinds the API server serves.
+    pub(super) fn set_served(&mut self, served: ServedKinds) {
+        self.discovery = Some(default_discovery(served));
     }
 }
 
@@ -74,8 +96,7 @@ fn recorded_partition(scheduler_params: &Value) -> Option<Partition> {
     Some(Partition { key: text("NodePoolLabelKey"), value: text("NodePoolLabelValue") })
 }
 
-/// Completes the configuration of an older release so that v0.17 behaves the same. Without actions or tiers the
-/// defaults apply. Before v0.16 no configuration lists generator plugins, and without them v0.17 finds no victims.
+/// Without actions or tiers the scheduler has its defaults.
 fn with_defaults(mut config: Value) -> Value {
     let mut default = default_config();
     if config["actions"].as_str().is_none_or(str::is_empty) {
@@ -83,20 +104,6 @@ fn with_defaults(mut config: Value) -> Value {
     }
     if config["tiers"].as_array().is_none_or(Vec::is_empty) {
         config["tiers"] = default["tiers"].take();
-    }
-    let actions = config["actions"].as_str().unwrap_or_default();
-    let searches = actions.split(',').any(|action| VICTIM_SEARCH_ACTIONS.contains(&action.trim()));
-    let before_0_16 = config["scenarioSearchBudgets"].is_null();
-    let tiers = config["tiers"].as_array_mut().into_iter().flatten();
-    let mut plugins: Vec<&mut Vec<Value>> =
-        tiers.filter_map(|tier| tier.get_mut("plugins").and_then(Value::as_array_mut)).collect();
-    let named =
-        |plugin: &Value| plugin["name"].as_str().is_some_and(|name| SCENARIO_GENERATORS.contains(&name));
-    if searches && before_0_16 && !plugins.iter().any(|tier| tier.iter().any(named)) {
-        let generators = SCENARIO_GENERATORS.map(|name| json!({"name": name}));
-        if let Some(last) = plugins.last_mut() {
-            last.extend(generators);
-        }
     }
     config
 }
@@ -203,14 +210,13 @@ mod tests {
     fn missing_settings_get_defaults() {
         for fields in [r#""config":null"#, r#""schedulerParams":{"partitionParams":null}"#, r#""config":{}"#]
         {
-            let settings =
-                SchedulerSettings::new(Some(&settings_object(fields)), None, ServedKinds::default());
+            let settings = SchedulerSettings::new(Some(&settings_object(fields)), None);
             assert_eq!(
                 settings.scheduler_params["partitionParams"],
                 json!({"NodePoolLabelKey": "kai.scheduler/node-pool", "NodePoolLabelValue": ""})
             );
             assert_eq!(plugins(&settings.config).len(), 20, "{fields}");
-            assert!(settings.discovery.is_object());
+            assert!(!settings.added.is_empty());
         }
     }
 
@@ -221,13 +227,13 @@ mod tests {
                "schedulerParams":{"schedulerName":"s","partitionParams":{"nodePoolLabelKey":"k","NodePoolLabelValue":"v"}},
                "discovery":{"serverVersion":null,"resources":null}"#,
         );
-        let settings =
-            SchedulerSettings::new(Some(&object), None, ServedKinds { claims: true, node_topologies: true });
+        let settings = SchedulerSettings::new(Some(&object), None);
         assert_eq!(settings.config, json!({"actions":"allocate","x":1,"tiers":[{"plugins":[{"name":"a"}]}]}));
         assert_eq!(settings.partition, Partition { key: "k".into(), value: "v".into() });
-        assert_eq!(settings.discovery, json!({"serverVersion":null,"resources":null}));
+        assert_eq!(settings.discovery, Some(json!({"serverVersion":null,"resources":null})));
+        assert!(settings.added.is_empty());
         let given = Partition { key: "pool".into(), value: "a".into() };
-        let settings = SchedulerSettings::new(Some(&object), Some(given.clone()), ServedKinds::default());
+        let settings = SchedulerSettings::new(Some(&object), Some(given.clone()));
         assert_eq!(settings.partition, given);
         assert_eq!(
             settings.scheduler_params,
@@ -236,15 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn old_configurations_get_scenario_generators() {
-        let config = |more: &str| {
-            let object = settings_object(&format!(
-                r#""config":{{"actions":"allocate,reclaim","tiers":[{{"plugins":[{{"name":"a"}}]}}]{more}}}"#
-            ));
-            let config = SchedulerSettings::new(Some(&object), None, ServedKinds::default()).config;
-            plugins(&config).join(" ")
-        };
-        assert_eq!(config(""), "a sg-nodelocalgreedy sg-multinodegang");
-        assert_eq!(config(r#","scenarioSearchBudgets":{}"#), "a");
+    fn plugins_of_old_configurations_stay_as_they_were() {
+        let object = settings_object(
+            r#""config":{"actions":"allocate,reclaim","tiers":[{"plugins":[{"name":"a"}]}]},"schedulerParams":{}"#,
+        );
+        let settings = SchedulerSettings::new(Some(&object), None);
+        assert_eq!(plugins(&settings.config), ["a"]);
+        assert_eq!(settings.added, ["schedulerParams.partitionParams"]);
+        assert_eq!(settings.discovery, None);
     }
 }

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use model::{Change, Gap, Kind, Object};
+use model::{Change, Gap, Kind, Moment, Object};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
 use super::partition::Partition;
 use super::settings::{SchedulerSettings, ServedKinds};
-use super::{ENTRY_NAME, OBJECT_LISTS, SETTINGS_API_VERSION, SETTINGS_KIND, releases};
+use super::{ENTRY_NAME, OBJECT_LISTS, OWN_KEY, SETTINGS_API_VERSION, SETTINGS_KIND, releases};
 use crate::manifests::without_type_meta;
 use crate::{Result, WriteSummary, go_json};
 
@@ -25,10 +25,14 @@ const ZIP64_THRESHOLD: usize = 512 << 20;
 
 /// Writes a snapshot. All objects are held until the end, because they are written list by list.
 ///
-/// Pods keep all fields, as in releases up to v0.15; finished pods are left out, as in v0.17.
+/// What the scheduler itself captured is written as it was. Of other finished pods, succeeded ones become stubs and
+/// failed ones are left out, as the scheduler does since August 2026. Pods keep all fields, as in releases up to v0.15.
 pub struct KaiSnapshotWriter<W> {
     out: W,
     partition: Option<Partition>,
+    has_config_map_data: bool,
+    /// The time of the changes.
+    time: Option<Moment>,
     lists: [Vec<Object>; OBJECT_LISTS.len()],
     /// Kueue's topologies, which the scheduler used up to v0.10.
     old_topologies: Vec<Object>,
@@ -51,17 +55,25 @@ impl<W: Write> KaiSnapshotWriter<W> {
         KaiSnapshotWriter {
             out,
             partition,
+            has_config_map_data: true,
+            time: None,
             lists: Default::default(),
             old_topologies: Vec::new(),
             settings: None,
             written: WriteSummary::default(),
         }
     }
+
+    /// Leaves out the data of ConfigMaps; the scheduler only needs to know that they exist.
+    pub fn without_config_map_data(self) -> KaiSnapshotWriter<W> {
+        KaiSnapshotWriter { has_config_map_data: false, ..self }
+    }
 }
 
 impl<W: Write> crate::Writer for KaiSnapshotWriter<W> {
     fn change(&mut self, change: &Change) -> Result<()> {
         let Some(object) = change.what.state() else { return Ok(()) };
+        self.time = self.time.max(Some(change.at));
         let kind = &change.key.kind;
         if *kind == Kind::of(SETTINGS_API_VERSION, SETTINGS_KIND) && self.settings.is_none() {
             self.settings = Some(object.clone());
@@ -70,11 +82,7 @@ impl<W: Write> crate::Writer for KaiSnapshotWriter<W> {
         } else if let Some(list) =
             OBJECT_LISTS.iter().position(|list| Kind::of(list.api_version, list.kind) == *kind)
         {
-            if OBJECT_LISTS[list].key == "pods" && is_finished(object) {
-                self.written.left_out.count("pods already completed");
-            } else {
-                self.lists[list].push(object.clone());
-            }
+            self.lists[list].push(object.clone());
         } else {
             self.written.left_out.count(&format!("objects of {}", kind.kind));
         }
@@ -88,12 +96,19 @@ impl<W: Write> crate::Writer for KaiSnapshotWriter<W> {
 
     fn finish(mut self: Box<Self>) -> Result<WriteSummary> {
         self.choose_topologies();
+        if self.settings.is_none() {
+            self.drop_failed_pods();
+        }
         let serves = ServedKinds {
             claims: DRA_LISTS.iter().any(|key| self.has_objects(key)),
             node_topologies: self.has_objects(NODE_TOPOLOGIES_LIST),
         };
-        let settings = SchedulerSettings::new(self.settings.as_ref(), self.partition.take(), serves);
+        let mut settings = SchedulerSettings::new(self.settings.as_ref(), self.partition.take());
+        if self.settings.is_none() {
+            settings.set_served(serves);
+        }
         self.written.count += u64::from(self.settings.is_some());
+        self.written.added = settings.added;
         let length: usize = self.lists.iter().flatten().map(|object| object.as_str().len()).sum();
         let mut zip = ZipWriter::new_stream(self.out);
         // No modification time, so that the same moment makes the same file.
@@ -128,14 +143,30 @@ impl<W: Write> crate::Writer for KaiSnapshotWriter<W> {
                     continue;
                 }
                 lists.text(comma)?;
-                lists.object(object, DRA_LISTS.contains(&list.key))?;
+                let mut value = without_type_meta(object)?;
+                match list.key {
+                    key if DRA_LISTS.contains(&key) => releases::to_v1(&mut value),
+                    "pods" if self.settings.is_none() && phase(object).as_deref() == Some("Succeeded") => {
+                        value = succeeded_stub(&value);
+                    }
+                    "configMaps" if !self.has_config_map_data => remove_data(&mut value),
+                    _ => {}
+                }
+                lists.value(&value)?;
                 comma = ",";
                 self.written.count += 1;
             }
             lists.text("]")?;
         }
-        lists.text("},\"discovery\":")?;
-        lists.value(&settings.discovery)?;
+        lists.text("}")?;
+        if let Some(discovery) = &settings.discovery {
+            lists.text(",\"discovery\":")?;
+            lists.value(discovery)?;
+        }
+        if let Some(time) = self.time {
+            lists.text(&format!(",\"{OWN_KEY}\":"))?;
+            lists.value(&json!({"time": time.to_string()}))?;
+        }
         lists.text("}")?;
         let mut out = lists.zip.finish().map_err(std::io::Error::from)?.into_inner();
         out.flush()?;
@@ -146,6 +177,17 @@ impl<W: Write> crate::Writer for KaiSnapshotWriter<W> {
 impl<W> KaiSnapshotWriter<W> {
     fn has_objects(&self, key: &str) -> bool {
         OBJECT_LISTS.iter().zip(&self.lists).any(|(list, objects)| list.key == key && !objects.is_empty())
+    }
+
+    fn drop_failed_pods(&mut self) {
+        let KaiSnapshotWriter { lists, written, .. } = self;
+        lists[0].retain(|pod| {
+            let has_failed = phase(pod).as_deref() == Some("Failed");
+            if has_failed {
+                written.left_out.count("pods that have failed");
+            }
+            !has_failed
+        });
     }
 
     /// Kueue's topologies have the same fields and were used before the scheduler had its own kind. Where there are
@@ -178,18 +220,33 @@ impl<W: Write> EntryWriter<W> {
         self.buffer.push(b'\n');
         Ok(self.zip.write_all(&self.buffer)?)
     }
+}
 
-    /// Writes an object without apiVersion and kind, which follow from its list.
-    fn object(&mut self, object: &Object, is_claim: bool) -> Result<()> {
-        let mut value = without_type_meta(object)?;
-        if is_claim {
-            releases::to_v1(&mut value);
+/// What the scheduler keeps of a pod that has succeeded: it counts for its pod group, and for nothing else.
+fn succeeded_stub(pod: &Value) -> Value {
+    let from = &pod["metadata"];
+    let mut metadata = Map::new();
+    for field in ["name", "namespace", "uid"] {
+        if !from[field].is_null() {
+            metadata.insert(field.to_owned(), from[field].clone());
         }
-        self.value(&value)
+    }
+    for (field, key) in [("annotations", "pod-group-name"), ("labels", "kai.scheduler/subgroup-name")] {
+        if !from[field][key].is_null() {
+            metadata.insert(field.to_owned(), json!({key: from[field][key]}));
+        }
+    }
+    json!({"metadata": metadata, "spec": {"containers": null}, "status": {"phase": "Succeeded"}})
+}
+
+fn remove_data(config_map: &mut Value) {
+    if let Some(fields) = config_map.as_object_mut() {
+        fields.remove("data");
+        fields.remove("binaryData");
     }
 }
 
-fn is_finished(pod: &Object) -> bool {
+fn phase(pod: &Object) -> Option<String> {
     #[derive(Deserialize)]
     struct Pod<'a> {
         #[serde(borrow, default)]
@@ -200,6 +257,5 @@ fn is_finished(pod: &Object) -> bool {
         #[serde(borrow, default)]
         phase: Option<Cow<'a, str>>,
     }
-    let phase = pod.view::<Pod<'_>>().ok().and_then(|pod| pod.status?.phase);
-    matches!(phase.as_deref(), Some("Succeeded" | "Failed"))
+    pod.view::<Pod<'_>>().ok().and_then(|pod| Some(pod.status?.phase?.into_owned()))
 }

@@ -42,6 +42,13 @@ fn written_text(bytes: &[u8]) -> String {
     text
 }
 
+/// What a written snapshot has besides its time.
+fn read_objects(bytes: Vec<u8>) -> Vec<ImportItem> {
+    let mut items = read(bytes).unwrap();
+    assert!(matches!(items.pop(), Some(ImportItem::CaptureTime(_))));
+    items
+}
+
 fn written_json(bytes: &[u8]) -> Value {
     serde_json::from_str(&written_text(bytes)).unwrap()
 }
@@ -53,9 +60,11 @@ fn left_out(written: &WriteSummary) -> BTreeMap<String, u64> {
 /// Checks what the scheduler's own tool relies on.
 #[track_caller]
 fn assert_readable_by_kai(json: &Value) {
-    for key in ["config", "schedulerParams", "rawObjects", "discovery"] {
+    for key in ["config", "schedulerParams", "rawObjects"] {
         assert!(json[key].is_object(), "{key}");
     }
+    // Absent where the scheduler of an older release captured none.
+    assert!(json.get("discovery").is_none_or(Value::is_object));
     assert!(json["schedulerParams"]["partitionParams"]["NodePoolLabelKey"].is_string());
     assert!(json["schedulerParams"]["partitionParams"]["NodePoolLabelValue"].is_string());
     let actions: Vec<&str> = json["config"]["actions"].as_str().unwrap().split(',').map(str::trim).collect();
@@ -107,7 +116,7 @@ fn all_lists_are_written_and_read_back() {
     let served: Vec<&Value> =
         json["discovery"]["resources"].as_array().unwrap().iter().map(|list| &list["groupVersion"]).collect();
     assert_eq!(served, ["resource.k8s.io/v1", "topology.node.k8s.io/v1alpha2"]);
-    let items = read(bytes).unwrap();
+    let items = read_objects(bytes);
     assert_eq!(items.len(), 18, "and the settings");
     for (item, object) in items.iter().zip(&objects) {
         let ImportItem::Object(found) = item else { panic!("{item:?}") };
@@ -118,9 +127,10 @@ fn all_lists_are_written_and_read_back() {
 #[test]
 fn an_empty_cluster_makes_a_snapshot() {
     let (bytes, written) = write(&[], None);
-    assert_eq!(written, WriteSummary::default());
+    assert_eq!((written.count, left_out(&written)), (0, BTreeMap::new()));
     let json = written_json(&bytes);
     assert_readable_by_kai(&json);
+    assert!(json["discovery"].is_object());
     for (key, ..) in KINDS {
         let null = ["resourceClaims", "resourceSlices", "deviceClasses", "nodeResourceTopologies"];
         let expected = if null.contains(&key) { Value::Null } else { json!([]) };
@@ -143,8 +153,9 @@ fn settings_round_trip() {
     let (mut json, was) = (written_json(&bytes), serde_json::from_str::<Value>(&text).unwrap());
     assert_readable_by_kai(&json);
     json["rawObjects"] = was["rawObjects"].clone();
+    json.as_object_mut().unwrap().remove("kinescope");
     assert_eq!(json, was);
-    let again = read(bytes).unwrap();
+    let again = read_objects(bytes);
     let Some(ImportItem::Object(kept)) = again.last() else { panic!() };
     assert_eq!(kept.value().unwrap(), settings.value().unwrap());
 }
@@ -192,17 +203,73 @@ fn a_partition_holds_its_own_nodes_queues_and_pod_groups() {
     }
 }
 
+fn phase(name: &str, phase: &str) -> Object {
+    let metadata = json!({
+        "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-11-01T00:00:00Z",
+        "annotations": {"pod-group-name": "job", "other": "a"},
+        "labels": {"kai.scheduler/subgroup-name": "workers", "app": "b"},
+    });
+    let spec = json!({"nodeName": "node", "containers": [{"name": "main", "image": "a"}]});
+    of_kind(
+        "v1",
+        "Pod",
+        &json!({"metadata": metadata, "spec": spec, "status": {"phase": phase, "podIP": "10.0.0.1"}}),
+    )
+}
+
+#[test]
+fn finished_pods_are_as_the_scheduler_has_them() {
+    let objects = [phase("a", "Running"), phase("b", "Succeeded"), phase("c", "Failed")];
+    let (bytes, written) = write(&objects, None);
+    let pods = written_json(&bytes)["rawObjects"]["pods"].clone();
+    assert_eq!(pods.as_array().unwrap().len(), 2);
+    let metadata = json!({"name": "b", "namespace": "ns", "uid": "b",
+        "annotations": {"pod-group-name": "job"}, "labels": {"kai.scheduler/subgroup-name": "workers"}});
+    let stub = json!({"metadata": metadata, "spec": {"containers": null}, "status": {"phase": "Succeeded"}});
+    assert_eq!(pods[1], stub);
+    assert_eq!(
+        written.added,
+        ["config (defaults of v0.17)", "schedulerParams (defaults of v0.17)", "discovery"]
+    );
+
+    // What the scheduler captured itself stays as it was.
+    let settings = of_kind(
+        "kai.kinescope.io/v1",
+        "SnapshotSettings",
+        &json!({"config": {"actions": "allocate", "tiers": [{"plugins": [{"name": "predicates"}]}]},
+            "schedulerParams": {"partitionParams": {"NodePoolLabelKey": "", "NodePoolLabelValue": ""}}}),
+    );
+    let (bytes, written) = write(&[&objects[..], &[settings]].concat(), None);
+    let json = written_json(&bytes);
+    assert_eq!(json["rawObjects"]["pods"].as_array().unwrap().len(), 3);
+    assert_eq!(json["rawObjects"]["pods"][1]["spec"]["nodeName"], "node");
+    assert_eq!(json.get("discovery"), None);
+    assert!(written.added.is_empty());
+}
+
+#[test]
+fn the_time_of_the_objects_is_written_and_read_back() {
+    let mut bytes = Vec::new();
+    let mut writer: Box<dyn formats::Writer + '_> =
+        Box::new(KaiSnapshotWriter::new(&mut bytes, None).without_config_map_data());
+    let object = of_kind("v1", "ConfigMap", &json!({"data": {"a": "b"}, "binaryData": {"c": "ZA=="}}));
+    let at: Moment = "2026-11-01T14:03:00.5Z".parse().unwrap();
+    let key = object.key(&"s".into());
+    let change = Change { seq: 0, at, seen: at, key, what: What::Added(object), inferred: false };
+    writer.change(&change).unwrap();
+    writer.finish().unwrap();
+    let json = written_json(&bytes);
+    assert_eq!(json["kinescope"]["time"], at.to_string());
+    assert_eq!(json["rawObjects"]["configMaps"], json!([{"metadata": {"name": "a"}}]));
+    assert_eq!(read(bytes).unwrap().last(), Some(&ImportItem::CaptureTime(at)));
+}
+
 #[test]
 fn objects_outside_the_snapshot_are_counted() {
-    let phase = |name: &str, phase: &str| {
-        of_kind("v1", "Pod", &json!({"metadata": {"name": name}, "status": {"phase": phase}}))
-    };
     let settings =
         |name: &str| of_kind("kai.kinescope.io/v1", "SnapshotSettings", &json!({"metadata": {"name": name}}));
     let objects = [
         phase("a", "Running"),
-        phase("b", "Succeeded"),
-        phase("c", "Failed"),
         of_kind("apps/v1", "Deployment", &json!({})),
         of_kind("metrics.k8s.io/v1beta1", "Node", &json!({})),
         settings("first"),
@@ -212,14 +279,9 @@ fn objects_outside_the_snapshot_are_counted() {
     assert_eq!(written.count, 2);
     assert_eq!(
         left_out(&written),
-        [
-            ("objects of Deployment", 1),
-            ("objects of Node", 1),
-            ("objects of SnapshotSettings", 1),
-            ("pods already completed", 2)
-        ]
-        .map(|(what, count)| (what.to_owned(), count))
-        .into()
+        [("objects of Deployment", 1), ("objects of Node", 1), ("objects of SnapshotSettings", 1)]
+            .map(|(what, count)| (what.to_owned(), count))
+            .into()
     );
     assert_readable_by_kai(&written_json(&bytes));
 }

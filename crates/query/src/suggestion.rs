@@ -2,7 +2,7 @@
 
 /// The candidate that differs from a word by few slips of the fingers: letters that are wrong, missing, superfluous or
 /// swapped.
-pub(super) fn similar<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+pub fn similar<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let slips = |candidate: &&&str| slips_between(word, candidate);
     let closest = candidates.iter().min_by_key(slips)?;
     let allowed = (word.chars().count() / 3).max(1);
