@@ -97,6 +97,18 @@ fn words_are_made_up_and_what_is_between_them_stays() {
 }
 
 #[test]
+fn names_by_which_kai_decides_stay_where_they_are_whole() {
+    assert!(words::KAI.is_sorted());
+    for name in words::KAI {
+        assert_eq!(anonymizer().text(name), *name);
+    }
+    let label = anonymizer().text("runai-gpu-group/ours");
+    assert!(label.starts_with("runai-gpu-group/") && !label.contains("ours"), "{label}");
+    let longer = anonymizer().text("pod-group-name-of-ours");
+    assert!(!longer.contains("group"), "{longer}");
+}
+
+#[test]
 fn kubernetes_own_words_and_small_numbers_stay() {
     for text in [
         "kube-system",

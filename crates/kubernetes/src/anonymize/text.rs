@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::words::{CALENDAR, KUBERNETES, MESSAGES};
+use super::words::{CALENDAR, KAI, KAI_GPU_GROUP_PREFIX, KUBERNETES, MESSAGES};
 use super::{Anonymizer, FieldRole, KeyHalf};
 use crate::quantity::Quantity;
 
@@ -50,6 +50,11 @@ impl Anonymizer {
             FieldRole::Schedule if is_schedule(text) => out.push_str(text),
             FieldRole::Message => TextRenamer { anonymizer: self, text, is_message: true, out }.rename_all(),
             FieldRole::Port => self.rename_words(text, MAX_PORT_LENGTH, out),
+            _ if KAI.binary_search(&text).is_ok() => out.push_str(text),
+            _ if text.starts_with(KAI_GPU_GROUP_PREFIX) => {
+                out.push_str(KAI_GPU_GROUP_PREFIX);
+                self.rename_words(&text[KAI_GPU_GROUP_PREFIX.len()..], MAX_LABEL_LENGTH, out);
+            }
             _ => self.rename_words(text, MAX_NAME_LENGTH, out),
         }
     }
