@@ -263,17 +263,22 @@ fn nodes_have_addresses_of_their_own_which_their_pods_report() {
 }
 
 #[test]
-fn the_service_of_the_api_server_comes_back_with_its_address() {
+fn the_service_of_the_api_server_comes_back_with_its_endpoints() {
     let cluster = cluster(0);
-    let kind = Kind::new("", "Service");
-    let service = || cluster.registry().get(&kind, &name("kubernetes")).unwrap().value().unwrap();
-    let before = service();
-    cluster.registry().delete_object(&kind, &name("kubernetes"), &DeleteOptions::default()).unwrap();
-    cluster.settle();
-    let after = service();
-    assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
-    assert_eq!(before["spec"], after["spec"]);
-    assert_eq!(after["spec"]["clusterIP"], "10.96.0.1");
+    for (kind, part, first) in [
+        (Kind::new("", "Service"), "spec", "/spec/clusterIP"),
+        (Kind::new("", "Endpoints"), "subsets", "/subsets/0/addresses/0/ip"),
+        (Kind::new("discovery.k8s.io", "EndpointSlice"), "endpoints", "/endpoints/0/addresses/0"),
+    ] {
+        let object = || cluster.registry().get(&kind, &name("kubernetes")).unwrap().value().unwrap();
+        let before = object();
+        cluster.registry().delete_object(&kind, &name("kubernetes"), &DeleteOptions::default()).unwrap();
+        cluster.settle();
+        let after = object();
+        assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
+        assert_eq!(before[part], after[part]);
+        assert!(after.pointer(first).unwrap().is_string(), "{after}");
+    }
 }
 
 #[test]
