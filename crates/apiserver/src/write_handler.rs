@@ -65,7 +65,7 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
     let path = &*path;
     let review = ReviewRequest::parse(path).filter(|_| parts.method == Method::POST);
     if let Some(reason) = read_only.as_ref().filter(|_| review.is_none()) {
-        return Err(ApiError::method_not_allowed(reason.clone()));
+        return Err(ApiError::read_only(reason));
     }
     let body = body::make_json(&mut parts.headers, body::read(body).await?)?;
     if let Some(request) = review {
