@@ -176,6 +176,7 @@ impl Registry {
         let kind = Kind::new("", "Namespace");
         let found = self.get(&kind, &NamespacedName::new("", namespace));
         let Some(found) = found else {
+        self.check_bounds(resource, &object)?;
             let namespaces = kinds::of(&kind).map(Resource::built_in);
             return Err(namespaces.map_or_else(ApiError::unknown_path, |namespaces| {
                 ApiError::not_found(&namespaces, namespace)
