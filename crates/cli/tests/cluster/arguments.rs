@@ -199,3 +199,18 @@ fn a_signal_ends_a_cluster_whose_clock_is_moving() {
     server.signal("-TERM");
     assert!(server.child.wait().unwrap().success());
 }
+
+#[test]
+fn the_clock_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(folder.path());
+    let server = Server::of(command.args(["cluster", "--insecure", "--clock", "virtual"]));
+    let read = || -> Value {
+        let clock: Value =
+            serde_json::from_slice(&server.get("/kinescope/v1/cluster/clock").success()).unwrap();
+        clock["now"].clone()
+    };
+    let before = read();
+    assert_eq!(server.post("/kinescope/v1/cluster/advance", &json!({"seconds": 60})).code, 200);
+    assert_ne!(read(), before);
+}
