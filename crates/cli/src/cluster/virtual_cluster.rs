@@ -50,7 +50,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let history = options.history()?;
     let name = history.as_deref().and_then(Path::file_stem);
     let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
-    options.serving.check_kubeconfig(&name)?;
+    let kubeconfig = options.serving.kubeconfig_target(&name)?;
     let beginning = history.as_deref().map(|path| HistoryMoment::open(path, options, out)).transpose()?;
     let clock = match options.clock {
         ClockKind::Real => ClusterClock::Real,
@@ -83,7 +83,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
         registry,
         control_routes(cluster.clone()),
     )?;
-    let outcome = options.serving.serve(out, vec![served], &name, "get nodes");
+    let outcome = options.serving.serve(out, vec![served], kubeconfig, "get nodes");
     cluster.stop().context("the recording is not complete")?;
     outcome
 }
