@@ -31,6 +31,7 @@ mod signals;
 mod sort_by;
 mod suggestion;
 mod tracer_config;
+mod warnings;
 
 use std::io::Write;
 use std::process::ExitCode;
