@@ -17,12 +17,17 @@ import (
 
 func main() {
 	objects := flag.Int("objects", 0, "print so many random objects of each kind, as JSON and as protobuf")
-	seed := flag.Int64("seed", 1, "seed of the random objects")
+	templates := flag.Int("templates", 0, "print so many random pod templates with the hashes that controllers make of them")
+	seed := flag.Int64("seed", 1, "seed of what is random")
 	flag.Parse()
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	if *objects > 0 {
 		printObjects(out, *seed, *objects)
+		return
+	}
+	if *templates > 0 {
+		printTemplates(out, *seed, *templates)
 		return
 	}
 	printFieldNumbers(out)

@@ -39,7 +39,7 @@ const CRATES: &[(&str, AllowedDependencies)] = &[
     ("live", AllowedDependencies::Only(&["model", "kubernetes"])),
     ("apiserver", AllowedDependencies::Only(&["model", "kubernetes", "apimachinery"])),
     ("scheduler", AllowedDependencies::Only(&["model", "kubernetes"])),
-    ("controllers", AllowedDependencies::Only(&["model", "kubernetes"])),
+    ("controllers", AllowedDependencies::Only(&["model", "kubernetes", "apimachinery"])),
     ("autoscaler", AllowedDependencies::Only(&["model", "kubernetes", "scheduler"])),
     ("kai", AllowedDependencies::Only(&["model", "kubernetes", "scheduler"])),
     (

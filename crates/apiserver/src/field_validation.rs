@@ -47,6 +47,11 @@ impl FieldValidation {
     }
 }
 
+/// The errors of strict decoding about the unknown fields of a custom resource.
+pub(crate) fn unknown_fields(paths: Vec<String>) -> impl Iterator<Item = String> {
+    paths.into_iter().map(|path| format!("unknown field \"{path}\""))
+}
+
 /// Adds a header for each warning.
 pub(crate) fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     let length: usize = warnings.iter().map(|warning| warning.chars().count()).sum();

@@ -36,10 +36,13 @@ pub(crate) fn no_container(
         "log" | "exec" | "attach" | "portforward" | "proxy"
             if resource.is_pod() || subresource == "proxy" =>
         {
-            let reason = store.read_only_reason();
-            let reason =
-                reason.as_deref().unwrap_or("this is a virtual cluster, whose pods have no containers");
-            ApiError::not_implemented(format!("{subresource} needs a running container: {reason}"))
+            ApiError::not_implemented(match (store.read_only_reason(), subresource) {
+                (Some(reason), "log") => format!("logs were not recorded: {reason}"),
+                (Some(reason), _) => format!("{subresource} needs a running container: {reason}"),
+                (None, _) => format!(
+                    "{subresource} needs a running container: this is a virtual cluster, whose pods have no containers"
+                ),
+            })
         }
         _ if resource.custom.is_some() => ApiError::not_found(resource, name),
         _ => ApiError::unknown_path(),

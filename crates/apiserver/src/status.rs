@@ -108,6 +108,11 @@ impl ApiError {
         ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     }
 
+    /// The store accepts no writes.
+    pub(crate) fn read_only(reason: &str) -> ApiError {
+        ApiError::method_not_allowed(format!("{reason}: it can be read, but not changed"))
+    }
+
     /// A feature that the server does not have.
     pub(crate) fn not_implemented(message: String) -> ApiError {
         ApiError::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
@@ -444,7 +449,7 @@ impl From<StoreError> for ApiError {
                 "the cluster's components are behind; please try again later",
                 RETRY_AFTER_SECONDS,
             ),
-            StoreError::ReadOnly(reason) => ApiError::method_not_allowed(reason),
+            StoreError::ReadOnly(reason) => ApiError::read_only(&reason),
             StoreError::Failed(message) => ApiError::internal(message),
         }
     }

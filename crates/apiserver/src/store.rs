@@ -29,7 +29,7 @@ pub trait Store: Send + Sync + 'static {
     /// Writes one object.
     fn commit(&self, write: Write) -> Result<Object, StoreError>;
 
-    /// Why it refuses writes, as a sentence for the user; `None` if it accepts them.
+    /// Why it refuses writes, as a clause for the user: `this is the cluster as it was at …`; `None` if it accepts them.
     fn read_only_reason(&self) -> Option<String>;
 
     /// Whether its methods return at once.
@@ -114,7 +114,7 @@ pub enum StoreError {
     },
     /// The cluster's own components are too far behind.
     Overloaded,
-    /// It accepts no writes.
+    /// It accepts no writes; the field is its [reason](Store::read_only_reason).
     ReadOnly(String),
     /// Anything else.
     Failed(String),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::apply_config::{self, decode_config};
 use crate::body::{self, check_is_json, parse_json};
-use crate::field_validation::{FieldValidation, add_warnings};
+use crate::field_validation::{FieldValidation, add_warnings, unknown_fields};
 use crate::list::{ObjectRenderer, is_selected};
 use crate::list_options::{IncludeObject, ListOptions};
 use crate::media_type::ObjectForm;
@@ -65,7 +65,7 @@ pub(crate) async fn handle(registry: &Arc<Registry>, request: Request) -> Result
     let path = &*path;
     let review = ReviewRequest::parse(path).filter(|_| parts.method == Method::POST);
     if let Some(reason) = read_only.as_ref().filter(|_| review.is_none()) {
-        return Err(ApiError::method_not_allowed(reason.clone()));
+        return Err(ApiError::read_only(reason));
     }
     let body = body::make_json(&mut parts.headers, body::read(body).await?)?;
     if let Some(request) = review {
@@ -481,10 +481,6 @@ pub(crate) fn returns_deleted_object(resource: &Resource) -> bool {
                 "StorageClass" | "VolumeAttachment" | "VolumeAttributesClass" | "CSINode" | "CSIDriver"
             )
     )
-}
-
-fn unknown_fields(paths: Vec<String>) -> impl Iterator<Item = String> {
-    paths.into_iter().map(|path| format!("unknown field \"{path}\""))
 }
 
 fn method_not_allowed() -> ApiError {

@@ -21,16 +21,15 @@ use serde_json::json;
 
 use self::audit::AuditLogs;
 use super::input_files::{InputFile, expand_folders, file_stem, open_file};
-use super::output::{Printer, count_noun, format_bytes, group_digits};
+use super::output::{Printer, count_noun, format_bytes};
 use super::progress::Progress;
+use super::warnings::Warnings;
 use super::{Outcome, format_arg, signals};
 
 /// The number of items sent in one batch from the reading thread to the writing one.
 const BATCH_LENGTH: usize = 256;
 /// The bytes after which a batch is sent earlier.
 const BATCH_BYTES: usize = 1 << 20;
-/// The most warnings shown.
-const MAX_WARNINGS: usize = 20;
 /// The number of batches queued between the threads.
 const BATCH_QUEUE_LENGTH: usize = 8;
 
@@ -129,13 +128,6 @@ struct ImportCounts {
     secrets: u64,
     raw_bytes: u64,
     warnings: Warnings,
-}
-
-/// Warnings about the files. The first ones are shown, the others counted.
-#[derive(Default)]
-struct Warnings {
-    shown: Vec<String>,
-    omitted: u64,
 }
 
 impl Import {
@@ -311,7 +303,7 @@ impl Import {
                 "gaps": counts.gaps,
                 "dropped": counts.dropped,
                 "secretsLeftOut": counts.secrets,
-                "warnings": counts.warnings.shown,
+                "warnings": counts.warnings.shown(),
                 "objectBytes": counts.raw_bytes,
                 "fileBytes": size,
             });
@@ -423,25 +415,6 @@ impl ImportCounts {
     fn count(&mut self, observed: &IncomingChange) {
         self.changes += 1;
         self.raw_bytes += observed.what.object().as_str().len() as u64;
-    }
-}
-
-impl Warnings {
-    fn add(&mut self, text: String) {
-        if self.shown.len() < MAX_WARNINGS {
-            self.shown.push(text);
-        } else {
-            self.omitted += 1;
-        }
-    }
-
-    fn print(&self, out: &mut Printer) {
-        for text in &self.shown {
-            out.print_to_stderr(&format!("warning: {text}"));
-        }
-        if self.omitted > 0 {
-            out.print_to_stderr(&format!("warning: {} more not shown", group_digits(self.omitted)));
-        }
     }
 }
 

@@ -31,6 +31,7 @@ mod signals;
 mod snapshot;
 mod sort_by;
 mod tracer_config;
+mod warnings;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -51,6 +51,18 @@ impl Progress {
         Progress::new(out, Some(total), "{elapsed_precise} [{wide_bar}] {msg}, {eta} left", "")
     }
 
+    /// A bar over the time by which a virtual clock is moved, in seconds; `None` if it is not known.
+    pub(super) fn advance(out: &Printer, total: Option<u64>) -> Progress {
+        let line = "{elapsed_precise} [{wide_bar}] {msg}, {eta} left";
+        Progress::new(out, total, line, "{elapsed_precise} {spinner} {msg}")
+    }
+
+    /// Sets the position and the virtual clock.
+    pub(super) fn set_clock(&self, position: u64, now: Moment) {
+        self.bar.set_position(position);
+        self.bar.set_message(clock_text(now));
+    }
+
     /// Sets the position, the virtual clock and the speed factor.
     pub(super) fn set_replayed(&self, position: u64, now: Moment, factor: f64) {
         self.set_replay_state(position, now, &speed_text(factor));
@@ -59,8 +71,7 @@ impl Progress {
     /// Sets the position, the virtual clock and a message.
     pub(super) fn set_replay_state(&self, position: u64, now: Moment, message: &str) {
         self.bar.set_position(position);
-        let clock = now.timestamp().strftime("%F %T").to_string();
-        self.bar.set_message(format!("{clock}Z, {message}"));
+        self.bar.set_message(format!("{}, {message}", clock_text(now)));
     }
 
     fn new(out: &Printer, total: Option<u64>, line: &str, unknown: &str) -> Progress {
@@ -85,6 +96,10 @@ impl Progress {
     pub(super) fn set_position(&self, position: u64) {
         self.bar.set_position(position);
     }
+}
+
+fn clock_text(now: Moment) -> String {
+    format!("{}Z", now.timestamp().strftime("%F %T"))
 }
 
 impl Drop for Progress {

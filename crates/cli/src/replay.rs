@@ -156,6 +156,7 @@ impl Replay {
         for sentence in plan.warnings() {
             out.print_to_stderr(&format!("warning: {sentence}"));
         }
+        folder.print_notice(out);
         signals::defer_signals()?;
         let analysis = plan.analyze_recording(&open_history, &mut ReadProgress::new(out, &plan))?;
         let scratch = folder.create_pending()?;

@@ -239,7 +239,8 @@ fn writes_and_unknown_paths_are_refused_as_by_an_api_server() {
         assert!(text.contains(message), "{path}: {text}");
     };
     let past = "as it was at 2026-11-02T14:20:00Z";
-    check("POST", "/api/v1/namespaces/web/pods", 405, "MethodNotAllowed", past);
+    let unchanged = format!("this is the cluster {past}: it can be read, but not changed");
+    check("POST", "/api/v1/namespaces/web/pods", 405, "MethodNotAllowed", &unchanged);
     check("DELETE", "/api/v1/namespaces/web/pods/x", 405, "MethodNotAllowed", past);
     check("GET", "/api/v1/namespaces/web/pods/x", 404, "NotFound", "pods \"x\" not found");
     check(
@@ -262,7 +263,9 @@ fn writes_and_unknown_paths_are_refused_as_by_an_api_server() {
         "Too large resource version",
     );
     let log = "/api/v1/namespaces/web/pods/storefront-5877c4b6d8-24nb6/log";
-    check("GET", log, 501, "NotImplemented", "needs a running container");
+    check("GET", log, 501, "NotImplemented", &format!("logs were not recorded: this is the cluster {past}"));
+    let proxy = log.replace("/log", "/proxy");
+    check("GET", &proxy, 501, "NotImplemented", "proxy needs a running container: this is the cluster");
     let review = json!({"spec": {"resourceAttributes": {"verb": "delete", "resource": "pods"}}});
     let answer = server.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review);
     let answer: Value = serde_json::from_slice(&answer.body).unwrap();

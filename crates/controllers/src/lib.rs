@@ -177,6 +177,13 @@ impl Controllers {
         self.events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Hashes templates as kube-controller-manager does. Those of an API server have all defaults, and so the same hashes.
+    #[must_use]
+    pub fn with_original_hashes(mut self) -> Controllers {
+        self.name_generator.use_original_hashes();
+        self
+    }
+
     /// Sets the recorded pod template hashes: new ReplicaSets get them, and generated uids do not repeat recorded ones.
     pub fn use_recorded_hashes(&mut self, recorded_hashes: TemplateHashes) {
         self.name_generator.use_recorded_hashes(recorded_hashes);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use apimachinery::template_hash::{pod_template_hash, revision_hash};
 use kubernetes::objects::{ObjectMeta, PodSpec, PodStatus};
 use kubernetes::requests::PodResources;
 use model::{Moment, NamespacedName, Object};
@@ -41,6 +42,7 @@ pub(super) struct NameGenerator {
     rng: Pcg64,
     recorded_hashes: TemplateHashes,
     is_replay: bool,
+    uses_original_hashes: bool,
     /// Names of pods created in this sync, which are not in the cache yet.
     created_pods: BTreeSet<NamespacedName>,
 }
@@ -62,8 +64,14 @@ pub(super) enum NewPodName {
 // === impl PodTemplate ===
 
 impl PodTemplate {
-    /// A pod template hash, unlikely to be that of another template of the same owner. Kubernetes' own hash is of Go's
-    /// dump of the template's types, and differs.
+    /// The original's hash in the names of ReplicaSets and of the revisions of DaemonSets.
+    pub(super) fn original_hash(&self, collisions: i64) -> String {
+        let count = u32::try_from(collisions).ok().filter(|count| *count > 0);
+        // Of a template with fields that Kubernetes 1.36 does not have there is none.
+        pod_template_hash(&self.value, count).unwrap_or_else(|| self.hash(collisions))
+    }
+
+    /// A hash of the template's JSON, unlikely to be that of another template of the same owner.
     pub(super) fn hash(&self, collisions: i64) -> String {
         let mut hash: u32 = 0x811c_9dc5;
         let collision_text = if collisions == 0 { String::new() } else { collisions.to_string() };
@@ -253,8 +261,13 @@ impl NameGenerator {
             rng: Pcg64::seed_from_u64(seed),
             recorded_hashes: TemplateHashes::new(),
             is_replay: false,
+            uses_original_hashes: false,
             created_pods: BTreeSet::new(),
         }
+    }
+
+    pub(super) fn use_original_hashes(&mut self) {
+        self.uses_original_hashes = true;
     }
 
     pub(super) fn use_recorded_hashes(&mut self, recorded_hashes: TemplateHashes) {
@@ -265,7 +278,23 @@ impl NameGenerator {
     pub(super) fn template_hash(&self, template: &PodTemplate, collisions: i64) -> String {
         match self.recorded_hashes.get(&template_key(&template.normalized)).filter(|_| collisions == 0) {
             Some(hash_text) => hash_text.to_string(),
+            None if self.uses_original_hashes => template.original_hash(collisions),
             None => template.hash(collisions),
+        }
+    }
+
+    /// The hash in the name of a set's revision. `data` is the revision's.
+    pub(super) fn revision_hash(
+        &self,
+        template: &PodTemplate,
+        data: &Value,
+        collisions: u32,
+        is_daemon_set: bool,
+    ) -> String {
+        match (self.uses_original_hashes, is_daemon_set) {
+            (true, true) => template.original_hash(collisions.into()),
+            (true, false) => revision_hash(data, collisions),
+            (false, _) => template.hash(collisions.into()),
         }
     }
 

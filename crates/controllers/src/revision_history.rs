@@ -30,20 +30,23 @@ pub(super) fn get_or_create_current<S: ObjectSpec>(
         }
         return (matching_revision, old_revisions);
     }
+    let mut data = template.value.clone();
+    data["$patch"] = "replace".into();
+    let data = json!({"spec": {"template": data}});
+    let is_daemon_set = S::KIND == "DaemonSet";
+    let hash_with =
+        |collisions: u32| context.name_generator.revision_hash(template, &data, collisions, is_daemon_set);
     let hash = recorded_hash.unwrap_or_else(|| {
-        let is_free = |collisions: &i64| {
-            let name = format!("{}-{}", set.name.name, template.hash(*collisions));
+        let is_free = |collisions: &u32| {
+            let name = format!("{}-{}", set.name.name, hash_with(*collisions));
             let name = NamespacedName { namespace: set.name.namespace.clone(), name: name.into() };
             context.cache.controller_revisions.get(&name).is_none()
         };
-        template.hash((0..100).find(is_free).unwrap_or_default())
+        hash_with((0..100).find(is_free).unwrap_or_default())
     });
     let mut labels = template.labels();
-    let key =
-        if S::KIND == "DaemonSet" { CONTROLLER_REVISION_HASH_LABEL } else { "controller.kubernetes.io/hash" };
+    let key = if is_daemon_set { CONTROLLER_REVISION_HASH_LABEL } else { "controller.kubernetes.io/hash" };
     labels.insert(key.to_owned(), (*hash).into());
-    let mut data = template.value.clone();
-    data["$patch"] = "replace".into();
     let annotations: Map<String, Value> =
         set.meta.annotations.iter().map(|(key, value)| (key.to_string(), (**value).into())).collect();
     let mut metadata = json!({
@@ -57,7 +60,7 @@ pub(super) fn get_or_create_current<S: ObjectSpec>(
     let object = Object::from_trusted(
         json!({
             "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata,
-            "data": {"spec": {"template": data}}, "revision": next_revision,
+            "data": data, "revision": next_revision,
         })
         .to_string(),
     );

@@ -8,6 +8,7 @@ mod garbage_collector;
 mod job;
 mod replica_set;
 mod stateful_set;
+mod template_hashes;
 
 use std::collections::BTreeMap;
 

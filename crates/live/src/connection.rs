@@ -114,6 +114,12 @@ impl Connection {
         version.map_err(|failure| Error::Server { doing: "get the server's version", failure })
     }
 
+    /// The JSON document at a path beside the Kubernetes API. `doing` is for the message of an error.
+    pub async fn get_json(&self, path: &str, doing: &'static str) -> Result<Value> {
+        let response = self.get(path, JSON).await;
+        parse_json(&response.map_err(|failure| Error::Server { doing, failure })?, doing)
+    }
+
     /// Posts a JSON document to a path beside the Kubernetes API, and returns the response. `doing` is for the message
     /// of an error.
     pub async fn post_json(&self, path: &str, document: &Value, doing: &'static str) -> Result<Value> {

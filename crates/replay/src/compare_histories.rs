@@ -1,6 +1,6 @@
 //! The comparison of two histories: a recording, and that of the live cluster into which it was replayed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -90,15 +90,32 @@ impl PodMatcher {
         })
     }
 
-    /// Compares the two in a window that begins at `from`.
+    /// The pods of the replay whose counterparts were bound when the window began. A live replay creates them at its
+    /// beginning, and the target binds them anew: there is no recorded binding to compare with.
+    pub fn initial_pods(&self, from: Moment, recorded: &RecordedDemands) -> io::Result<HashSet<Arc<str>>> {
+        let mut bound: HashSet<Arc<str>> = HashSet::new();
+        for_each_pod(recorded, |uid, observed, _| {
+            if observed.bound_at.is_some_and(|at| at <= from) {
+                bound.insert(uid);
+            }
+        })?;
+        let replayed = self.replayed.positions.keys();
+        let is_initial = |uid: &&Arc<str>| self.counterpart_of(uid).is_some_and(|uid| bound.contains(uid));
+        Ok(replayed.filter(is_initial).cloned().collect())
+    }
+
+    /// Compares the two in a window that begins at `from`, without the [initial pods](PodMatcher::initial_pods).
     pub fn compare(
         &self,
         from: Moment,
+        initial_pods: &HashSet<Arc<str>>,
         (recorded, recorded_metrics): (&RecordedDemands, &ClusterMetrics),
         (replayed, replayed_metrics): (&RecordedDemands, &ClusterMetrics),
     ) -> io::Result<Fidelity> {
         let mut outcomes: HashMap<Arc<str>, PodOutcome> = HashMap::new();
-        for_each_pod(recorded, from, |uid, outcome| drop(outcomes.insert(uid, outcome)))?;
+        for_each_pod(recorded, |uid, observed, node| {
+            outcomes.insert(uid, PodOutcome::of(&observed, node, from));
+        })?;
         let evicted_count = outcomes.values().filter(|outcome| outcome.is_evicted()).count() as u64;
         let bound = outcomes.values().filter(|outcome| outcome.bound.is_some()).count() as u64;
         let mut placements =
@@ -108,9 +125,10 @@ impl PodMatcher {
             not_evicted: evicted_count,
             ..EvictionFidelity::default()
         };
-        for_each_pod(replayed, from, |uid, outcome| {
+        for_each_pod(replayed, |uid, observed, node| {
+            let outcome = PodOutcome::of(&observed, node, from);
             let recorded = self.counterpart_of(&uid).and_then(|recorded_uid| outcomes.get(recorded_uid));
-            if let Some(at) = outcome.bound {
+            if let Some(at) = outcome.bound.filter(|_| !initial_pods.contains(&uid)) {
                 match recorded.and_then(|recorded| Some((recorded, recorded.bound?))) {
                     None => placements.not_recorded += 1,
                     Some((recorded, recorded_at)) => {
@@ -129,16 +147,15 @@ impl PodMatcher {
     }
 }
 
-/// Calls `each` for every pod.
+/// Calls `each` with the uid of every pod, what was observed of it, and its node.
 fn for_each_pod(
     demands: &RecordedDemands,
-    from: Moment,
-    mut each: impl FnMut(Arc<str>, PodOutcome),
+    mut each: impl FnMut(Arc<str>, ObservedIncarnation, Option<Arc<str>>),
 ) -> io::Result<()> {
     for demand in 0..demands.totals.demands {
         let recorded = demands.get(DemandId(demand))?;
         for (incarnation, observed) in recorded.incarnations.into_iter().zip(recorded.observed) {
-            each(incarnation.uid, PodOutcome::of(&observed, incarnation.node, from));
+            each(incarnation.uid, observed, incarnation.node);
         }
     }
     Ok(())

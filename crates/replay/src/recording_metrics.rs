@@ -1,5 +1,6 @@
 //! Metrics of a recording, and the number of its nodes over time.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use calibration::observed::{ObservedChange, ParsedPod};
@@ -15,6 +16,8 @@ use crate::metrics::{ClusterMetrics, MetricsAccumulator};
 pub struct RecordingMeter {
     metrics: MetricsAccumulator,
     start: Moment,
+    /// Pods whose pending time and binding do not count.
+    initial_pods: HashSet<Arc<str>>,
     pods: FxHashMap<Arc<str>, RecordedPodState>,
     /// The number of nodes of each class over time.
     pub node_counts: NodeCountCurve,
@@ -60,9 +63,16 @@ impl RecordingMeter {
         RecordingMeter {
             metrics: MetricsAccumulator::new(start),
             start,
+            initial_pods: HashSet::new(),
             pods: FxHashMap::default(),
             node_counts: NodeCountCurve::default(),
         }
+    }
+
+    /// The same without the pending times and bindings of pods that a live replay creates at its beginning.
+    pub fn without_initial_pods(mut self, initial_pods: HashSet<Arc<str>>) -> RecordingMeter {
+        self.initial_pods = initial_pods;
+        self
     }
 
     /// Takes a change.
@@ -107,6 +117,7 @@ impl RecordingMeter {
             }
             return;
         }
+        let counts = !self.initial_pods.contains(&parsed.uid);
         let is_initial = at <= self.start;
         let is_new = !self.pods.contains_key(&parsed.uid);
         let pod = self.pods.entry(parsed.uid.clone()).or_insert_with(|| RecordedPodState {
@@ -116,7 +127,7 @@ impl RecordingMeter {
             is_pending: false,
             was_bound: false,
         });
-        if is_new && parsed.node.is_none() && !parsed.is_scheduled {
+        if is_new && parsed.node.is_none() && !parsed.is_scheduled && counts {
             pod.is_pending = true;
             self.metrics.add_pending(at, 1);
         }
@@ -125,7 +136,7 @@ impl RecordingMeter {
                 self.metrics.claim_resources(at, node, pod.requests);
                 pod.node = Some(node.clone());
             }
-            if !is_initial {
+            if !is_initial && counts {
                 self.metrics.pod_bound(at, pod.created);
             }
             if std::mem::take(&mut pod.is_pending) {

@@ -9,6 +9,11 @@ use crate::stage::stage_definition;
 /// The namespaces that a cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
+/// Where the Service `kubernetes` leads. No endpoint may have the loopback address at which the server usually listens, so
+/// this is one of the network of the nodes.
+const API_SERVER_ADDRESS: &str = "10.0.0.1";
+const API_SERVER_PORT: u16 = 6443;
+
 /// Creates the objects that every cluster has, unless they exist. `certificate_authority` is that of the API server, PEM.
 pub(crate) fn create_initial_objects(
     registry: &Registry,
@@ -49,24 +54,54 @@ pub(crate) fn create_initial_objects(
             }),
         )?;
     }
-    create(registry, kubernetes_service())
+    create_kubernetes_service(registry)
 }
 
-/// The Service of the API server.
-pub(crate) fn kubernetes_service() -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {
-            "name": "kubernetes", "namespace": "default",
-            "labels": {"component": "apiserver", "provider": "kubernetes"},
-        },
-        "spec": {
-            "clusterIP": "10.96.0.1",
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
-        },
-    })
+/// Creates the Service of the API server, and its endpoints, unless they exist.
+pub(crate) fn create_kubernetes_service(registry: &Registry) -> Result<(), ApiError> {
+    create(
+        registry,
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "clusterIP": "10.96.0.1",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": API_SERVER_PORT}],
+            },
+        }),
+    )?;
+    let ports = json!([{"name": "https", "port": API_SERVER_PORT, "protocol": "TCP"}]);
+    create(
+        registry,
+        json!({
+            "apiVersion": "v1", "kind": "Endpoints",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default",
+                // kube-apiserver writes the slice itself.
+                "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+            },
+            "subsets": [{"addresses": [{"ip": API_SERVER_ADDRESS}], "ports": ports}],
+        }),
+    )?;
+    create(
+        registry,
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default",
+                "labels": {"kubernetes.io/service-name": "kubernetes"},
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [API_SERVER_ADDRESS], "conditions": {"ready": true}}],
+            "ports": ports,
+        }),
+    )
 }
 
+/// Creates an object unless it exists.
 fn create(registry: &Registry, object: Value) -> Result<(), ApiError> {
     let kind = Kind::of(
         object["apiVersion"].as_str().unwrap_or_default(),

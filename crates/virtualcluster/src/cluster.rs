@@ -292,6 +292,11 @@ impl PreparedCluster {
         self.registry.create_object(object)
     }
 
+    /// Creates the object of a manifest, whose unknown fields are dropped. Returns a sentence about each of them.
+    pub fn create_manifest(&self, manifest: &Object) -> Result<Vec<String>, ApiError> {
+        self.registry.create_manifest(manifest).map(|(_, unknown)| unknown)
+    }
+
     /// Adds an object as it is, with its uid, times and status. It replaces one of that name.
     pub fn import(&self, object: &Object) -> Result<Object, ApiError> {
         let meta = object.meta();

@@ -47,6 +47,7 @@ pub fn control_routes(cluster: Arc<VirtualCluster>) -> Router {
     let routes = Router::new()
         .route("/reset", post(reset))
         .route("/advance", post(advance))
+        .route("/clock", get(clock))
         .route("/dump", get(dump))
         .with_state(cluster);
     Router::new().nest(CONTROL_PATH, routes)
@@ -89,6 +90,11 @@ async fn advance(State(cluster): State<Arc<VirtualCluster>>, body: Bytes) -> Res
     let now = moved.unwrap_or(Err(AdvanceError::Stopped));
     let now = now.map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok(Json(json!({"now": now.to_string()})).into_response())
+}
+
+/// The moment that the cluster's clock shows, also while it is moved.
+async fn clock(State(cluster): State<Arc<VirtualCluster>>) -> Response {
+    Json(json!({"now": cluster.now().to_string()})).into_response()
 }
 
 /// A Lease in `kube-system`, where controllers elect their leaders, and its holder.

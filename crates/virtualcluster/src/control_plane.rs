@@ -4,6 +4,7 @@
 
 mod advance;
 mod autoscaling;
+mod claim_events;
 mod core_event_recorder;
 mod correlated_event_recorder;
 mod event_expiry;

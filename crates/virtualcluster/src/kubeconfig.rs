@@ -21,6 +21,9 @@ pub struct KubeconfigCluster {
     pub credentials: Option<(String, String)>,
 }
 
+/// Marks the kubeconfigs that servers write. Clients keep extensions that they do not know.
+const EXTENSION: &str = "kinescope.io";
+
 // === impl Kubeconfig ===
 
 impl Kubeconfig {
@@ -37,7 +40,14 @@ impl Kubeconfig {
             "clusters": self.clusters.iter().map(KubeconfigCluster::cluster_json).collect::<Value>(),
             "users": self.clusters.iter().map(KubeconfigCluster::user_json).collect::<Value>(),
             "contexts": self.clusters.iter().map(KubeconfigCluster::context_json).collect::<Value>(),
+            "extensions": [{"name": EXTENSION, "extension": {"apiVersion": "kinescope.io/v1", "kind": "Servers"}}],
         })
+    }
+
+    /// The names of the contexts of a kubeconfig that a server wrote; `None` for any other document.
+    pub fn contexts_of(document: &Value) -> Option<Vec<&str>> {
+        document["extensions"].as_array()?.iter().find(|extension| extension["name"] == EXTENSION)?;
+        document["contexts"].as_array()?.iter().map(|context| context["name"].as_str()).collect()
     }
 }
 

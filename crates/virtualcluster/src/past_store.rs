@@ -123,7 +123,7 @@ impl PastStore {
     }
 
     fn reason(&self) -> String {
-        format!("this is the cluster as it was at {}: it can be read, but not changed", self.moment)
+        format!("this is the cluster as it was at {}", self.moment)
     }
 
     /// Later than every recorded resourceVersion, so that a client's watch from an object's version is valid.

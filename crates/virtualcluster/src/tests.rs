@@ -4,6 +4,7 @@ mod autoscaling;
 mod recording;
 mod scheduling_annotations;
 mod stages;
+mod volumes;
 mod workloads;
 
 use std::time::Duration;
@@ -83,6 +84,27 @@ fn fields(cluster: &VirtualCluster, kind: &Kind, pointer: &str) -> Vec<String> {
 
 fn phases(cluster: &VirtualCluster) -> Vec<String> {
     fields(cluster, &Kind::new("", "Pod"), "/status/phase")
+}
+
+/// The Events about an object, in the order of their names: reason, message, count.
+fn events_about(cluster: &VirtualCluster, kind: &str, name: &str) -> Vec<(String, String, u64)> {
+    let events = cluster.store().objects(&Kind::new("", "Event"));
+    let events = events.iter().map(|event| event.value().unwrap());
+    // Events are stored in the newer group.
+    let regarding = |event: &Value| {
+        let regarding =
+            if event["regarding"].is_object() { &event["regarding"] } else { &event["involvedObject"] };
+        (regarding["kind"].clone(), regarding["name"].clone())
+    };
+    let text = |event: &Value, newer: &str, older: &str| {
+        event[newer].as_str().or(event[older].as_str()).unwrap_or_default().to_owned()
+    };
+    let count =
+        |event: &Value| event["deprecatedCount"].as_u64().or(event["count"].as_u64()).unwrap_or_default();
+    events
+        .filter(|event| regarding(event) == (kind.into(), name.into()))
+        .map(|event| (text(&event, "reason", "reason"), text(&event, "note", "message"), count(&event)))
+        .collect()
 }
 
 #[test]
@@ -263,17 +285,22 @@ fn nodes_have_addresses_of_their_own_which_their_pods_report() {
 }
 
 #[test]
-fn the_service_of_the_api_server_comes_back_with_its_address() {
+fn the_service_of_the_api_server_comes_back_with_its_endpoints() {
     let cluster = cluster(0);
-    let kind = Kind::new("", "Service");
-    let service = || cluster.registry().get(&kind, &name("kubernetes")).unwrap().value().unwrap();
-    let before = service();
-    cluster.registry().delete_object(&kind, &name("kubernetes"), &DeleteOptions::default()).unwrap();
-    cluster.settle();
-    let after = service();
-    assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
-    assert_eq!(before["spec"], after["spec"]);
-    assert_eq!(after["spec"]["clusterIP"], "10.96.0.1");
+    for (kind, part, first) in [
+        (Kind::new("", "Service"), "spec", "/spec/clusterIP"),
+        (Kind::new("", "Endpoints"), "subsets", "/subsets/0/addresses/0/ip"),
+        (Kind::new("discovery.k8s.io", "EndpointSlice"), "endpoints", "/endpoints/0/addresses/0"),
+    ] {
+        let object = || cluster.registry().get(&kind, &name("kubernetes")).unwrap().value().unwrap();
+        let before = object();
+        cluster.registry().delete_object(&kind, &name("kubernetes"), &DeleteOptions::default()).unwrap();
+        cluster.settle();
+        let after = object();
+        assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
+        assert_eq!(before[part], after[part]);
+        assert!(after.pointer(first).unwrap().is_string(), "{after}");
+    }
 }
 
 #[test]
@@ -438,48 +465,6 @@ fn a_namespace_is_filled_and_emptied() {
         assert_eq!(cluster.store().objects(&kind).range(Some("shop"), None).count(), 0, "{kind}");
     }
     assert!(cluster.store().objects(&namespaces).get(&NamespacedName::new("", "shop")).is_none());
-}
-
-#[test]
-fn claims_are_bound_and_provisioned() {
-    let cluster = cluster(2);
-    for (class, mode) in [("at-once", "Immediate"), ("later", "WaitForFirstConsumer")] {
-        cluster
-            .create(json!({
-                "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": class},
-                "provisioner": "example.com/disk", "volumeBindingMode": mode,
-            }))
-            .unwrap();
-        cluster
-            .create(json!({
-                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": class},
-                "spec": {
-                    "accessModes": ["ReadWriteOnce"], "storageClassName": class,
-                    "resources": {"requests": {"storage": "1Gi"}},
-                },
-            }))
-            .unwrap();
-    }
-    cluster.settle();
-    let claims = Kind::new("", "PersistentVolumeClaim");
-    assert_eq!(fields(&cluster, &claims, "/status/phase"), ["Bound", "Pending"]);
-    let mut user = pod("user", "1");
-    user["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "later"}}]);
-    cluster.create(user).unwrap();
-    cluster.settle();
-    assert_eq!(fields(&cluster, &claims, "/status/phase"), ["Bound", "Bound"]);
-    assert_eq!(phases(&cluster), ["Running"]);
-    // A claim in use goes with its last pod, and its volume with it.
-    cluster.registry().delete_object(&claims, &name("later"), &DeleteOptions::default()).unwrap();
-    cluster.settle();
-    assert_eq!(fields(&cluster, &claims, "/metadata/name").len(), 2);
-    cluster
-        .registry()
-        .delete_object(&Kind::new("", "Pod"), &name("user"), &DeleteOptions::default())
-        .unwrap();
-    cluster.settle();
-    assert_eq!(fields(&cluster, &claims, "/metadata/name"), ["at-once"]);
-    assert_eq!(cluster.store().objects(&Kind::new("", "PersistentVolume")).len(), 1);
 }
 
 #[test]

@@ -81,12 +81,22 @@ impl Registry {
             let not_found = || format!("pod rejected: RuntimeClass {class:?} not found");
             apply_runtime_class(pod, &found.ok_or_else(|| forbidden(not_found()))?).map_err(forbidden)?;
         }
-        let violations: Vec<String> = ranges.iter().flat_map(|range| violations(pod, range)).collect();
-        match &violations[..] {
-            [] => Ok(()),
-            [violation] => Err(forbidden(violation.clone())),
-            violations => Err(forbidden(format!("[{}]", violations.join(", ")))),
+        Ok(())
+    }
+
+    /// Refuses a new pod that is outside the bounds of its namespace. It has its name by now, and is valid.
+    pub(super) fn check_bounds(&self, resource: &Resource, pod: &Value) -> Result<(), ApiError> {
+        if !resource.is_pod() {
+            return Ok(());
         }
+        let ranges = self.objects_in(&Kind::new("", "LimitRange"), metadata_text(pod, "namespace"));
+        let violations: Vec<String> = ranges.iter().flat_map(|range| violations(pod, range)).collect();
+        let why = match &violations[..] {
+            [] => return Ok(()),
+            [violation] => violation.clone(),
+            violations => format!("[{}]", violations.join(", ")),
+        };
+        Err(ApiError::forbidden(resource, metadata_text(pod, "name"), why))
     }
 
     /// The class that is marked as the default one; the newest of several.

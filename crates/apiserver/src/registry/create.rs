@@ -1,5 +1,6 @@
 //! Creation of objects.
 
+use apimachinery::decoding::decode_object;
 use apimachinery::defaults;
 use apimachinery::strategy::{prepare_custom_for_create, prepare_for_create};
 use apimachinery::validation::validate_create;
@@ -12,6 +13,7 @@ use super::metadata::{
     generated_name, is_terminating_object, metadata_mut, metadata_text, prepare_new, take_managed_fields,
 };
 use super::{CommitError, Registry, WriteOptions};
+use crate::field_validation::unknown_fields;
 use crate::resource::Resource;
 use crate::status::ApiError;
 
@@ -22,6 +24,26 @@ impl Registry {
     /// Creates an object of a kind that the store has, for a component; in the namespace `default` if it names none.
     pub fn create_object(&self, object: Value) -> Result<Object, ApiError> {
         self.create_for_component(object, WriteOptions::default())
+    }
+
+    /// The same for a manifest, decoded as the body of a request: unknown fields are dropped. Returns what strict decoding
+    /// would refuse: `unknown field "spec.foo"`.
+    pub fn create_manifest(&self, manifest: &Object) -> Result<(Object, Vec<String>), ApiError> {
+        let meta = manifest.meta();
+        let kind = Kind::of(&meta.api_version, &meta.kind);
+        let table = self.table();
+        let resource = table.of_kind(&kind).ok_or_else(ApiError::unknown_path)?;
+        let refused = |why: String| {
+            let (kind, version) = (&kind.kind, &resource.version);
+            ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+            ))
+        };
+        let decoded = decode_object(&kind, manifest.as_str().as_bytes());
+        let mut decoded = decoded.map_err(|error| refused(error.to_string()))?;
+        let unknown = resource.coerce(&mut decoded.value).map_err(refused)?;
+        decoded.strict_errors.extend(unknown_fields(unknown));
+        Ok((self.create_object(decoded.value)?, decoded.strict_errors))
     }
 
     /// The same with the uid that the object has: controllers refer to what they create before they see it.
@@ -155,6 +177,7 @@ impl Registry {
             return Err(ApiError::invalid_object(resource, &object, &name, &errors));
         }
         self.check_custom(&resource.kind, &name, &object)?;
+        self.check_bounds(resource, &object)?;
         if resource.kind.is("", "Service") {
             self.allocate_addresses(resource, None, &mut object)?;
         }

@@ -1,5 +1,6 @@
 //! `kinescope cluster reset`, `dump` and `advance`: the control of a running virtual cluster.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use virtualcluster::{AdvanceRequest, CONTROL_PATH, MAX_ADVANCE};
 
 use crate::Outcome;
 use crate::output::Printer;
+use crate::progress::Progress;
 
 /// Control of a running virtual cluster.
 #[derive(clap::Subcommand)]
@@ -57,6 +59,9 @@ pub(super) struct ControlTarget {
     kubeconfig: PathBuf,
 }
 
+/// How often a clock that moves is shown.
+const CLOCK_INTERVAL: Duration = Duration::from_millis(200);
+
 impl Control {
     pub(super) fn run(&self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -70,17 +75,7 @@ impl Control {
                     writeln!(out, "cluster reset: {} objects", reset["objects"])?;
                 }
                 Control::Dump { target } => dump(target, out).await?,
-                Control::Advance { distance: AdvanceDistance { by, until_idle }, target } => {
-                    let request =
-                        AdvanceRequest { seconds: by.map(|by| by.as_secs()), until_idle: *until_idle };
-                    let path = format!("{CONTROL_PATH}/advance");
-                    let connection = target.connect().await?;
-                    let document = serde_json::to_value(request)?;
-                    let moved =
-                        connection.post_json_without_timeout(&path, &document, "move the clock").await;
-                    let moved = moved.map_err(|error| target.explain(error))?;
-                    writeln!(out, "now {}", moved["now"].as_str().unwrap_or_default())?;
-                }
+                Control::Advance { distance, target } => advance(distance, target, out).await?,
             }
             Ok(Outcome::Done)
         })
@@ -134,6 +129,44 @@ fn parse_distance(text: &str) -> Result<Duration, String> {
         return Err("the clock moves by at most 10 years (3650d) at once".to_owned());
     }
     Ok(distance)
+}
+
+async fn advance(
+    distance: &AdvanceDistance,
+    target: &ControlTarget,
+    out: &mut Printer,
+) -> anyhow::Result<()> {
+    let AdvanceDistance { by, until_idle } = distance;
+    let request = AdvanceRequest { seconds: by.map(|by| by.as_secs()), until_idle: *until_idle };
+    let path = format!("{CONTROL_PATH}/advance");
+    let document = serde_json::to_value(request)?;
+    let connection = target.connect().await?;
+    let progress = Progress::advance(out, request.seconds);
+    let moving = connection.post_json_without_timeout(&path, &document, "move the clock");
+    let moved = tokio::select! {
+        moved = moving => moved,
+        never = show_clock(&connection, &progress), if out.shows_progress() => match never {},
+    };
+    drop(progress);
+    let moved = moved.map_err(|error| target.explain(error))?;
+    writeln!(out, "now {}", moved["now"].as_str().unwrap_or_default())?;
+    Ok(())
+}
+
+/// Shows the clock while it moves.
+async fn show_clock(connection: &Connection, progress: &Progress) -> Infallible {
+    let path = format!("{CONTROL_PATH}/clock");
+    let mut start = None;
+    loop {
+        // A clock that cannot be read is not shown; an error is that of the advance.
+        let clock = connection.get_json(&path, "read the clock").await.ok();
+        let now = clock.and_then(|clock| clock["now"].as_str()?.parse::<Moment>().ok());
+        if let Some(now) = now {
+            let passed = now.nanos_since(*start.get_or_insert(now));
+            progress.set_clock(u64::try_from(passed / 1_000_000_000).unwrap_or(0), now);
+        }
+        tokio::time::sleep(CLOCK_INTERVAL).await;
+    }
 }
 
 async fn dump(target: &ControlTarget, out: &mut Printer) -> anyhow::Result<()> {

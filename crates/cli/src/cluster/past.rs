@@ -16,6 +16,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let open_history = history_arg::open(Some(&path))?;
     let source = open_history.source(options.source.as_deref(), "--source")?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let kubeconfig = options.serving.kubeconfig_target(&name)?;
     let mut clusters: Vec<ServedCluster> = Vec::new();
     for moment in options.moments(&open_history, out)? {
         let shift_to = options.shift_times.then(|| ClusterClock::Real.now());
@@ -34,5 +35,5 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
             read_only_control_routes(moment),
         )?);
     }
-    options.serving.serve(out, clusters, &name, "get pods -A -o wide")
+    options.serving.serve(out, clusters, kubeconfig, "get pods -A -o wide")
 }

@@ -12,7 +12,7 @@ use apiserver::{ApiServer, Registry, ServeOptions};
 use axum::Router;
 use virtualcluster::{Credentials, Kubeconfig, KubeconfigCluster};
 
-use super::kubeconfig_file::KubeconfigFile;
+use super::kubeconfig_file::KubeconfigTarget;
 use crate::output::Printer;
 use crate::{InvalidArguments, Outcome, signals};
 
@@ -64,13 +64,10 @@ impl ServingOptions {
         Ok(())
     }
 
-    /// Refuses a kubeconfig that exists, before anything is written.
-    pub(super) fn check_kubeconfig(&self, name: &str) -> anyhow::Result<()> {
-        KubeconfigFile::check(&self.kubeconfig_path(name))
-    }
-
-    fn kubeconfig_path(&self, name: &str) -> PathBuf {
-        self.kubeconfig_out.clone().unwrap_or_else(|| format!("{name}.kubeconfig").into())
+    /// Where the kubeconfig of clusters of this name is written. One that exists is refused, unless it is stale.
+    pub(super) fn kubeconfig_target(&self, name: &str) -> anyhow::Result<KubeconfigTarget> {
+        let path = self.kubeconfig_out.clone();
+        KubeconfigTarget::check(path.unwrap_or_else(|| format!("{name}.kubeconfig").into()))
     }
 
     /// New credentials of a server; none for plain HTTP.
@@ -106,17 +103,16 @@ impl ServingOptions {
         Ok(ServedCluster { context, description, registry, options, server, url, credentials })
     }
 
-    /// Serves clusters until the program is asked to stop. `name` is that of the kubeconfig, `example` what to try.
+    /// Serves clusters until the program is asked to stop. `example` is what to try with their kubeconfig.
     pub(super) fn serve(
         &self,
         out: &mut Printer,
         clusters: Vec<ServedCluster>,
-        name: &str,
+        kubeconfig: KubeconfigTarget,
         example: &str,
     ) -> anyhow::Result<Outcome> {
         let contexts = clusters.iter().map(ServedCluster::kubeconfig_cluster).collect();
-        let path = self.kubeconfig_path(name);
-        let kubeconfig = KubeconfigFile::write(&path, &Kubeconfig::new(contexts))?;
+        let kubeconfig = kubeconfig.write(&Kubeconfig::new(contexts), out)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(async {
             // Before the first line is printed, so that a reader of it may send a signal right away.

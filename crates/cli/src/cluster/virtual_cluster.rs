@@ -21,6 +21,7 @@ use virtualcluster::{
 use super::{ClockKind, Cluster};
 use crate::input_files::{InputFile, expand_folders, open_file};
 use crate::output::Printer;
+use crate::warnings::Warnings;
 use crate::{InvalidArguments, Outcome, history_arg};
 
 /// A moment of a history, with which a cluster begins.
@@ -50,7 +51,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     let history = options.history()?;
     let name = history.as_deref().and_then(Path::file_stem);
     let name = name.map_or("kinescope".into(), |name| name.to_string_lossy());
-    options.serving.check_kubeconfig(&name)?;
+    let kubeconfig = options.serving.kubeconfig_target(&name)?;
     let beginning = history.as_deref().map(|path| HistoryMoment::open(path, options, out)).transpose()?;
     let clock = match options.clock {
         ClockKind::Real => ClusterClock::Real,
@@ -68,7 +69,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
     if let Some(beginning) = beginning {
         beginning.load_into(&cluster)?;
     }
-    load_manifests(&cluster, &options.load).context("--load")?;
+    load_manifests(&cluster, &options.load, out).context("--load")?;
     cluster.add_nodes(options.nodes, &template).context("--nodes")?;
     let cluster = Arc::new(cluster.start()?);
     let registry = Arc::clone(cluster.registry());
@@ -83,7 +84,7 @@ pub(super) fn serve(options: &Cluster, out: &mut Printer) -> anyhow::Result<Outc
         registry,
         control_routes(cluster.clone()),
     )?;
-    let outcome = options.serving.serve(out, vec![served], &name, "get nodes");
+    let outcome = options.serving.serve(out, vec![served], kubeconfig, "get nodes");
     cluster.stop().context("the recording is not complete")?;
     outcome
 }
@@ -189,8 +190,8 @@ impl HistoryMoment {
 }
 
 /// Adds the objects of manifests. One with a resourceVersion was read from a cluster, and is added as it was; the others
-/// are created.
-fn load_manifests(cluster: &PreparedCluster, paths: &[PathBuf]) -> anyhow::Result<()> {
+/// are created, with warnings about fields that their kind does not have.
+fn load_manifests(cluster: &PreparedCluster, paths: &[PathBuf], out: &mut Printer) -> anyhow::Result<()> {
     if paths.is_empty() {
         return Ok(());
     }
@@ -203,11 +204,20 @@ fn load_manifests(cluster: &PreparedCluster, paths: &[PathBuf]) -> anyhow::Resul
     }
     objects.retain(|(_, object)| !is_setting(object));
     objects.sort_by_key(|(_, object)| loading_order(object));
+    let mut warnings = Warnings::default();
     for (file, object) in objects {
-        let was_read = object.meta().resource_version.is_some_and(|version| !version.is_empty());
-        let added = if was_read { cluster.import(&object) } else { cluster.create(object.value()?) };
-        added.map_err(|error| anyhow!("{file}: {}", refusal_of(&object, &error)))?;
+        let meta = object.meta();
+        let was_read = meta.resource_version.as_ref().is_some_and(|version| !version.is_empty());
+        let added = match was_read {
+            true => cluster.import(&object).map(|_| Vec::new()),
+            false => cluster.create_manifest(&object),
+        };
+        let unknown = added.map_err(|error| anyhow!("{file}: {}", refusal_of(&object, &error)))?;
+        for field in unknown {
+            warnings.add(format!("--load: {file}: {} {:?}: {field}", meta.kind, meta.name));
+        }
     }
+    warnings.print(out);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::output::Printer;
 use crate::signals;
 
 /// The files of a replay, in the order in which they are published.
@@ -12,6 +13,8 @@ const FILES: [&str; 3] = ["replay.kine", "decisions.jsonl", "report.json"];
 /// The output folder.
 pub(super) struct OutputFolder {
     path: PathBuf,
+    /// Whether it has files of an earlier replay, which will be replaced.
+    has_replay: bool,
 }
 
 /// A temporary folder next to the output folder. It is removed on drop unless it was published.
@@ -38,12 +41,14 @@ impl OutputFolder {
         if !parent.is_dir() {
             bail!("cannot create {displayed_path}: folder {} not found", parent.display());
         }
+        let mut has_replay = false;
         if path.try_exists().with_context(|| format!("cannot access {displayed_path}"))? {
             let entries = std::fs::read_dir(&path).with_context(|| {
                 format!("{displayed_path} is not a readable folder: specify another with --out")
             })?;
             for entry in entries {
                 let name = entry.with_context(|| format!("cannot read {displayed_path}"))?.file_name();
+                has_replay = true;
                 // A history may have a lock file beside it.
                 if !FILES.iter().any(|file| name.to_string_lossy().starts_with(file)) {
                     bail!(
@@ -58,7 +63,14 @@ impl OutputFolder {
                 bail!("{displayed_path} contains the history to replay: specify another folder with --out");
             }
         }
-        Ok(OutputFolder { path })
+        Ok(OutputFolder { path, has_replay })
+    }
+
+    /// Says that the files of an earlier replay will be replaced, if there are any.
+    pub(super) fn print_notice(&self, out: &mut Printer) {
+        if self.has_replay {
+            out.print_to_stderr(&format!("the earlier replay in {} will be replaced", self.path.display()));
+        }
     }
 
     pub(super) fn path(&self) -> &Path {

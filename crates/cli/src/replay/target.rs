@@ -20,6 +20,7 @@ use self::simkube::SimkubeArgs;
 use super::super::Outcome;
 use super::super::output::Printer;
 use super::Replay;
+use super::folder::OutputFolder;
 
 pub(super) use self::runs::RunCommand;
 
@@ -103,6 +104,10 @@ impl TargetArgs {
         }
         if self.dry_run {
             return printing::dry_run(out, &plan.dry_run()?);
+        }
+        if self.record {
+            // Before anything is applied: the run may take hours.
+            OutputFolder::choose(replay.out.as_deref(), open_history.history.path())?.print_notice(out);
         }
         let summary =
             plan.run(&mut TerminalObserver { arguments: replay, history: open_history.history.path(), out })?;

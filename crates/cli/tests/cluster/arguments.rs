@@ -199,3 +199,53 @@ fn a_signal_ends_a_cluster_whose_clock_is_moving() {
     server.signal("-TERM");
     assert!(server.child.wait().unwrap().success());
 }
+
+#[test]
+fn a_kubeconfig_that_a_killed_cluster_left_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let kubeconfig = folder.join("kinescope.kubeconfig");
+    let mut killed = Server::of(command(folder).args(["cluster"]));
+    killed.next_line();
+    let refused = run(folder, &["cluster"]).failure(1);
+    assert!(refused.contains("kinescope.kubeconfig exists: delete it"), "{refused}");
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    let stale = std::fs::read_to_string(&kubeconfig).unwrap();
+    // One of another program stays, even if its server does not answer.
+    let mut other: Value = serde_json::from_str(&stale).unwrap();
+    other.as_object_mut().unwrap().remove("extensions");
+    std::fs::write(&kubeconfig, other.to_string()).unwrap();
+    let refused = run(folder, &["cluster"]).failure(1);
+    assert!(refused.contains("kinescope.kubeconfig exists: delete it"), "{refused}");
+    std::fs::write(&kubeconfig, &stale).unwrap();
+    let errors = folder.join("errors.txt");
+    let address = killed.address.to_string();
+    let mut command = command(folder);
+    command.args(["cluster", "--listen", &address]).stderr(std::fs::File::create(&errors).unwrap());
+    let mut server = Server::of(&mut command);
+    server.next_line();
+    assert_ne!(std::fs::read_to_string(&kubeconfig).unwrap(), stale);
+    server.signal("-INT");
+    server.child.wait().unwrap();
+    assert_eq!(
+        std::fs::read_to_string(errors).unwrap(),
+        "kinescope.kubeconfig was left by a cluster that has ended, and is replaced\n"
+    );
+    assert!(!kubeconfig.exists());
+}
+
+#[test]
+fn the_clock_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(folder.path());
+    let server = Server::of(command.args(["cluster", "--insecure", "--clock", "virtual"]));
+    let read = || -> Value {
+        let clock: Value =
+            serde_json::from_slice(&server.get("/kinescope/v1/cluster/clock").success()).unwrap();
+        clock["now"].clone()
+    };
+    let before = read();
+    assert_eq!(server.post("/kinescope/v1/cluster/advance", &json!({"seconds": 60})).code, 200);
+    assert_ne!(read(), before);
+}

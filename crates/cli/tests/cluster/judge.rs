@@ -61,6 +61,7 @@ impl Normalizer {
             (format!(r"\b(web|db|once|agent|late|typed)-{letters}{{6,10}}-{letters}{{5}}\b"), "$1-HASH-NAME"),
             (format!(r"\b(web|db|once|agent|late|typed)-{letters}{{6,10}}\b"), "$1-HASH"),
             (format!(r"\b(web|db|once|agent|late|typed)-{letters}{{5}}\b"), "$1-NAME"),
+            (r"\bevery-\d+\b".to_owned(), "every-NUMBER"),
             (format!(r"(pod-template-hash|controller-revision-hash)([=:] ?){letters}{{6,10}}"), "$1${2}HASH"),
             (r"\b(\d+d)?(\d+h)?(\d+m)?(\d+s)\b|\b\d+m\b|<unknown>|<invalid>".to_owned(), "AGE"),
             // The kind of KWOK's Stages is served out of the box.
@@ -133,10 +134,13 @@ impl VirtualJudged {
         VirtualJudged { judged, components, _server: server }
     }
 
-    /// Starts one without components of its own, on which the real ones work with their default controllers.
+    /// Starts one without components of its own, on which the real ones work with their default controllers. KWOK renews no
+    /// Leases: without a long grace period its nodes would be lost, and found again, every 50 seconds. (The real cluster has
+    /// no controller that looks for lost nodes.)
     fn start_with_real_components(kubectl: &Path, folder: &Path) -> VirtualJudged {
         let mut cluster = VirtualJudged::start(kubectl, folder, "none");
-        cluster.components.start_controller_manager(&[]).unwrap();
+        let patience = "--node-monitor-grace-period=1h".to_owned();
+        cluster.components.start_controller_manager(&[patience]).unwrap();
         cluster.components.start_scheduler(16, &[]).unwrap();
         cluster.components.start_kwok(&stages()).unwrap();
         cluster

@@ -145,3 +145,39 @@ fn errors_name_the_option_the_file_and_the_object_once() {
         assert!(refused.starts_with(expected), "{arguments:?}: {refused}");
     }
 }
+
+#[test]
+fn unknown_fields_are_named_and_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = "
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: default, lables: {app: a}}
+spec: {priorityClas: vip, containers: [{name: c, image: 'busybox:1', resource: {}}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: b, namespace: default}
+data: {any: key}
+";
+    std::fs::write(folder.join("objects.yaml"), text).unwrap();
+    let errors = folder.join("errors.txt");
+    let mut command = command(folder);
+    command.args(["cluster", "--insecure", "--controllers", "none", "--load", "objects.yaml"]);
+    let server = Server::of(command.stderr(File::create(&errors).unwrap()));
+    let lines = std::fs::read_to_string(errors).unwrap();
+    let expected = ["metadata.lables", "spec.containers[0].resource", "spec.priorityClas"]
+        .map(|field| format!("warning: --load: objects.yaml: Pod \"a\": unknown field \"{field}\""));
+    let mut lines: Vec<&str> = lines.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, expected);
+    let pod: Value =
+        serde_json::from_slice(&server.get("/api/v1/namespaces/default/pods/a").success()).unwrap();
+    assert!(pod["spec"].get("priorityClas").is_none(), "{pod}");
+    std::fs::write(folder.join("wrong.yaml"), text.replace("vip", "vip, priority: high")).unwrap();
+    drop(server);
+    let arguments = ["cluster", "--kubeconfig-out", "other.kubeconfig", "--load", "wrong.yaml"];
+    let refused = run(folder, &arguments).failure(1);
+    assert!(refused.contains("wrong.yaml: Pod \"a\": ") && refused.contains("spec.priority"), "{refused}");
+}

@@ -137,7 +137,9 @@ fn a_folder_that_holds_something_else_is_left_alone() {
     replay(folder.path(), &["--out", "r"]).success();
     let output = replay(folder.path(), &["r/replay.kine", "--out", "r"]).failure(1);
     assert!(output.contains("r contains the history to replay"), "{output}");
-    replay(folder.path(), &["--out", "r", "--no-history"]).success();
+    let again = replay(folder.path(), &["--out", "r", "--no-history"]);
+    assert!(again.err.contains("the earlier replay in r will be replaced"), "{}", again.err);
+    again.success();
     assert_eq!(names(&folder.path().join("r")), [FILES[0], FILES[2]]);
     assert_eq!(names(folder.path()), ["film.jsonl", "film.kine", "mine", "r"]);
 }

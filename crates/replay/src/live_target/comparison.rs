@@ -1,12 +1,13 @@
 //! The comparison of a recorded target with the recording that was replayed into it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use history::{BulkWriter, History, Selection};
 use kubernetes::objects::NodeView;
-use live::apply::{OWNER_ANNOTATION, ReplaySpeed, UID_ANNOTATION};
-use model::{IncomingChange, Moment, Window};
+use live::apply::{OWNER_ANNOTATION, RUN_LABEL, ReplaySpeed, UID_ANNOTATION};
+use model::{Change, IncomingChange, Moment, Window};
 
 use super::plan::LivePlan;
 use super::summary::RunSummary;
@@ -74,8 +75,19 @@ impl<'a> LiveComparison<'a> {
         let source = plan.resolved.part.source.clone();
         let window = Window { from, ..plan.resolved.part.window };
         let part = HistoryPart { source: source.clone(), window };
+        let mut pod_matcher =
+            PodMatcher::new(CounterpartAnnotations { uid: UID_ANNOTATION, owner: OWNER_ANNOTATION });
+        live.part.for_each_change(|change| pod_matcher.add_recorded(change))?;
+        let mut own_nodes = OwnNodes { run: &live.run_name, names: BTreeSet::new() };
+        let everything = Selection { source: Some(source), ..Selection::default() };
+        for change in replayed.between(Window { to: window.to, ..Window::ALL }, &everything)? {
+            let change = change?;
+            pod_matcher.add_replayed(&change);
+            own_nodes.add(&change);
+        }
+        let initial_pods = pod_matcher.initial_pods(from, &demands)?;
         let class_of = |node: &NodeView| Some(plan.resolved.classes.class_of(node));
-        let mut meter = RecordingMeter::new(from);
+        let mut meter = RecordingMeter::new(from).without_initial_pods(initial_pods.clone());
         let replayed_demands =
             // The drains of the target's autoscaler, if it has one, are decisions of the target.
             extract_demands(&replayed, &part, true, &[], &class_of, Some(&mut meter), |_, _| Ok(()))?;
@@ -83,21 +95,27 @@ impl<'a> LiveComparison<'a> {
             meter.pods_evicted(kind.as_str(), *count);
         }
         let (replayed_metrics, replayed_curve) = meter.finish(plan.resolved.end);
-        let mut pod_matcher =
-            PodMatcher::new(CounterpartAnnotations { uid: UID_ANNOTATION, owner: OWNER_ANNOTATION });
-        live.part.for_each_change(|change| pod_matcher.add_recorded(change))?;
-        let everything = Selection { source: Some(source), ..Selection::default() };
-        for change in replayed.between(Window { to: window.to, ..Window::ALL }, &everything)? {
-            pod_matcher.add_replayed(&change?);
-        }
-        let fidelity =
-            pod_matcher.compare(from, (&demands, &metrics), (&replayed_demands, &replayed_metrics))?;
+        let fidelity = pod_matcher.compare(
+            from,
+            &initial_pods,
+            (&demands, &metrics),
+            (&replayed_demands, &replayed_metrics),
+        )?;
         let mut caveats = plan.caveats(open_history)?;
         caveats.extend(Caveat::of_demands(&demands));
         caveats.push(Caveat::new(
             CaveatTopic::Target,
             "the target's components decided with their own settings; the settings above are the recorded ones",
         ));
+        caveats.extend(own_nodes.caveat());
+        if !initial_pods.is_empty() {
+            let text = format!(
+                "{} pods were bound when the recording began: the target binds them anew, which counts neither as \
+                 bindings nor as pending time",
+                initial_pods.len()
+            );
+            caveats.push(Caveat::new(CaveatTopic::Target, text));
+        }
         if live.speed(from) == ReplaySpeed::Max {
             let text = "replayed at maximum speed: times to bind are not comparable";
             caveats.push(Caveat::new(CaveatTopic::Target, text));
@@ -134,6 +152,45 @@ impl<'a> LiveComparison<'a> {
             scaling: ScalingComparison::of(groups, &node_counts, &replayed_curve, window),
             caveats,
         })
+    }
+}
+
+/// Nodes of the target that the run did not create.
+struct OwnNodes<'a> {
+    run: &'a str,
+    names: BTreeSet<String>,
+}
+
+/// The most nodes that a caveat names.
+const MAX_NAMED_NODES: usize = 3;
+
+// === impl OwnNodes ===
+
+impl OwnNodes<'_> {
+    fn add(&mut self, change: &Change) {
+        let name = &*change.key.name;
+        if !change.key.kind.is("", "Node") || self.names.contains(name) {
+            return;
+        }
+        let node = change.what.object().value().unwrap_or_default();
+        if node["metadata"]["labels"][RUN_LABEL] != self.run {
+            self.names.insert(name.to_owned());
+        }
+    }
+
+    fn caveat(&self) -> Option<Caveat> {
+        let (count, named) = (self.names.len(), self.names.iter().take(MAX_NAMED_NODES));
+        let mut named: Vec<&str> = named.map(String::as_str).collect();
+        if count > named.len() {
+            named.push("…");
+        }
+        let nodes = if count == 1 { "node of the target is" } else { "nodes of the target are" };
+        let text = format!(
+            "{count} {nodes} not of this run ({}): pods may be bound there, and metrics of nodes and utilization include \
+             them",
+            named.join(", ")
+        );
+        (count > 0).then(|| Caveat::new(CaveatTopic::Target, text))
     }
 }
 

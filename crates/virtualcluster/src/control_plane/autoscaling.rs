@@ -242,7 +242,8 @@ fn register_node(context: &mut ComponentContext<'_>, node: &Object, pods: &[Obje
     node["metadata"]["annotations"][well_known::KWOK_NODE] = "fake".into();
     let is_ready = node["status"]["conditions"][0]["status"] == "True";
     if is_ready {
-        set_initial_node_status(&mut node, &whole_second(context.now).to_string());
+        let version = context.registry.store().git_version();
+        set_initial_node_status(&mut node, version, &whole_second(context.now).to_string());
     }
     // A node of this name may have been created by a user: the machine is then an unregistered one.
     if context.registry.create_object(node).is_err() {
@@ -256,10 +257,11 @@ fn register_node(context: &mut ComponentContext<'_>, node: &Object, pods: &[Obje
 
 fn make_node_ready(context: &mut ComponentContext<'_>, node: &Arc<str>, at: Moment) {
     let name = NamespacedName::new("", node.clone());
+    let version = context.registry.store().git_version();
     // Taints are in the spec, conditions in the status. A node that was deleted meanwhile stays so.
     let _ = context.registry.update_object(&node_kind(), &name, UpdatedPart::Everything, |node| {
         NodeEdit::Untaint(well_known::NODE_NOT_READY).apply(node);
-        set_initial_node_status(node, &whole_second(at).to_string());
+        set_initial_node_status(node, version, &whole_second(at).to_string());
         true
     });
 }

@@ -381,14 +381,16 @@ fn set_condition(
 fn initialize_node(context: &mut ComponentContext<'_>, name: &Arc<str>) {
     let now = whole_second(context.now).to_string();
     let key = NamespacedName::new("", name.clone());
+    let version = context.registry.store().git_version();
     let _ = context.registry.update_object(&Kind::new("", "Node"), &key, UpdatedPart::Status, |node| {
-        set_initial_node_status(node, &now);
+        set_initial_node_status(node, version, &now);
         true
     });
 }
 
-/// Sets the status that the kubelet of a ready node reports.
-pub(super) fn set_initial_node_status(node: &mut Value, now: &str) {
+/// Sets the status that the kubelet of a ready node reports. `version` is that of the cluster: clients parse it as the
+/// version of a kubelet and compare it with the server's, so it has no addition such as the one of KWOK's nodes.
+pub(super) fn set_initial_node_status(node: &mut Value, version: &str, now: &str) {
     let status = &mut node["status"];
     if !status["capacity"].is_object() {
         status["capacity"] = json!({"cpu": "1k", "memory": "1Ti", "pods": "1M"});
@@ -408,7 +410,7 @@ pub(super) fn set_initial_node_status(node: &mut Value, now: &str) {
     if status["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().is_empty() {
         status["nodeInfo"] = json!({
             "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
-            "kubeProxyVersion": "", "kubeletVersion": "kinescope", "machineID": "",
+            "kubeProxyVersion": "", "kubeletVersion": version, "machineID": "",
             "operatingSystem": "linux", "osImage": "", "systemUUID": "",
         });
     }

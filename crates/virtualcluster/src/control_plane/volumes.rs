@@ -14,6 +14,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ComponentContext;
+use super::claim_events::{EVENT_SOURCE, UnboundEvent, taken_event, unbound_event, waiting_event};
+use super::core_event_recorder::{EventText, InvolvedObject};
+use super::correlated_event_recorder::CorrelatedEventRecorder;
 
 /// Claims and volumes that are to be looked at.
 #[derive(Default)]
@@ -21,9 +24,12 @@ pub(super) struct Volumes {
     claims: BTreeSet<NamespacedName>,
     /// Claims that no volume fits yet.
     unbound: BTreeSet<NamespacedName>,
+    /// Claims that wait for a pod that uses them.
+    waiting: BTreeSet<NamespacedName>,
     volumes: BTreeSet<Arc<str>>,
     /// The pods that use a claim.
     users: BTreeMap<NamespacedName, BTreeSet<NamespacedName>>,
+    events: CorrelatedEventRecorder,
 }
 
 /// The annotation with which the scheduler asks for a volume.
@@ -50,6 +56,7 @@ impl Volumes {
                 self.claims.insert(name);
             } else {
                 self.unbound.remove(&name);
+                self.waiting.remove(&name);
                 // Its volume is released.
                 if let Some(volume) =
                     what.object().value().ok().and_then(|claim| text(&claim, "/spec/volumeName"))
@@ -74,6 +81,10 @@ impl Volumes {
             let users = self.users.entry(claim.clone()).or_default();
             if is_user {
                 users.insert(pod.name.clone());
+                // A claim that waits for it says so.
+                if pod.status.is_unschedulable() && self.waiting.contains(&claim) {
+                    self.claims.insert(claim);
+                }
             } else {
                 users.remove(&pod.name);
                 if users.is_empty() {
@@ -106,9 +117,29 @@ impl Volumes {
         }
         // Failures leave the claim as it is, until something changes.
         let _ = match text(&claim, "/spec/volumeName") {
-            Some(volume) => complete_binding(context.registry, name, &claim, &volume),
+            Some(volume) => self.complete_or_refuse(context, name, &claim, &volume),
             None => self.bind_or_provision(context, name, &claim),
         };
+    }
+
+    /// Binds a claim to the volume that it names, unless that is another claim's.
+    fn complete_or_refuse(
+        &mut self,
+        context: &mut ComponentContext<'_>,
+        name: &NamespacedName,
+        claim: &Value,
+        volume: &str,
+    ) -> Result<(), ApiError> {
+        let current = value_of(context.registry, &volume_kind(), &NamespacedName::new("", volume));
+        let is_taken = current.is_some_and(|current| !is_free_for(&current["spec"]["claimRef"], name, claim));
+        if !is_taken {
+            return complete_binding(context.registry, name, claim, volume);
+        }
+        if claim["metadata"]["annotations"].get(well_known::BIND_COMPLETED).is_none() {
+            self.record(context, name, claim, taken_event(volume));
+            self.unbound.insert(name.clone());
+        }
+        Ok(())
     }
 
     fn bind_or_provision(
@@ -121,18 +152,55 @@ impl Volumes {
         let classes = Kind::new("storage.k8s.io", "StorageClass");
         let class = value_of(context.registry, &classes, &NamespacedName::new("", &*class_name));
         let waits = class.as_ref().is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer");
-        if waits && claim["metadata"]["annotations"].get(SELECTED_NODE).is_none() {
+        let has_node = claim["metadata"]["annotations"].get(SELECTED_NODE).is_some();
+        if waits && !has_node {
+            self.waiting.insert(name.clone());
+            let event = waiting_event(&self.unscheduled_users(context, name));
+            self.record(context, name, claim, event);
             return Ok(());
         }
+        self.waiting.remove(name);
         if let Some(volume) = find_volume(context.registry, name, claim, &class_name) {
             return bind_volume(context.registry, name, &volume);
         }
-        let provisioner = class.as_ref().and_then(|class| text(class, "/provisioner"));
-        if provisioner.is_some_and(|provisioner| provisioner != well_known::NO_PROVISIONER) {
-            return provision(context, name, None);
+        match unbound_event(&class_name, class.as_ref()) {
+            UnboundEvent::Failed(event) => {
+                self.record(context, name, claim, event);
+                self.unbound.insert(name.clone());
+                Ok(())
+            }
+            UnboundEvent::Provisioning(event) => {
+                self.record(context, name, claim, event);
+                provision(context, name, None)
+            }
         }
-        self.unbound.insert(name.clone());
-        Ok(())
+    }
+
+    /// The unfinished pods without a node that use a claim.
+    fn unscheduled_users(&self, context: &ComponentContext<'_>, claim: &NamespacedName) -> Vec<Arc<str>> {
+        let users = self.users.get(claim).into_iter().flatten();
+        let is_unscheduled = |user: &&NamespacedName| {
+            context.pods.get(*user).is_some_and(|pod| pod.node_name.is_none() && !pod.is_finished())
+        };
+        users.filter(is_unscheduled).map(|user| user.name.clone()).collect()
+    }
+
+    fn record(
+        &mut self,
+        context: &ComponentContext<'_>,
+        name: &NamespacedName,
+        claim: &Value,
+        event: EventText,
+    ) {
+        let metadata = |field: &str| text(claim, &format!("/metadata/{field}")).unwrap_or_default();
+        let involved = InvolvedObject {
+            api_version: "v1".to_owned(),
+            kind: "PersistentVolumeClaim".to_owned(),
+            name: name.clone(),
+            uid: metadata("uid"),
+        };
+        let version = metadata("resourceVersion");
+        self.events.record(context.registry, context.now, EVENT_SOURCE, &involved, &version, event);
     }
 }
 
@@ -172,12 +240,7 @@ fn find_volume(registry: &Registry, name: &NamespacedName, claim: &Value, class:
         modes.filter_map(|mode| Some(mode.as_str()?.to_owned())).collect()
     };
     let volumes = list.objects.iter().filter_map(|volume| volume.value().ok()).filter(|volume| {
-        let owner = &volume["spec"]["claimRef"];
-        let is_free = owner.is_null()
-            || (owner["name"] == *name.name
-                && owner["namespace"] == *name.namespace
-                && (owner["uid"].is_null() || owner["uid"] == claim["metadata"]["uid"]));
-        is_free
+        is_free_for(&volume["spec"]["claimRef"], name, claim)
             && !volume["metadata"]["deletionTimestamp"].is_string()
             && text(volume, "/spec/storageClassName").unwrap_or_default() == class
             && modes(volume).is_superset(&modes(claim))
@@ -191,6 +254,15 @@ fn find_volume(registry: &Registry, name: &NamespacedName, claim: &Value, class:
             .then(|| (!is_reserved, capacity, text(&volume, "/metadata/name").unwrap_or_default()))
     });
     fitting.min().map(|(_, _, name)| name.into())
+}
+
+/// Whether a volume with this reference belongs to a claim, or to none yet.
+fn is_free_for(owner: &Value, name: &NamespacedName, claim: &Value) -> bool {
+    let uid = &owner["uid"];
+    owner.is_null()
+        || (owner["name"] == *name.name
+            && owner["namespace"] == *name.namespace
+            && (uid.is_null() || uid == "" || *uid == claim["metadata"]["uid"]))
 }
 
 /// Binds a claim to a volume: first the volume, then the claim.
@@ -209,8 +281,7 @@ fn complete_binding(
     // A claim may name a volume that does not exist yet.
     let Some(current) = value_of(registry, &volume_kind(), &key) else { return Ok(()) };
     let uid = claim["metadata"]["uid"].clone();
-    let owner = &current["spec"]["claimRef"];
-    if owner["uid"].is_string() && owner["uid"] != uid {
+    if !is_free_for(&current["spec"]["claimRef"], name, claim) {
         return Ok(());
     }
     registry.update_object(&volume_kind(), &key, UpdatedPart::Everything, |volume| {

@@ -33,7 +33,7 @@ impl Workloads {
         let is_workload = |controller: &Controller| *controller != Controller::GarbageCollection;
         let controllers: Vec<Controller> = Controller::ALL.into_iter().filter(is_workload).collect();
         Workloads {
-            controllers: Controllers::new(&controllers, seed).with_events(),
+            controllers: Controllers::new(&controllers, seed).with_events().with_original_hashes(),
             endpoints: EndpointControllers::default(),
             events: CorrelatedEventRecorder::default(),
             is_awake: true,
