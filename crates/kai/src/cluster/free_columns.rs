@@ -1,4 +1,5 @@
-//! What is idle or being released of cpu and GPUs, by node: most nodes are ruled out for a pod by these alone.
+//! The free cpu and GPUs of all nodes, those being released included, in columns: most nodes are ruled out for a pod by
+//! these alone.
 
 use super::ids::NodeId;
 use super::node::Node;
