@@ -54,13 +54,15 @@ pub(super) fn write_snapshot(path: &Path, options: &ClusterOptions) -> Result<()
     Ok(())
 }
 
-/// The settings with KAI's default values.
+/// The settings with KAI's default values, but for the search budgets: KAI's own allow minutes, which no cycle of seconds
+/// has.
 fn settings() -> Value {
     let mut plugins: Vec<Value> = PLUGINS.iter().map(|name| json!({"name": name})).collect();
     plugins.push(json!({"name": "nodeplacement", "arguments": {"cpu": "binpack", "gpu": "binpack"}}));
     json!({"apiVersion": SETTINGS_API_VERSION, "kind": SETTINGS_KIND, "metadata": {"name": "kai-scheduler"},
         "config": {"actions": "allocate, consolidation, reclaim, preempt, stalegangeviction", "tiers": [{"plugins": plugins}],
-            "scenarioSearchBudgets": {}},
+            "scenarioSearchBudgets": {"maxActionSearchDuration": {"default": "30s"}, "maxJobSearchDuration": "0s",
+                "maxGeneratorSearchDuration": {"default": "3s"}}},
         "schedulerParams": {"schedulerName": "kai-scheduler", "maxNumberConsolidationPreemptees": 16,
             "useSchedulingSignatures": true, "fullHierarchyFairness": true, "allowConsolidatingReclaim": true,
             "numOfStatusRecordingWorkers": 5, "globalDefaultStalenessGracePeriod": 60_000_000_000_i64,

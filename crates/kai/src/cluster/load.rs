@@ -7,6 +7,7 @@ use kubernetes::objects::NodeView;
 use model::Moment;
 use rustc_hash::FxHashMap;
 
+use super::free_columns::FreeColumns;
 use super::gpu_groups::GpuGroupNames;
 use super::ids::{NodeId, PodId};
 use super::load_jobs::{JobLoader, load_jobs};
@@ -57,6 +58,7 @@ pub(crate) fn load(snapshot: &Snapshot, now: Moment) -> Result<Cluster> {
     let mut cluster = Cluster {
         now,
         names,
+        free: FreeColumns::new(&nodes),
         nodes,
         nodes_with_affinity: NodeSet::default(),
         pods,

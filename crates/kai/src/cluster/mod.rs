@@ -1,6 +1,7 @@
 //! The cluster as a cycle sees and changes it: nodes, pods, jobs and queues.
 
 pub(crate) mod fit_errors;
+pub(crate) mod free_columns;
 pub(crate) mod gpu;
 mod gpu_groups;
 pub(crate) mod ids;
@@ -31,6 +32,7 @@ use model::{Moment, NamespacedName};
 pub(crate) use gpu_groups::GpuGroupNames;
 pub(crate) use load::load;
 
+use free_columns::FreeColumns;
 use ids::{JobId, NodeId, PodId, PodInfoId, QueueId};
 use job::Job;
 use node::{AlreadyOnNode, Node, NotOnNode};
@@ -49,6 +51,8 @@ pub(crate) struct Cluster {
     pub names: ResourceNames,
     /// Sorted by name.
     pub nodes: Vec<Node>,
+    /// What is free on the nodes.
+    pub free: FreeColumns,
     /// The nodes with pods that have affinity to other pods.
     nodes_with_affinity: NodeSet,
     /// Sorted by namespace and name.
@@ -176,6 +180,7 @@ impl Cluster {
         let (node, info) = (&mut self.nodes[id.index()], &mut self.infos[info]);
         let pod = &self.pods[info.pod.index()];
         let result = change(node, info, pod, &self.names);
+        self.free.update(id, node);
         if pod.spec.has_affinity() {
             if node.pods_with_affinity().is_empty() {
                 self.nodes_with_affinity.remove(id);

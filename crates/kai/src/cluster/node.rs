@@ -10,7 +10,6 @@ use scheduler::pod::HostPort;
 use super::fit_errors::FitReason;
 use super::gpu::{GpuRequirement, ReceivedType, RequestType};
 use super::ids::PodId;
-use super::node_gpus::FreeGpus;
 use super::pod::Pod;
 use super::pod_info::{GpuGroups, PodInfo};
 use super::resources::{GPU, ResourceNames, ResourceVector, is_mig_resource, node_amounts};
@@ -60,6 +59,13 @@ pub(crate) struct PodOnNode {
     pub gpu_groups: GpuGroups,
     accepted: ResourceVector,
     received: ReceivedType,
+}
+
+/// The free GPUs of a node: their number, shared ones by their free part, and their memory in MiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct FreeGpus {
+    pub idle: (f64, i64),
+    pub releasing: (f64, i64),
 }
 
 /// The MIG strategy of a node.

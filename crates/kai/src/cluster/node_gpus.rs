@@ -2,17 +2,10 @@
 
 use super::gpu::GpuRequirement;
 use super::ids::GpuGroupId;
-use super::node::Node;
+use super::node::{FreeGpus, Node};
 use super::pod::Pod;
 use super::resources::{CPU, GPU, MEMORY, ResourceNames};
 use super::status::PodStatus;
-
-/// The free GPUs of a node: their number, shared ones by their free part, and their memory in MiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct FreeGpus {
-    pub idle: (f64, i64),
-    pub releasing: (f64, i64),
-}
 
 impl Node {
     /// The memory that a request takes of each of its GPUs here.

@@ -126,7 +126,7 @@ impl JobPlacement {
         let counts_reasons = !self.is_pipeline_only;
         let id = session.cluster.info(pod).pod;
         let Some(job) = session.cluster.pod(id).job else { return false };
-        let mut ordered = session.ordered_nodes(id, nodes);
+        let mut ordered = session.ordered_nodes(id, nodes, counts_reasons);
         let mut chosen = None;
         while chosen.is_none()
             && let Some(next) = ordered.pop()

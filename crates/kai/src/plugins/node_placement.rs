@@ -2,6 +2,8 @@
 
 use super::arguments::Arguments;
 use super::scores::MAX_HIGH_DENSITY;
+use crate::cluster::free_columns::FreeColumns;
+use crate::cluster::ids::NodeId;
 use crate::cluster::node::Node;
 use crate::cluster::pod::Pod;
 use crate::cluster::resources::{CPU, GPU};
@@ -36,12 +38,13 @@ impl NodePlacement {
     }
 
     /// The range over the nodes that a pod may be placed on.
-    pub(crate) fn range<'n>(&self, pod: &Pod, nodes: impl Iterator<Item = &'n Node>) -> AllocatableRange {
+    pub(crate) fn range(&self, pod: &Pod, columns: &FreeColumns, nodes: &[NodeId]) -> AllocatableRange {
         let (strategy, resource) = self.strategy(pod);
+        let column = if resource == GPU { &columns.gpu } else { &columns.cpu };
         let mut range = AllocatableRange { min: f64::MAX, max: 0.0 };
         if strategy == Strategy::Pack {
-            for node in nodes.filter(|node| node.allocatable.get(resource) != 0.0) {
-                let free = free(node, resource);
+            for &node in nodes.iter().filter(|node| column.is_allocatable(**node)) {
+                let free = column.get(node);
                 range.min = range.min.min(free);
                 range.max = range.max.max(free);
             }

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::Session;
 use crate::cluster::ids::{JobId, NodeId, PodId};
+use crate::cluster::resources::{CPU, GPU};
 use crate::plugins::node_fit::is_allocatable_on_releasing_or_idle;
 use crate::plugins::node_placement::AllocatableRange;
 use crate::plugins::registry::Plugin;
@@ -29,14 +30,22 @@ pub(crate) struct ScoredNode {
 }
 
 impl Session {
-    /// The nodes that are tried for a pod.
-    pub(crate) fn ordered_nodes(&mut self, id: PodId, nodes: &[NodeId]) -> OrderedNodes {
+    /// The nodes that are tried for a pod. Those without enough resources are returned only if that is wanted.
+    pub(crate) fn ordered_nodes(&mut self, id: PodId, nodes: &[NodeId], wants_unfit: bool) -> OrderedNodes {
         let range = self.start_scoring(id, nodes);
-        let pod = self.cluster.pod(id);
+        let (pod, free) = (self.cluster.pod(id), &self.cluster.free);
+        let cpu = pod.request.get(CPU);
+        // Shares of GPUs fit where no whole one is free.
+        let gpus = if pod.is_shared_gpu_request() { f64::NEG_INFINITY } else { pod.request.get(GPU) };
         let (mut fitting, mut unfit) = (Vec::new(), Vec::new());
         for &node in nodes {
-            if !is_allocatable_on_releasing_or_idle(pod, self.cluster.node(node)) {
-                unfit.push(node);
+            let is_fitting = cpu <= free.cpu.get(node)
+                && gpus <= free.gpu.get(node)
+                && is_allocatable_on_releasing_or_idle(pod, self.cluster.node(node));
+            if !is_fitting {
+                if wants_unfit {
+                    unfit.push(node);
+                }
             } else if let Some(score) = self.score_node(id, node, range, |_, _| {}) {
                 fitting.push(ScoredNode { score, node });
             }
@@ -53,13 +62,17 @@ impl Session {
         nodes: &OrderedNodes,
         before: Option<ScoredNode>,
     ) {
+        let are_all_tried =
+            before.is_none() && self.topology.as_ref().is_none_or(|topology| !topology.has_scores());
         for &node in &nodes.unfit {
-            let is_tried = match self.score_node(id, node, nodes.range, |_, _| {}) {
+            let is_tried = || match self.score_node(id, node, nodes.range, |_, _| {}) {
                 // It is in no domain of the pod's topology.
                 None => false,
                 Some(score) => before.is_none_or(|before| ScoredNode { score, node } > before),
             };
-            if is_tried && let Err(Some(rejection)) = self.check_node(id, job, node, true) {
+            if (are_all_tried || is_tried())
+                && let Err(Some(rejection)) = self.check_node(id, job, node, true)
+            {
                 self.count_rejection(job, id, &rejection);
             }
         }
@@ -71,7 +84,7 @@ impl Session {
             pod_affinity.pre_score(&self.cluster, id);
         }
         let (cluster, placement) = (&self.cluster, self.node_placement.as_ref()?);
-        Some(placement.range(cluster.pod(id), nodes.iter().map(|node| cluster.node(*node))))
+        Some(placement.range(cluster.pod(id), &cluster.free, nodes))
     }
 
     /// The score of a node; `None` if it is in no domain of the pod's topology. Each plugin's part is passed on.

@@ -1,4 +1,4 @@
-//! What queues have without the victims that were popped from them, remembered from one comparison to the next.
+//! The amounts that queues have without the victims that were popped from them, kept from one comparison to the next.
 
 use rustc_hash::FxHashMap;
 

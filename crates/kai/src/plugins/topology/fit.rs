@@ -114,31 +114,31 @@ impl TopologyTree {
         }
     }
 
-    fn sum_free(&mut self, id: DomainId, cluster: &Cluster) -> ResourceVector {
+    fn sum_free(&mut self, id: DomainId, cluster: &Cluster) {
         let mut free = ResourceVector::zero(&cluster.names);
-        let children = self.domain(id).children.clone();
-        if children.is_empty() {
+        if self.domain(id).children.is_empty() {
             for node in self.domain(id).nodes.iter().map(|node| cluster.node(*node)) {
                 free.add(&node.idle);
                 free.add(&node.releasing);
             }
         }
-        for child in children {
-            free.add(&self.sum_free(child, cluster));
+        for index in 0..self.domain(id).children.len() {
+            let child = self.domain(id).children[index];
+            self.sum_free(child, cluster);
+            self.domain(child).free.iter().for_each(|of_child| free.add(of_child));
         }
-        self.domain_mut(id).free = Some(free.clone());
-        free
+        self.domain_mut(id).free = Some(free);
     }
 
     fn count_pods(&mut self, id: DomainId, fit: &GroupFit<'_>, cluster: &Cluster) -> usize {
-        let children = self.domain(id).children.clone();
         let mut count = 0_usize;
-        if children.is_empty() {
+        if self.domain(id).children.is_empty() {
             for node in self.domain(id).nodes.iter().map(|node| cluster.node(*node)) {
                 count = count.saturating_add(fit.pods_on(node));
             }
         }
-        for child in children {
+        for index in 0..self.domain(id).children.len() {
+            let child = self.domain(id).children[index];
             count = count.saturating_add(self.count_pods(child, fit, cluster));
         }
         self.domain_mut(id).allocatable_pods = Some(count);

@@ -54,6 +54,11 @@ impl TopologyDomains {
         self.node_scores.clear();
     }
 
+    /// Whether the job that is being placed prefers a level somewhere.
+    pub(crate) fn has_scores(&self) -> bool {
+        !self.node_scores.is_empty()
+    }
+
     /// The score of a node for a pod set; `None` if the node is in no domain, so that it is not tried.
     pub(crate) fn score(&self, cluster: &Cluster, job: JobId, pod_set: usize, node: NodeId) -> Option<f64> {
         if self.node_scores.is_empty() {
