@@ -40,6 +40,7 @@ fn read(text: &str, at: Option<&str>) -> Vec<String> {
         ImportItem::Object(object) => format!("object {}", object.as_str()),
         ImportItem::TimesInferred(source) => format!("times of {source} inferred"),
         ImportItem::Warning(text) => text,
+        ImportItem::CaptureTime(time) => format!("captured at {time}"),
         ImportItem::Gap(_) => "gap".to_owned(),
     };
     try_read(text, read_options(at)).unwrap().into_iter().map(show).collect()
