@@ -11,10 +11,11 @@ use anyhow::Context;
 use history::BulkWriter;
 use workload::shop::{self, DayHighlights};
 
-use self::walkthrough::{WalkthroughStep, clock_time};
+use self::walkthrough::{FASTER_SCALE_DOWN, MORE_NODES, UNCHANGED, WalkthroughStep, clock_time};
 use super::Outcome;
 use super::lines::wrap_text;
 use super::output::{Printer, group_digits};
+use super::replay::remove_replay;
 
 const AFTER: &str = "\
 Examples:
@@ -60,6 +61,9 @@ impl Demo {
         }
         let history = path.display().to_string();
         writeln!(out, "\n$ export KINESCOPE_HISTORY={}", step_runner::shell_quoted(&history))?;
+        for variant in [UNCHANGED, MORE_NODES, FASTER_SCALE_DOWN] {
+            remove_replay(&self.folder.join(variant.folder))?;
+        }
         for step in WalkthroughStep::all(&highlights, &self.folder) {
             step_runner::run_step(&step, &history, out)?;
         }

@@ -22,6 +22,8 @@ use self::target::{RunCommand, TargetArgs};
 use super::output::Printer;
 use super::{Outcome, history_arg, signals};
 
+pub(super) use self::folder::remove_replay;
+
 const AFTER: &str = "\
 Examples:
   kinescope replay prod.kine

@@ -4,13 +4,17 @@ use model::{Moment, Object};
 use serde_json::Value;
 
 /// Fields with the time of something past. `deletionTimestamp` is not one: it lies ahead by the grace period.
-const TIME_FIELDS: [&str; 18] = [
+const TIME_FIELDS: [&str; 21] = [
     "acquireTime",
     "completionTime",
     "creationTimestamp",
     "eventTime",
     "finishedAt",
     "firstTimestamp",
+    // Annotations of KAI's pod groups.
+    "kai.scheduler/last-eviction-timestamp",
+    "kai.scheduler/last-start-timestamp",
+    "kai.scheduler/stale-podgroup-timestamp",
     "lastHeartbeatTime",
     "lastObservedTime",
     "lastProbeTime",
@@ -61,6 +65,13 @@ mod tests {
             .annotation("expires", "2031-01-01T00:00:00Z")
             .set("status.conditions", conditions);
         assert_eq!(newest_time(&pod.object()).unwrap().to_string(), "2026-11-01T00:00:05Z");
+    }
+
+    #[test]
+    fn times_of_pod_groups_are_in_annotations() {
+        let name = "kai.scheduler/last-start-timestamp";
+        let pod = pod("a").created("2026-11-01T00:00:00Z").annotation(name, "2026-11-01T00:00:07Z");
+        assert_eq!(newest_time(&pod.object()).unwrap().to_string(), "2026-11-01T00:00:07Z");
     }
 
     #[test]

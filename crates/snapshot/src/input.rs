@@ -1,5 +1,6 @@
 //! The settings and objects of a scheduler at one moment, as read from a file or a history.
 
+use anyhow::Context;
 use formats::kai_snapshot::{self, Partition, SchedulerSettings};
 use formats::{Format, ImportItem, Input};
 use history::Selection;
@@ -66,12 +67,6 @@ pub struct HistoryMoment<'a> {
 
 /// The most bytes of objects, without the data of ConfigMaps.
 const MAX_OBJECT_BYTES: usize = 4 << 30;
-/// Annotations of pod groups with a time of the past.
-const TIME_ANNOTATIONS: [&str; 3] = [
-    "kai.scheduler/last-start-timestamp",
-    "kai.scheduler/stale-podgroup-timestamp",
-    "kai.scheduler/last-eviction-timestamp",
-];
 /// Actions that search for victims; since v0.16 they need generators.
 const VICTIM_SEARCH_ACTIONS: [&str; 3] = ["consolidation", "reclaim", "preempt"];
 const GENERATOR_PREFIX: &str = "sg-";
@@ -110,7 +105,7 @@ impl SchedulerSnapshot {
                 ImportItem::Change(_) | ImportItem::Gap(_) | ImportItem::TimesInferred(_) => {}
             }
         }
-        let newest = || objects.iter().filter_map(newest_time).max();
+        let newest = || objects.iter().filter_map(formats::newest_time).max();
         let (time, time_origin) = match (capture_time, capture_time.map_or_else(newest, |_| None)) {
             (Some(time), _) => (time, TimeOrigin::CaptureTime),
             (None, Some(time)) => (time, TimeOrigin::NewestObject),
@@ -180,8 +175,9 @@ impl SchedulerSnapshot {
     }
 
     /// The scheduler's settings, parsed.
-    pub(crate) fn settings(&self) -> kai::Result<Settings> {
-        Settings::parse(&self.config.to_string(), &self.scheduler_params.to_string())
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let settings = Settings::parse(&self.config.to_string(), &self.scheduler_params.to_string());
+        settings.with_context(|| self.name.clone())
     }
 
     /// The input of a cycle on these objects, with some settings.
@@ -205,7 +201,7 @@ impl SchedulerSnapshot {
                     if let Some(plugins) = plugins {
                         plugins.extend(GENERATORS.map(|name| json!({"name": name})));
                     }
-                    "the configuration is older than v0.16 and lists no scenario generators: both are used"
+                    "the configuration lists no scenario generators, like those before v0.16: both are used, as in these releases"
                 }
                 GeneratorChoice::AsListed => {
                     "the configuration lists no scenario generators: consolidation, reclaim and preempt find no victims"
@@ -247,16 +243,6 @@ fn empty_settings() -> Object {
     let (api_version, kind) = (kai_snapshot::SETTINGS_API_VERSION, kai_snapshot::SETTINGS_KIND);
     let text = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "none"}}).to_string();
     Object::parse(&text).expect("a name and a kind make an object")
-}
-
-fn newest_time(object: &Object) -> Option<Moment> {
-    let annotated = || {
-        let value = object.value().ok()?;
-        let annotations = &value["metadata"]["annotations"];
-        TIME_ANNOTATIONS.iter().filter_map(|name| annotations[name].as_str()?.parse().ok()).max()
-    };
-    let annotated = if object.meta().kind == "PodGroup" { annotated() } else { None };
-    formats::newest_time(object).max(annotated)
 }
 
 fn is_topology(object: &Object, group: &str) -> bool {

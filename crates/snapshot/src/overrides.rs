@@ -20,16 +20,23 @@ pub struct SettingOverride {
 /// The form of a value.
 #[derive(Clone, Copy)]
 enum ValueForm {
-    /// A number that may have a fraction, at least -1.
+    /// A number that may have a fraction, or -1 for any amount.
     Amount,
+    /// A number that may have a fraction, at least this one.
+    Factor(f64),
     Integer,
+    /// An integer from 0.
+    Count,
     /// A duration such as `30s` or `2m`.
     Duration,
     /// The same, stored in nanoseconds.
     Nanoseconds,
     Boolean,
     Text,
-    Preemptibility,
+    /// The name of an object of this kind, or empty.
+    Name(&'static str),
+    /// One of these words.
+    Word(&'static [&'static str]),
 }
 
 /// A field that can be changed: its name in a path, where it is in the JSON, and its form.
@@ -46,16 +53,16 @@ const QUEUE_FIELDS: [Field; 13] = [
     ("memory.limit", "/spec/resources/memory/limit", ValueForm::Amount),
     ("memory.overQuotaWeight", "/spec/resources/memory/overQuotaWeight", ValueForm::Amount),
     ("priority", "/spec/priority", ValueForm::Integer),
-    ("parentQueue", "/spec/parentQueue", ValueForm::Text),
+    ("parentQueue", "/spec/parentQueue", ValueForm::Name("Queue")),
     ("preemptMinRuntime", "/spec/preemptMinRuntime", ValueForm::Duration),
     ("reclaimMinRuntime", "/spec/reclaimMinRuntime", ValueForm::Duration),
 ];
 const POD_GROUP_FIELDS: [Field; 5] = [
-    ("minMember", "/spec/minMember", ValueForm::Integer),
-    ("minSubGroup", "/spec/minSubGroup", ValueForm::Integer),
-    ("priorityClassName", "/spec/priorityClassName", ValueForm::Text),
-    ("queue", "/spec/queue", ValueForm::Text),
-    ("preemptibility", "/spec/preemptibility", ValueForm::Preemptibility),
+    ("minMember", "/spec/minMember", ValueForm::Count),
+    ("minSubGroup", "/spec/minSubGroup", ValueForm::Count),
+    ("priorityClassName", "/spec/priorityClassName", ValueForm::Name("PriorityClass")),
+    ("queue", "/spec/queue", ValueForm::Name("Queue")),
+    ("preemptibility", "/spec/preemptibility", ValueForm::Word(&["preemptible", "non-preemptible"])),
 ];
 const PARAMS: [Field; 9] = [
     ("schedulerName", "/schedulerName", ValueForm::Text),
@@ -69,15 +76,16 @@ const PARAMS: [Field; 9] = [
     ("schedulePeriod", "/schedulePeriod", ValueForm::Nanoseconds),
 ];
 /// The arguments of plugins that decisions depend on.
-const PLUGIN_ARGUMENTS: [(Plugin, &str); 7] = [
-    (Plugin::NodePlacement, "cpu"),
-    (Plugin::NodePlacement, "gpu"),
-    (Plugin::Proportion, "kValue"),
-    (Plugin::Proportion, "relcaimerSaturationMultiplier"),
-    (Plugin::MinRuntime, "defaultPreemptMinRuntime"),
-    (Plugin::MinRuntime, "defaultReclaimMinRuntime"),
-    (Plugin::MinRuntime, "reclaimResolveMethod"),
+const PLUGIN_ARGUMENTS: [(Plugin, &str, ValueForm); 7] = [
+    (Plugin::NodePlacement, "cpu", PLACEMENT),
+    (Plugin::NodePlacement, "gpu", PLACEMENT),
+    (Plugin::Proportion, "kValue", ValueForm::Factor(0.0)),
+    (Plugin::Proportion, "relcaimerSaturationMultiplier", ValueForm::Factor(1.0)),
+    (Plugin::MinRuntime, "defaultPreemptMinRuntime", ValueForm::Duration),
+    (Plugin::MinRuntime, "defaultReclaimMinRuntime", ValueForm::Duration),
+    (Plugin::MinRuntime, "reclaimResolveMethod", ValueForm::Word(&["lca", "queue"])),
 ];
+const PLACEMENT: ValueForm = ValueForm::Word(&["binpack", "spread"]);
 const DEPTHS: &str = "config.queueDepthPerAction.";
 
 // === impl SettingOverride ===
@@ -162,6 +170,15 @@ impl SettingOverride {
             bail!(self.unknown("field", field, fields.iter().map(|(name, ..)| *name)));
         };
         let value = form.parse(&self.value).with_context(|| self.context())?;
+        if let ValueForm::Name(kind) = form
+            && !self.value.is_empty()
+        {
+            let named = snapshot.objects.iter().filter(|object| object.meta().kind == kind);
+            let names: Vec<String> = named.map(|object| object.meta().name.into_owned()).collect();
+            if !names.contains(&self.value) {
+                bail!(self.unknown(kind, &self.value, names.iter().map(String::as_str)));
+            }
+        }
         let (namespace, name) = match name.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),
             None => (None, name),
@@ -193,14 +210,15 @@ impl SettingOverride {
         let Some(plugin) = Plugin::ALL.into_iter().find(|plugin| plugin.name() == name) else {
             bail!(self.unknown("plugin", name, Plugin::ALL.iter().map(|plugin| plugin.name())));
         };
-        if !PLUGIN_ARGUMENTS.contains(&(plugin, argument)) {
-            let known = PLUGIN_ARGUMENTS.iter().filter(|(of, _)| *of == plugin).map(|(_, name)| *name);
-            if known.clone().next().is_none() {
-                let plugins = PLUGIN_ARGUMENTS.iter().map(|(plugin, _)| plugin.name());
+        let own = || PLUGIN_ARGUMENTS.iter().filter(|(of, ..)| *of == plugin);
+        let Some((.., form)) = own().find(|(_, name, _)| *name == argument) else {
+            if own().next().is_none() {
+                let plugins = PLUGIN_ARGUMENTS.iter().map(|(plugin, ..)| plugin.name());
                 bail!("{}: the plugin {name} has no arguments; these have: {}", self.path, one_of(plugins));
             }
-            bail!(self.unknown("argument", argument, known));
-        }
+            bail!(self.unknown("argument", argument, own().map(|(_, name, _)| *name)));
+        };
+        form.parse(&self.value).with_context(|| self.context())?;
         let tiers = snapshot.config["tiers"].as_array_mut().into_iter().flatten();
         let mut plugins = tiers.flat_map(|tier| tier["plugins"].as_array_mut().into_iter().flatten());
         match plugins.find(|plugin| plugin["name"] == name) {
@@ -243,6 +261,14 @@ impl ValueForm {
                 Ok(number) => json!(number),
                 Err(_) => bail!("invalid number: expected an integer"),
             },
+            ValueForm::Count => match text.parse::<u32>() {
+                Ok(number) => json!(number),
+                Err(_) => bail!("invalid number: expected an integer from 0"),
+            },
+            ValueForm::Factor(least) => match text.parse::<f64>() {
+                Ok(factor) if factor.is_finite() && factor >= least => json!(factor),
+                _ => bail!("invalid number: expected one from {least}"),
+            },
             ValueForm::Duration | ValueForm::Nanoseconds => match duration::parse(text) {
                 Some(nanos) if matches!(self, ValueForm::Nanoseconds) => json!(nanos),
                 Some(_) => json!(text),
@@ -253,11 +279,10 @@ impl ValueForm {
                 "false" => json!(false),
                 _ => bail!("invalid value: expected true or false"),
             },
-            ValueForm::Text => json!(text),
-            ValueForm::Preemptibility => match text {
-                "preemptible" | "non-preemptible" => json!(text),
-                _ => bail!("invalid value: expected preemptible or non-preemptible"),
-            },
+            ValueForm::Word(words) if !words.contains(&text) => {
+                bail!("invalid value: expected {}", one_of(words.iter().copied()))
+            }
+            ValueForm::Text | ValueForm::Name(_) | ValueForm::Word(_) => json!(text),
         })
     }
 }
@@ -354,6 +379,15 @@ mod tests {
             ("plugin/proportin.kValue=1", "did you mean proportion?"),
             ("plugin/proportion.k=1", "expected one of kValue, relcaimerSaturationMultiplier"),
             ("plugin/priority.k=1", "has no arguments"),
+            ("plugin/proportion.kValue=x", "invalid number: expected one from 0"),
+            ("plugin/nodeplacement.gpu=spreed", "expected one of binpack, spread"),
+            ("podgroup/y/job.minMember=-3", "expected an integer from 0"),
+            ("podgroup/y/job.queue=team.b", "unknown Queue \"team.b\": did you mean team.a?"),
+            (
+                "podgroup/y/job.priorityClassName=nope",
+                "unknown PriorityClass \"nope\": the snapshot has none",
+            ),
+            ("podgroup/y/job.preemptibility=no", "expected one of preemptible, non-preemptible"),
             ("plugin/minruntime.defaultPreemptMinRuntime=1m", "not in the scheduler's configuration"),
             ("queues.team=1", "unknown path"),
             ("queue/team.a", "expected PATH=VALUE"),

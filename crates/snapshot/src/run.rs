@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context;
 use kai::{Action, ActionDecisions, PodState, PodStatus, Session, Settings};
 use model::{NamespacedName, Object};
 
@@ -98,8 +99,9 @@ impl OpenCycle {
         if let Some(actions) = &options.actions {
             settings.config.actions.clone_from(actions);
         }
-        let input = SchedulerSnapshot::parse(objects, settings.clone())?;
-        Ok(OpenCycle { settings, session: Session::open(&input, now)? })
+        let open = || Session::open(&SchedulerSnapshot::parse(objects, settings.clone())?, now);
+        let session = open().with_context(|| snapshot.name.clone())?;
+        Ok(OpenCycle { settings, session })
     }
 }
 

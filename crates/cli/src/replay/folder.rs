@@ -23,6 +23,20 @@ pub(super) struct PendingFolder {
     target: PathBuf,
 }
 
+/// Removes the files of an earlier replay from a folder, if there are any.
+pub(crate) fn remove_replay(folder: &Path) -> anyhow::Result<()> {
+    for file in FILES {
+        let path = folder.join(file);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot replace {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 // === impl OutputFolder ===
 
 impl OutputFolder {
@@ -48,7 +62,7 @@ impl OutputFolder {
             })?;
             for entry in entries {
                 let name = entry.with_context(|| format!("cannot read {displayed_path}"))?.file_name();
-                has_replay = true;
+                has_replay |= FILES.iter().any(|file| name == *file);
                 // A history may have a lock file beside it.
                 if !FILES.iter().any(|file| name.to_string_lossy().starts_with(file)) {
                     bail!(

@@ -135,7 +135,14 @@ pub(super) fn write_reasons(out: &mut Printer, group: &PendingReport) -> anyhow:
 
 /// The reasons of a pod group in one line: the first, with the counts of nodes.
 fn short_reason(group: &PendingReport) -> String {
-    let line = |text: &String| text.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
+    let line = |text: &String| {
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        // What follows a colon is the reason.
+        let second = lines.next().filter(|_| first.ends_with(':')).map(str::trim);
+        let words: Vec<&str> = std::iter::once(first).chain(second).collect();
+        words.join(" ").trim_end_matches('.').to_owned()
+    };
     match (group.source, group.reasons.as_slice()) {
         (_, []) if group.status == "Gated" => "has scheduling gates".to_owned(),
         ("notReady", _) => "the gang lacks pods".to_owned(),

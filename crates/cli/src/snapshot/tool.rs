@@ -30,8 +30,8 @@ Usage of snapshot-tool:
     \tLogging verbosity (default 4)";
 
 const AFTER: &str = "\
-Answers as the snapshot-tool of KAI-Scheduler: runs one cycle on the snapshot, logs it, and prints a summary with the \
-durations. It also does so when the program is started under the name snapshot-tool. The clock is that of the snapshot.
+Answers as the snapshot-tool of KAI-Scheduler: runs one cycle on the snapshot, logs it to standard error, and prints a \
+summary with the durations. It also does so when the program is started under the name snapshot-tool. The clock is that of the snapshot.
 
 Examples:
   kinescope snapshot-tool --filename snapshot.zip
@@ -77,10 +77,11 @@ pub(crate) fn arguments(given: Vec<OsString>) -> Vec<OsString> {
         }
     };
     let mut given = given.into_iter();
-    let mut arguments: Vec<OsString> = given.next().into_iter().collect();
-    if is_tool {
-        arguments.push(NAME.into());
-    }
+    let own_name = given.next();
+    let mut arguments = match is_tool {
+        true => vec!["kinescope".into(), NAME.into()],
+        false => Vec::from_iter(own_name),
+    };
     arguments.extend(given.map(with_dashes));
     arguments
 }
@@ -102,11 +103,10 @@ impl SnapshotTool {
         let snapshot = read_file(Path::new(&self.filename), GeneratorChoice::AsListed)?;
         let mut durations = Map::new();
         let mut action_start = start;
-        let mut written = Ok(());
         tool_log(&snapshot, |event| match event {
             ToolEvent::Line(line) => {
-                if i64::from(line.level) <= self.verbosity && written.is_ok() {
-                    written = writeln!(out, "{}", line.message);
+                if i64::from(line.level) <= self.verbosity {
+                    out.print_to_stderr(&line.message);
                 }
             }
             ToolEvent::Started(_) => action_start = Instant::now(),
@@ -115,7 +115,6 @@ impl SnapshotTool {
                 durations.insert(action.to_owned(), json!(elapsed));
             }
         })?;
-        written?;
         let total = start.elapsed().as_millis() as u64;
         let summary = json!({"total_duration_ms": total, "action_durations_ms": durations});
         writeln!(out, "{summary:#}")?;
@@ -137,7 +136,7 @@ mod tests {
         check(&["kinescope", "get", "-filename"], &["kinescope", "get", "-filename"]);
         check(
             &["/bin/snapshot-tool", "-filename=a.zip", "-verbosity", "-1"],
-            &["/bin/snapshot-tool", "snapshot-tool", "--filename=a.zip", "--verbosity", "-1"],
+            &["kinescope", "snapshot-tool", "--filename=a.zip", "--verbosity", "-1"],
         );
         check(
             &["kinescope", "snapshot-tool", "--filename", "-a.zip"],

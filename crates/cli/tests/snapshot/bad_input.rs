@@ -77,7 +77,7 @@ fn configurations_without_generators_run_as_in_their_release() {
     plugins.retain(|plugin| !plugin["name"].as_str().unwrap().starts_with("sg-"));
     write_zip(&folder.path().join("old.zip"), &old);
     let output = snapshot(folder.path(), "run old.zip");
-    assert!(output.err.contains("older than v0.16"), "{}", output.err);
+    assert!(output.err.contains("lists no scenario generators, like those before v0.16"), "{}", output.err);
     assert!(output.success().contains("reclaim: 2 pipelined, 2 evicted"));
 }
 
@@ -86,6 +86,7 @@ fn arguments_are_checked() {
     let folder = folder();
     for (arguments, code, expected) in [
         ("run cluster.zip --set queue/team-a.gpu.qouta=1", 1, "did you mean gpu.quota?"),
+        ("run cluster.zip --set queue/team-a.parentQueue=nope", 1, "unknown Queue \"nope\""),
         ("run cluster.zip --set quota", 2, "expected PATH=VALUE"),
         ("run cluster.zip --actions alocate", 2, "did you mean allocate?"),
         ("run cluster.zip --cycles 0", 2, "--cycles"),

@@ -5,34 +5,31 @@ use serde_json::Value;
 use super::cluster::folder;
 use crate::common::{self, PROGRAM, run};
 
-/// The log lines, and the summary after them.
-fn output(text: &str) -> (Vec<&str>, Value) {
-    let at = text.find("\n{").map_or(0, |at| at + 1);
-    (text[..at].lines().collect(), serde_json::from_str(&text[at..]).unwrap())
-}
-
 #[test]
 fn it_logs_what_the_original_logs() {
     let folder = folder();
-    let text = run(folder.path(), &["snapshot-tool", "--filename", "cluster.zip"]).success();
-    let (lines, summary) = output(&text);
-    let has = |part: &str| lines.iter().any(|line| line.contains(part));
-    assert!(has(
-        "Resource division result for queue <team-a>: Queue Priority: <100>, GPU: deserved: <4>, requested: <2>"
-    ));
-    assert!(has("Evicting task: ml/run-") && has("Pipelining task: ml/train-0"), "{text}");
-    assert!(has("Reclaimed resources for job <ml/train>"));
+    let tool = |verbosity: &[&str]| {
+        let arguments = [&["snapshot-tool", "-filename=cluster.zip"], verbosity].concat();
+        let output = run(folder.path(), &arguments);
+        let log = output.err.clone();
+        let summary: Value = serde_json::from_str(&output.success()).unwrap();
+        (log, summary)
+    };
+    let (log, summary) = tool(&[]);
+    for part in [
+        "Resource division result for queue <team-a>: Queue Priority: <100>, GPU: deserved: <4>, requested: <2>",
+        "Evicting task: ml/run-",
+        "Pipelining task: ml/train-0",
+        "Reclaimed resources for job <ml/train>",
+    ] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
     let actions: Vec<&String> = summary["action_durations_ms"].as_object().unwrap().keys().collect();
     assert_eq!(actions, ["allocate", "consolidation", "preempt", "reclaim", "stalegangeviction"]);
     assert!(summary["total_duration_ms"].is_u64());
-    let quiet = run(folder.path(), &["snapshot-tool", "-filename=cluster.zip", "-verbosity", "0"]).success();
-    assert!(quiet.starts_with('{'), "{quiet}");
-    let level = |level: &str| {
-        let text = run(folder.path(), &["snapshot-tool", "--filename", "cluster.zip", "--verbosity", level])
-            .success();
-        text.lines().count()
-    };
-    assert!(level("2") < level("3") && level("3") < level("4"));
+    let lines = |level: &str| tool(&["--verbosity", level]).0.lines().count();
+    assert_eq!(lines("0"), 0);
+    assert!(lines("2") < lines("3") && lines("3") < lines("4"));
 }
 
 #[test]
@@ -49,9 +46,10 @@ fn it_answers_under_its_own_name() {
         command = own;
         common::program_output(command.args(arguments).output().unwrap())
     };
-    let (lines, summary) =
-        (run(&["-filename", "cluster.zip", "-verbosity=4"]).success(), "total_duration_ms");
-    assert!(lines.contains("Pipelining task: ml/train-0") && lines.contains(summary), "{lines}");
+    let output = run(&["-filename", "cluster.zip", "-verbosity=4"]);
+    assert!(output.err.contains("Pipelining task: ml/train-0"), "{}", output.err);
+    assert!(output.success().contains("total_duration_ms"));
+    assert!(run(&["--help"]).success().contains("Usage: kinescope snapshot-tool [OPTIONS]"));
     let usage = run(&[]);
     assert_eq!(usage.code, 0);
     assert!(usage.err.contains("-filename string"), "{}", usage.err);
@@ -70,6 +68,7 @@ fn configurations_without_generators_find_no_victims() {
     let plugins = old["config"]["tiers"][0]["plugins"].as_array_mut().unwrap();
     plugins.retain(|plugin| !plugin["name"].as_str().unwrap().starts_with("sg-"));
     super::cluster::write_zip(&folder.path().join("old.zip"), &old);
-    let text = run(folder.path(), &["snapshot-tool", "--filename", "old.zip"]).success();
-    assert!(!text.contains("Evicting task"), "{text}");
+    let output = run(folder.path(), &["snapshot-tool", "--filename", "old.zip"]);
+    assert!(!output.err.contains("Evicting task"), "{}", output.err);
+    output.success();
 }
