@@ -3,7 +3,7 @@
 mod runner;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -171,7 +171,7 @@ impl TestStep {
                 COMMANDS.iter().all(|package| run(cargo(root).args(["check", "--package", package])))
             }
             TestStep::Fuzz => {
-                let folder = cache::ci_build_folder().map_or_else(|| root.join("target"), PathBuf::from);
+                let folder = cache::ci_build_folder().unwrap_or_else(|| root.join("target"));
                 run(cargo(root).args(CHECK_FUZZ).arg("--target-dir").arg(folder.join("fuzz")))
             }
             TestStep::Dependencies => deny::run_checks(root),

@@ -13,7 +13,7 @@ const OFFSET_BASIS: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 
 /// The hash in the names of ReplicaSets and of the revisions of DaemonSets: of the text with which Go prints the template.
-/// `None` if that is not known, as of fields of other versions of Kubernetes.
+/// `None` if it has fields or values of other versions of Kubernetes.
 pub fn pod_template_hash(template: &Value, collision_count: Option<u32>) -> Option<String> {
     let mut hash = OFFSET_BASIS;
     let mut add = |byte: u8| hash = (hash ^ u32::from(byte)).wrapping_mul(PRIME);

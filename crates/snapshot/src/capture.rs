@@ -4,7 +4,6 @@ use std::io::Write;
 
 use formats::kai_snapshot::{self, KaiSnapshotWriter, Partition, SchedulerSettings};
 use formats::{WriteSummary, Writer};
-use history::Selection;
 use kubernetes::anonymize::Anonymizer;
 use live::Connection;
 use model::{Change, Kind, Moment, Object, What};
@@ -61,19 +60,8 @@ const PARTITIONED_KINDS: [&str; 3] = ["Node", "Queue", "PodGroup"];
 impl CapturedObjects {
     /// The objects at a moment of a history.
     pub fn at(history: &HistoryMoment<'_>) -> anyhow::Result<CapturedObjects> {
-        let HistoryMoment { open_history, moment, source, .. } = *history;
-        let selection =
-            Selection { source: open_history.source(source, "--source")?, ..Selection::default() };
-        let settings_kind = Kind::of(kai_snapshot::SETTINGS_API_VERSION, kai_snapshot::SETTINGS_KIND);
-        let mut captured = CapturedObjects { objects: Vec::new(), settings: None, time: moment };
-        for version in open_history.history.at(moment, &selection)?.into_objects() {
-            if version.key.kind == settings_kind {
-                captured.settings.get_or_insert(version.object);
-            } else if kai_snapshot::is_listed(&version.key.kind) {
-                captured.objects.push(version.object);
-            }
-        }
-        Ok(captured)
+        let (settings, objects) = history.read()?;
+        Ok(CapturedObjects { objects, settings, time: history.moment })
     }
 
     /// Their time.

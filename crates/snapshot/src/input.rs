@@ -127,19 +127,8 @@ impl SchedulerSnapshot {
 
     /// The snapshot that a scheduler would have served at a moment of a history.
     pub fn at(history: &HistoryMoment<'_>) -> anyhow::Result<SchedulerSnapshot> {
-        let HistoryMoment { open_history, moment, source, partition } = *history;
-        let selection =
-            Selection { source: open_history.source(source, "--source")?, ..Selection::default() };
-        let settings_kind = Kind::of(kai_snapshot::SETTINGS_API_VERSION, kai_snapshot::SETTINGS_KIND);
-        let mut settings = None;
-        let mut objects = Vec::new();
-        for version in open_history.history.at(moment, &selection)?.into_objects() {
-            if version.key.kind == settings_kind {
-                settings.get_or_insert(version.object);
-            } else if kai_snapshot::is_listed(&version.key.kind) {
-                objects.push(version.object);
-            }
-        }
+        let HistoryMoment { open_history, moment, partition, .. } = *history;
+        let (settings, mut objects) = history.read()?;
         // Where there are topologies of the scheduler's own kind, those of Kueue belong to another system.
         let is_own = |object: &Object| is_topology(object, "kai.scheduler/");
         if objects.iter().any(is_own) {
@@ -190,7 +179,7 @@ impl SchedulerSnapshot {
     }
 
     fn with_notes(mut self, added: &[String], generators: GeneratorChoice) -> SchedulerSnapshot {
-        // A missing partition means all the same what the scheduler's flags default to.
+        // Without it, the partition is the default one, as of the scheduler's flags.
         let added = added.iter().filter(|what| *what != "schedulerParams.partitionParams");
         self.warnings.extend(added.map(|what| format!("{}: {what}: missing in the snapshot", self.name)));
         if lacks_generators(&self.config) {
@@ -210,6 +199,26 @@ impl SchedulerSnapshot {
             self.warnings.push(why.to_owned());
         }
         self
+    }
+}
+
+// === impl HistoryMoment ===
+
+impl HistoryMoment<'_> {
+    /// The settings of the scheduler, if they were recorded, and the objects that snapshots have.
+    pub(crate) fn read(&self) -> anyhow::Result<(Option<Object>, Vec<Object>)> {
+        let selection =
+            Selection { source: self.open_history.source(self.source, "--source")?, ..Selection::default() };
+        let settings_kind = Kind::of(kai_snapshot::SETTINGS_API_VERSION, kai_snapshot::SETTINGS_KIND);
+        let (mut settings, mut objects) = (None, Vec::new());
+        for version in self.open_history.history.at(self.moment, &selection)?.into_objects() {
+            if version.key.kind == settings_kind {
+                settings.get_or_insert(version.object);
+            } else if kai_snapshot::is_listed(&version.key.kind) {
+                objects.push(version.object);
+            }
+        }
+        Ok((settings, objects))
     }
 }
 

@@ -151,7 +151,7 @@ impl Printer {
             Type::Quantity | Type::ResourceQuantity => {
                 self.push(&quantity::dump(value.map_or(Some(""), Value::as_str)?)?);
             }
-            // Nobody sets the times of a template's metadata.
+            // The metadata of a template has no times.
             Type::Time if value.is_none() => {
                 self.push("{Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}");
             }

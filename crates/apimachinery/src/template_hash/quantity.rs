@@ -1,5 +1,7 @@
 //! The text with which Go's spew prints a quantity: how it is kept in memory after it was parsed.
 
+use kubernetes::quantity::Format;
+
 /// The parts of a quantity in canonical form.
 struct Parts<'a> {
     whole: &'a str,
@@ -7,14 +9,6 @@ struct Parts<'a> {
     format: Format,
     /// The exponent of the suffix, to the base of the format.
     exponent: i32,
-}
-
-/// How a quantity is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    DecimalSi,
-    DecimalExponent,
-    BinarySi,
 }
 
 /// The most digits that are kept as a number of 64 bits.
@@ -29,7 +23,7 @@ pub(super) fn dump(text: &str) -> Option<String> {
         return Some(small(0, 0, "", ""));
     }
     if text == "0" {
-        return Some(small(0, 0, "0", Format::DecimalSi.name()));
+        return Some(small(0, 0, "0", format_name(Format::DecimalSi)));
     }
     let parts = Parts::of(text)?;
     parts.dump_small(text).or_else(|| parts.dump_large())
@@ -41,18 +35,6 @@ fn small(value: i64, scale: i32, text: &str, format: &str) -> String {
         "{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}} \
          d:(resource.infDecAmount){{Dec:(*inf.Dec)<nil>}} s:(string){text} Format:(resource.Format){format}}}"
     )
-}
-
-// === impl Format ===
-
-impl Format {
-    fn name(self) -> &'static str {
-        match self {
-            Format::DecimalSi => "DecimalSI",
-            Format::DecimalExponent => "DecimalExponent",
-            Format::BinarySi => "BinarySI",
-        }
-    }
 }
 
 // === impl Parts ===
@@ -114,7 +96,7 @@ impl<'a> Parts<'a> {
                 scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
             }
         };
-        Some(small(value, scale, if is_canonical { text } else { "" }, self.format.name()))
+        Some(small(value, scale, if is_canonical { text } else { "" }, format_name(self.format)))
     }
 
     /// The text of a larger one, which is kept in billionths, as words of 64 bits.
@@ -138,11 +120,19 @@ impl<'a> Parts<'a> {
             if is_capped { (u128::from(LARGEST), 0) } else { (billionths, -SMALLEST_SCALE) };
         let (high, low) = (number >> 64, number & u128::from(u64::MAX));
         let words = if high == 0 { low.to_string() } else { format!("{low} {high}") };
-        let format = self.format.name();
+        let format = format_name(self.format);
         Some(format!(
             "{{i:(resource.int64Amount){{value:(int64)0 scale:(resource.Scale)0}} \
              d:(resource.infDecAmount){{Dec:(*inf.Dec){{unscaled:(big.Int){{neg:(bool)false abs:(big.nat)[{words}]}} \
              scale:(inf.Scale){scale}}}}} s:(string) Format:(resource.Format){format}}}"
         ))
+    }
+}
+
+fn format_name(format: Format) -> &'static str {
+    match format {
+        Format::DecimalSi => "DecimalSI",
+        Format::DecimalExponent => "DecimalExponent",
+        Format::BinarySi => "BinarySI",
     }
 }
